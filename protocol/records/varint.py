@@ -1,0 +1,104 @@
+"""Base-128 integers as records use them: lowest group first, signed ones in zig-zag form.
+
+Readers take a buffer and a position and return the value and the position behind it. They never read
+past the end of the buffer and raise only DecodeError. An encoding with needless zero groups is
+accepted, as every Kafka client accepts it; one that does not fit the type is refused rather than cut
+off, because two readers that cut off differently would see two different records.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from protocol.errors import DecodeError, EncodeError
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+UVARINT_BYTES_MAX = 5
+VARLONG_BYTES_MAX = 10
+
+_INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
+_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
+
+
+def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
+    """An unsigned 32-bit value and the position behind it."""
+    value, position = _read_groups(buffer, position, UVARINT_BYTES_MAX)
+    if value > 0xFFFF_FFFF:
+        raise DecodeError(f"unsigned varint {value} does not fit 32 bits")
+    return value, position
+
+
+def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
+    """A signed 32-bit value and the position behind it."""
+    value, position = _read_groups(buffer, position, UVARINT_BYTES_MAX)
+    if value > 0xFFFF_FFFF:
+        raise DecodeError(f"varint {value:#x} does not fit 32 bits")
+    return (value >> 1) ^ -(value & 1), position
+
+
+def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
+    """A signed 64-bit value and the position behind it."""
+    value, position = _read_groups(buffer, position, VARLONG_BYTES_MAX)
+    if value > 0xFFFF_FFFF_FFFF_FFFF:
+        raise DecodeError(f"varlong {value:#x} does not fit 64 bits")
+    return (value >> 1) ^ -(value & 1), position
+
+
+def _read_groups(buffer: Buffer, position: int, bytes_max: int) -> tuple[int, int]:
+    if position < 0:
+        raise DecodeError(f"varint at negative position {position}")
+    value = 0
+    stop = min(len(buffer), position + bytes_max)
+    for index in range(position, stop):
+        byte = buffer[index]
+        value |= (byte & 0x7F) << 7 * (index - position)
+        if byte < 0x80:
+            return value, index + 1
+    if stop == position + bytes_max:
+        raise DecodeError(f"varint at {position} is longer than {bytes_max} bytes")
+    raise DecodeError(f"varint at {position} ends with the buffer")
+
+
+def encode_uvarint(value: int) -> bytes:
+    """EncodeError if the value is negative or above 32 bits."""
+    if not 0 <= value <= 0xFFFF_FFFF:
+        raise EncodeError(f"{value} does not fit an unsigned varint")
+    out = bytearray()
+    _write_groups(out, value)
+    return bytes(out)
+
+
+def encode_varint(value: int) -> bytes:
+    """EncodeError if the value does not fit a signed 32-bit integer."""
+    out = bytearray()
+    write_varint(out, value)
+    return bytes(out)
+
+
+def encode_varlong(value: int) -> bytes:
+    """EncodeError if the value does not fit a signed 64-bit integer."""
+    out = bytearray()
+    write_varlong(out, value)
+    return bytes(out)
+
+
+def write_varint(out: bytearray, value: int) -> None:
+    """Append a signed 32-bit value to `out`."""
+    if not _INT32_MIN <= value <= _INT32_MAX:
+        raise EncodeError(f"{value} does not fit a varint")
+    _write_groups(out, (value << 1) ^ (value >> 31))
+
+
+def write_varlong(out: bytearray, value: int) -> None:
+    """Append a signed 64-bit value to `out`."""
+    if not _INT64_MIN <= value <= _INT64_MAX:
+        raise EncodeError(f"{value} does not fit a varlong")
+    _write_groups(out, (value << 1) ^ (value >> 63))
+
+
+def _write_groups(out: bytearray, value: int) -> None:
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
