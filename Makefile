@@ -1,0 +1,115 @@
+# Everything a newcomer or a build machine needs. `make help` lists the targets.
+#
+# Set-up steps leave a stamp in .cache/make, so they run once and again only when what they read
+# has changed. Nothing is installed outside the tree except Debian packages (kcat, a JDK, Maven),
+# and those only for the tests.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CACHE := .cache
+STAMPS := $(CACHE)/make
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
+
+# What may be set on the command line.
+PORT ?= 9092
+DATA ?= data
+BOOTSTRAP ?=
+N ?=
+SEED ?=
+ARGS ?=
+
+# In the order of the layers, so that a broken foundation is reported first.
+SUITES := $(wildcard $(addprefix tests/,unit property integration simulation interop crash fuzz))
+PYTEST := $(BIN)/python -m pytest $(ARGS)
+
+.PHONY: help run test lint types imports format unit property integration simulate interop crash \
+        fuzz bench docs check ci clean setup
+
+help: ## this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(STAMPS)/core ## start the broker on localhost:9092, data under ./data (PORT=, DATA=)
+	exec $(BIN)/kohort serve --override listeners=PLAINTEXT://localhost:$(PORT) \
+	    --override log.dirs=$(DATA) $(ARGS)
+
+test: lint types imports $(STAMPS)/test $(STAMPS)/java ## everything: static checks, then every suite in its short form
+	$(PYTEST) $(SUITES)
+
+lint: $(STAMPS)/test ## style and formatting, without changing anything
+	$(BIN)/ruff check --quiet
+	$(BIN)/ruff format --check --quiet
+
+types: $(STAMPS)/test ## mypy --strict over sources and tests
+	$(BIN)/mypy
+
+imports: $(STAMPS)/test ## the one-way import rules of the house plan
+	$(BIN)/lint-imports --cache-dir $(CACHE)/import-linter --no-logo
+
+format: $(STAMPS)/test ## rewrite the sources in the house style
+	$(BIN)/ruff check --fix-only --quiet
+	$(BIN)/ruff format --quiet
+
+unit: $(STAMPS)/test ## seconds: every module on its own
+	$(PYTEST) tests/unit
+
+property: $(STAMPS)/test $(STAMPS)/java ## codecs against construct, kio and Java; log and group against models
+	$(PYTEST) tests/property
+
+integration: $(STAMPS)/test ## real sockets and files, one process
+	$(PYTEST) tests/integration
+
+simulate: $(STAMPS)/test ## whole broker on a virtual clock, faults by seed (SEED=)
+	$(PYTEST) tests/simulation $(if $(SEED),--simulation-seed=$(SEED))
+
+interop: $(STAMPS)/test $(STAMPS)/java ## real clients against Kohort, or any broker (BOOTSTRAP=host:port)
+	BOOTSTRAP=$(BOOTSTRAP) $(PYTEST) tests/interop
+
+crash: $(STAMPS)/test ## kill -9 under load, restart, read everything back (N= times)
+	$(PYTEST) tests/crash $(if $(N),--crash-runs=$(N))
+
+fuzz: $(STAMPS)/test ## mutated frames and random bytes (N= frames; the default here is 2,000,000)
+	$(PYTEST) tests/fuzz --timeout=0 --fuzz-frames=$(or $(N),2000000)
+
+bench: $(STAMPS)/test $(STAMPS)/java ## start time, memory, codec, log and end-to-end figures
+	$(BIN)/python -m benchmarks $(ARGS)
+
+docs: $(STAMPS)/test ## rewrite the documents that are derived from the sources
+	$(BIN)/python scripts/derived_docs.py
+
+check: lint types imports unit ## all that is quick, for before a commit
+
+ci: test ## what the build machine runs
+
+clean: ## remove everything that can be rebuilt; ./data stays
+	rm -rf $(VENV) $(CACHE) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+
+setup: $(STAMPS)/test $(STAMPS)/java ## install what the tests need, without running them
+
+$(BIN)/python:
+	scripts/make-venv $(PYTHON) $(VENV)
+
+$(STAMPS)/core: pyproject.toml constraints.txt | $(BIN)/python
+	@mkdir -p $(STAMPS)
+	$(PIP) install --constraint constraints.txt --editable .
+	@touch $@
+
+$(STAMPS)/test: $(STAMPS)/core
+	$(PIP) install --constraint constraints.txt --editable '.[test]'
+	@touch $@
+
+# Debian packages: the librdkafka that Debian ships (kcat), and Java for Kafka's own client.
+$(STAMPS)/system: scripts/install-system-tools
+	@mkdir -p $(STAMPS)
+	scripts/install-system-tools
+	@touch $@
+
+$(STAMPS)/java: tests/java/pom.xml $(wildcard tests/java/*.java) scripts/fetch-jars $(STAMPS)/system
+	scripts/fetch-jars $(CACHE)/java
+	@touch $@

@@ -1,0 +1,1 @@
+"""Kohort: a Kafka-protocol broker. This package is the public face; the others are its rooms."""
