@@ -28,8 +28,8 @@ class EncoderWriter(Writer):
 
     def function(self, con: MessageStruct) -> str:
         with self.block("def encode(m, out):"):
-            self("parts = [out]")
             with self.block("try:"):
+                self("parts = [out]")
                 self.struct(con, "m")
             with self.block(
                 "except (struct_error, TypeError, AttributeError, UnicodeError) as error:"

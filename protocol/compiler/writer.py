@@ -47,7 +47,7 @@ class Writer:
 
     def packer(self, method: str, formats: str) -> str:
         """The global name of ``struct.Struct(formats).method``."""
-        name = f"{method}_{formats}"
+        name = f"{method}_{formats.replace('?', 'T')}"
         if name not in self.names:
             self.names[name] = getattr(struct.Struct(">" + formats), method)
         return name

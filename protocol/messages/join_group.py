@@ -32,7 +32,7 @@ class JoinGroupRequest:
     """Empty in a first join."""
     group_instance_id: String | None = field(default=None, since=5)
     protocol_type: String
-    """"consumer" for consumers; all members must agree."""
+    """For consumers "consumer"; all members must agree."""
     protocols: list[JoinGroupRequestProtocol]
     """In order of preference."""
     reason: String | None = field(default=None, since=8, ignorable=True)

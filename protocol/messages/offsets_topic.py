@@ -14,7 +14,7 @@ from protocol.types import ZERO_UUID, Bytes, Int32, Int64, String, Uuid
 
 @record(versions="0-1", flexible="none")
 class OffsetCommitKey:
-    """Names a position; version 0 is an older spelling of the same layout."""
+    """Names a position; early brokers wrote version 0, with the same layout."""
 
     group: String
     topic: String
