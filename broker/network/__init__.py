@@ -1,0 +1,1 @@
+"""The edge: sockets, connections, frames."""
