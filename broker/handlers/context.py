@@ -1,0 +1,63 @@
+"""What a handler is given beside the request: who asked, and the broker to answer from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from protocol.framing import RequestHeader
+
+if TYPE_CHECKING:
+    from broker.clock import Clock
+    from broker.config import BrokerConfig
+    from broker.coordinator import GroupCoordinator
+    from broker.core.purgatory import Purgatory
+    from broker.topics.manager import TopicManager
+    from broker.handlers.registry import Api
+
+
+@dataclass(slots=True, eq=False)
+class ConnectionInfo:
+    """One client connection as handlers see it; hashable by identity (owner of parked requests)."""
+
+    peer_host: str
+    """As Kafka shows client hosts: "/127.0.0.1"."""
+    local_host: str = "127.0.0.1"
+    local_port: int = 0
+    """Address the client reached us at."""
+    client_software_name: str = "unknown"
+    client_software_version: str = "unknown"
+    """As told by ApiVersions v3 and later (KIP-511)."""
+
+
+@dataclass(slots=True)
+class BrokerServices:
+    """The parts of the broker that handlers delegate to; wired in :mod:`broker.app`."""
+
+    config: BrokerConfig
+    clock: Clock
+    purgatory: Purgatory
+    topics: TopicManager
+    groups: GroupCoordinator
+    node_id: int
+    cluster_id: str
+    advertised_host: str
+    advertised_port: int
+    apis: dict[int, Api] = field(default_factory=dict)
+    """What ApiVersions tells."""
+    features: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Supported features by name: (minimum, maximum) version; see ApiVersions."""
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """One request's surroundings."""
+
+    header: RequestHeader
+    connection: ConnectionInfo
+    broker: BrokerServices
+
+    @property
+    def api_version(self) -> int:
+        """Version of the request, which is also the version of the response."""
+        return self.header.api_version

@@ -1,0 +1,216 @@
+"""One partition while the broker runs: its log, what of it consumers may see, and who waits for it.
+
+The log itself is blocking file code (:mod:`broker.storage.log`). This shell decides when its writes
+are forced to disk and keeps the high watermark behind that decision:
+
+- Appends go to the page cache on the loop thread. Where the configuration asks for no fsync
+  (Kafka's default), they are visible at once.
+- Where `flush.messages` is reached, an fsync is started in the executor, and the high watermark
+  waits for it; so neither an acks=all producer nor any consumer learns of a record that a power
+  loss could still take back. Appends that arrive meanwhile share the next fsync (group commit).
+
+A failed write or fsync takes the partition offline until the next start: what the disk holds is
+then unknown, and acknowledging anything on top of it would be a guess.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from broker.core.purgatory import Purgatory
+from broker.storage.errors import StorageError
+from broker.storage.log import PartitionLog
+from broker.topics.tail_cache import TailCache
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records.batch import BatchHeader
+
+logger = logging.getLogger(__name__)
+
+LEADER_EPOCH = 0
+"""There is one broker, and it has led every partition from the start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where a batch went. ``next_offset`` is what the high watermark must reach for acks=all."""
+
+    base_offset: int
+    next_offset: int
+    log_append_time_ms: int
+    """-1 unless the topic stamps records itself."""
+    is_duplicate: bool = False
+    """An idempotent producer's retry of a batch that is in the log already."""
+
+
+class Partition:
+    """A partition of a topic; also the key under which operations on it wait in the purgatory."""
+
+    def __init__(
+        self,
+        topic_name: str,
+        index: int,
+        log: PartitionLog,
+        *,
+        purgatory: Purgatory,
+        executor: Executor,
+        tail_cache: TailCache,
+    ) -> None:
+        self.topic_name = topic_name
+        self.index = index
+        self.log = log
+        self.high_watermark = log.log_end_offset
+        self.visible_bytes = 0
+        """Bytes that became visible since the start; only differences mean anything."""
+        self.failure: str | None = None
+        """Why the partition is offline, or None."""
+        self._purgatory = purgatory
+        self._executor = executor
+        self._tail_cache = tail_cache
+        self._bytes_behind_watermark = 0
+        self._flush: asyncio.Task[None] | None = None
+        self._committed: dict[asyncio.Future[None], int] = {}
+        """Futures of internal writers, with the offset that the watermark must reach."""
+
+    def __repr__(self) -> str:
+        return f"Partition({self.topic_name}-{self.index})"
+
+    def check_online(self) -> None:
+        """Raise KAFKA_STORAGE_ERROR if the partition is offline."""
+        if self.failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.failure)
+
+    def append(self, batch: memoryview, header: BatchHeader, *, wall_ms: int) -> Appended:
+        """Append a validated batch; its bytes are not kept.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, or what the rules of idempotence say about the batch.
+        """
+        self.check_online()
+        log = self.log
+        duplicate = log.check_producer(header)
+        if duplicate is not None:
+            return Appended(
+                duplicate.base_offset, duplicate.last_offset + 1, -1, is_duplicate=True
+            )
+        try:
+            written = log.append(batch, header, leader_epoch=LEADER_EPOCH, wall_ms=wall_ms)
+        except StorageError as error:
+            self._note_storage_error(error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        self._bytes_behind_watermark += len(batch)
+        if self._flush is not None or self._is_flush_due():
+            self.start_flush()
+        else:
+            self._raise_watermark(written.last_offset + 1)
+        return Appended(written.base_offset, written.last_offset + 1, -1)
+
+    def read(self, offset: int, max_bytes: int, *, min_one: bool) -> bytes | memoryview:
+        """Whole batches from ``offset`` up to the high watermark, b"" where there is none.
+
+        Args:
+            max_bytes: the answer is no longer, unless ``min_one`` and the first batch is.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE or KAFKA_STORAGE_ERROR.
+        """
+        self.check_online()
+        if not self.log.log_start_offset <= offset <= self.high_watermark:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if offset == self.high_watermark or (max_bytes <= 0 and not min_one):
+            return b""
+        key = (self, offset, max_bytes, self.high_watermark, min_one)
+        cached = self._tail_cache.get(key)
+        if cached is not None:
+            return cached
+        data = self.log.read(offset, max_bytes, up_to_offset=self.high_watermark, min_one=min_one)
+        self._tail_cache.put(key, data)
+        return data
+
+    async def wait_committed(self, next_offset: int) -> None:
+        """Return once the high watermark covers everything below ``next_offset``.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; the partition went offline first.
+        """
+        self.check_online()
+        if self.high_watermark >= next_offset:
+            return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._committed[done] = next_offset
+        try:
+            await done
+        finally:
+            self._committed.pop(done, None)
+
+    def start_flush(self) -> None:
+        """Force everything appended so far, and what is appended meanwhile, to disk."""
+        if self._flush is None and self.failure is None:
+            loop = asyncio.get_running_loop()
+            self._flush = loop.create_task(self._flush_until_clean(), name=f"flush {self!r}")
+
+    async def wait_flushed(self) -> None:
+        """Return when no flush is running."""
+        if self._flush is not None:
+            await asyncio.wait([self._flush])
+
+    def take_offline(self, reason: str) -> None:
+        """Refuse everything from now on and tell those who wait."""
+        if self.failure is not None:
+            return
+        self.failure = reason
+        logger.error("%r is offline: %s", self, reason)
+        self._wake()
+
+    def _is_flush_due(self) -> bool:
+        unflushed = self.log.log_end_offset - self.log.flushed_offset
+        return unflushed >= self.log.config.flush_messages
+
+    async def _flush_until_clean(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                # What this very turn of the loop still appends shares the fsync.
+                await asyncio.sleep(0)
+                await loop.run_in_executor(self._executor, self.log.flush)
+                if not self._is_flush_due():
+                    break
+                self._raise_watermark(self.log.flushed_offset)
+        except StorageError as error:
+            self._flush = None
+            self._note_storage_error(error)
+        except Exception as error:
+            # Not a state we foresaw: the disk may hold anything, so stop acknowledging.
+            self._flush = None
+            logger.exception("flush of %r", self)
+            self.take_offline(f"flush failed: {error}")
+        else:
+            self._flush = None
+            self._raise_watermark(self.log.log_end_offset)
+
+    def _raise_watermark(self, offset: int) -> None:
+        if offset <= self.high_watermark:
+            return
+        self.high_watermark = offset
+        if offset == self.log.log_end_offset:
+            self.visible_bytes += self._bytes_behind_watermark
+            self._bytes_behind_watermark = 0
+        self._wake()
+
+    def _wake(self) -> None:
+        self._purgatory.check_and_complete(self)
+        for done, next_offset in list(self._committed.items()):
+            if done.done():
+                continue
+            if self.failure is not None:
+                done.set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.failure))
+            elif next_offset <= self.high_watermark:
+                done.set_result(None)
+
+    def _note_storage_error(self, error: StorageError) -> None:
+        if self.log.failed:
+            self.take_offline(str(error))
+        else:
+            logger.warning("append to %r was undone: %s", self, error)

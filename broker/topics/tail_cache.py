@@ -1,0 +1,41 @@
+"""What was read last, so that many consumers at the tail of one partition share one read.
+
+An append wakes every fetch parked at the end of its partition, and all of them ask for the same
+bytes within one turn of the loop. Keyed by everything that determines the answer, so an entry is
+never stale, only unused; bounded in bytes over all partitions.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+
+TAIL_CACHE_BYTES = 16 * 1024 * 1024
+ENTRY_BYTES_MAX = 1024 * 1024
+"""A larger read is a consumer catching up, which hardly ever has company at the same offset."""
+
+
+class TailCache:
+    """A least-recently-used map of read results, bounded by their size."""
+
+    def __init__(self, bytes_max: int = TAIL_CACHE_BYTES) -> None:
+        self._bytes_max = bytes_max
+        self._entries: OrderedDict[Hashable, bytes | memoryview] = OrderedDict()
+        self.held_bytes = 0
+
+    def get(self, key: Hashable) -> bytes | memoryview | None:
+        """The result kept under ``key``, or None."""
+        found = self._entries.get(key)
+        if found is not None:
+            self._entries.move_to_end(key)
+        return found
+
+    def put(self, key: Hashable, data: bytes | memoryview) -> None:
+        """Keep ``data`` under ``key`` unless it is empty or too large to be shared."""
+        if not 0 < len(data) <= ENTRY_BYTES_MAX or key in self._entries:
+            return
+        self._entries[key] = data
+        self.held_bytes += len(data)
+        while self.held_bytes > self._bytes_max:
+            _, dropped = self._entries.popitem(last=False)
+            self.held_bytes -= len(dropped)
