@@ -110,6 +110,6 @@ $(STAMPS)/system: scripts/install-system-tools
 	scripts/install-system-tools
 	@touch $@
 
-$(STAMPS)/java: tests/java/pom.xml $(wildcard tests/java/*.java) scripts/fetch-jars $(STAMPS)/system
+$(STAMPS)/java: tests/java/pom.xml $(wildcard tests/java/*.java tests/java/*/*.java) scripts/fetch-jars $(STAMPS)/system
 	scripts/fetch-jars $(CACHE)/java
 	@touch $@

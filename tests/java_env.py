@@ -1,8 +1,9 @@
 """Where the tests find Java, Kafka's jars and our own small Java programs.
 
-`scripts/fetch-jars` puts them under `.cache/java`. A machine without Java can still run the other tests:
-each function here skips the test that calls it, with the reason. On the build machine (CI=true, or
-KOHORT_REQUIRE_JAVA=1 anywhere) a missing piece is a failure instead, so that nothing is left out unseen.
+`scripts/fetch-jars` puts them under `.cache/java`. A machine without Java can still run the other
+tests: each function here skips the test that calls it, with the reason. On the build machine
+(CI=true, or KOHORT_REQUIRE_JAVA=1 anywhere) a missing piece is a failure instead, so that nothing
+is left out unseen.
 """
 
 import os
@@ -38,11 +39,11 @@ def jar(name: str) -> Path:
 
 
 def classpath(kind: Kind = "broker") -> str:
-    """A class path with our own programs and either Kafka 4.4.0 itself or the 4.3.1 command line tools."""
+    """Our own programs with either Kafka 4.4.0 itself or the 4.3.1 command line tools."""
     jars = _CACHE / kind
     if not jars.is_dir():
         missing(f"Kafka's jars for {kind} were not fetched")
-    return f"{_CACHE / 'classes'}{os.pathsep}{jars}/*"
+    return f"{_CACHE / 'classes' / kind}{os.pathsep}{jars}/*"
 
 
 def missing(what: str) -> NoReturn:
