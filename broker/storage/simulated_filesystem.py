@@ -271,11 +271,7 @@ class SimulatedFile:
 
     def pread(self, length: int, position: int) -> bytes:
         self._files.check("pread", self.path)
-        content = self._files.read(
-            self.path, lambda data: bytes(data[position : position + length])
-        )
-        assert isinstance(content, bytes)
-        return content
+        return bytes(self._files.cached(self.path)[position : position + length])
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> int:
         self._files.check("pwritev", self.path)
