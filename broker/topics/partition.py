@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
@@ -64,12 +65,13 @@ class Partition:
         self.high_watermark = log.log_end_offset
         self.visible_bytes = 0
         """Bytes that became visible since the start; only differences mean anything."""
-        self.failure: str | None = None
-        """Why the partition is offline, or None."""
+        self.failure: KafkaError | None = None
+        """What every request is answered once the partition is offline or deleted."""
         self._purgatory = purgatory
         self._executor = executor
         self._tail_cache = tail_cache
-        self._bytes_behind_watermark = 0
+        self._behind_watermark: deque[tuple[int, int]] = deque()
+        """(next offset, bytes) of appended batches that wait for the watermark."""
         self._flush: asyncio.Task[None] | None = None
         self._committed: dict[asyncio.Future[None], int] = {}
         """Futures of internal writers, with the offset that the watermark must reach."""
@@ -78,9 +80,9 @@ class Partition:
         return f"Partition({self.topic_name}-{self.index})"
 
     def check_online(self) -> None:
-        """Raise KAFKA_STORAGE_ERROR if the partition is offline."""
+        """Raise what the partition's requests are answered if it is offline or deleted."""
         if self.failure is not None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.failure)
+            raise self.failure
 
     def append(self, batch: memoryview, header: BatchHeader, *, wall_ms: int) -> Appended:
         """Append a validated batch; its bytes are not kept.
@@ -100,7 +102,7 @@ class Partition:
         except StorageError as error:
             self._note_storage_error(error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        self._bytes_behind_watermark += len(batch)
+        self._behind_watermark.append((written.last_offset + 1, len(batch)))
         if self._flush is not None or self._is_flush_due():
             self.start_flush()
         else:
@@ -128,6 +130,14 @@ class Partition:
         data = self.log.read(offset, max_bytes, up_to_offset=self.high_watermark, min_one=min_one)
         self._tail_cache.put(key, data)
         return data
+
+    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first visible record that is not older than ``timestamp``."""
+        return self.log.offset_for_timestamp(timestamp, up_to_offset=self.high_watermark)
+
+    def offset_of_max_timestamp(self) -> tuple[int, int] | None:
+        """(offset, timestamp) of the youngest record, None for an empty log."""
+        return self.log.offset_of_max_timestamp()
 
     async def wait_committed(self, next_offset: int) -> None:
         """Return once the high watermark covers everything below ``next_offset``.
@@ -157,11 +167,17 @@ class Partition:
             await asyncio.wait([self._flush])
 
     def take_offline(self, reason: str) -> None:
-        """Refuse everything from now on and tell those who wait."""
-        if self.failure is not None:
-            return
-        self.failure = reason
-        logger.error("%r is offline: %s", self, reason)
+        """The disk cannot be trusted: refuse everything until the next start."""
+        if self.failure is None:
+            logger.error("%r is offline: %s", self, reason)
+            self._fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason))
+
+    def mark_deleted(self) -> None:
+        """The topic is being deleted: whoever waits for the partition is told that it is gone."""
+        self._fail(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+
+    def _fail(self, failure: KafkaError) -> None:
+        self.failure = failure
         self._wake()
 
     def _is_flush_due(self) -> bool:
@@ -194,9 +210,9 @@ class Partition:
         if offset <= self.high_watermark:
             return
         self.high_watermark = offset
-        if offset == self.log.log_end_offset:
-            self.visible_bytes += self._bytes_behind_watermark
-            self._bytes_behind_watermark = 0
+        behind = self._behind_watermark
+        while behind and behind[0][0] <= offset:
+            self.visible_bytes += behind.popleft()[1]
         self._wake()
 
     def _wake(self) -> None:
@@ -205,7 +221,7 @@ class Partition:
             if done.done():
                 continue
             if self.failure is not None:
-                done.set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.failure))
+                done.set_exception(self.failure)
             elif next_offset <= self.high_watermark:
                 done.set_result(None)
 

@@ -1,0 +1,133 @@
+"""Fetch (key 1): batches from the offsets that a consumer names, now or when there are enough.
+
+v4-18 as in Kafka 4.4. Every answer carries session id 0, which makes clients send full requests:
+incremental sessions (KIP-227) save bytes in clusters with thousands of partitions and cost state
+per client here. Follower fields (replica state, diverging epochs, snapshots) are read and ignored,
+there being no followers; rack-aware reads have nothing to choose from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from broker.handlers.context import RequestContext
+from broker.handlers.leader_epoch import check_leader_epoch
+from broker.handlers.registry import handles
+from broker.topics.fetch import DelayedFetch, PartitionRead, read_partitions
+from broker.topics.manager import Topic
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+
+TOPIC_IDS_SINCE: Final = 13
+READ_COMMITTED: Final = 1
+
+
+@handles(FetchRequest, versions="4-18")
+def fetch(
+    ctx: RequestContext, request: FetchRequest
+) -> FetchResponse | asyncio.Future[FetchResponse]:
+    """Answer at once if there is enough, something is wrong or no wait is wanted; else park."""
+    if request.session_id != 0:
+        # We never gave out a session, so this one belongs to an earlier broker at this address.
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
+    reads = [
+        (topic, [_plan(ctx, topic, asked) for asked in topic.partitions])
+        for topic in request.topics
+    ]
+    flat = [read for _, of_topic in reads for read in of_topic]
+    max_bytes = min(request.max_bytes, ctx.broker.config.fetch_max_bytes)
+    found = read_partitions(flat, max_bytes)
+    if (
+        found >= request.min_bytes
+        or request.max_wait_ms <= 0
+        or not flat
+        or any(read.error for read in flat)
+    ):
+        return _response(request, reads)
+    answer: asyncio.Future[FetchResponse] = asyncio.get_running_loop().create_future()
+
+    def complete(_: list[PartitionRead]) -> None:
+        if not answer.done():
+            answer.set_result(_response(request, reads))
+
+    def fail(error: Exception) -> None:
+        if not answer.done():
+            answer.set_exception(error)
+
+    operation = DelayedFetch(
+        flat,
+        max_bytes=max_bytes,
+        bytes_missing=request.min_bytes - found,
+        answer=complete,
+        fail=fail,
+        owner=ctx.connection,
+    )
+    deadline_ms = ctx.broker.clock.monotonic_ms() + request.max_wait_ms
+    ctx.broker.purgatory.try_complete_else_watch(operation, operation.keys, deadline_ms)
+    return answer
+
+
+def _plan(ctx: RequestContext, asked_topic: FetchTopic, asked: FetchPartition) -> PartitionRead:
+    """Find the partition that is asked for, or say what is wrong with the question."""
+    topic = _find_topic(ctx, asked_topic)
+    read = PartitionRead(
+        asked.partition, None, asked.fetch_offset, max(asked.partition_max_bytes, 0)
+    )
+    if topic is None:
+        by_id = ctx.api_version >= TOPIC_IDS_SINCE
+        read.error = (
+            ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+    elif not 0 <= asked.partition < len(topic.partitions):
+        read.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    else:
+        read.error = check_leader_epoch(asked.current_leader_epoch)
+        if not read.error:
+            read.partition = topic.partitions[asked.partition]
+    return read
+
+
+def _find_topic(ctx: RequestContext, asked: FetchTopic) -> Topic | None:
+    if ctx.api_version >= TOPIC_IDS_SINCE:
+        return ctx.broker.topics.get_by_id(asked.topic_id)
+    return ctx.broker.topics.get(asked.topic)
+
+
+def _response(
+    request: FetchRequest, reads: list[tuple[FetchTopic, list[PartitionRead]]]
+) -> FetchResponse:
+    committed_only = request.isolation_level == READ_COMMITTED
+    return FetchResponse(
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[_partition(read, committed_only=committed_only) for read in of_topic],
+            )
+            for topic, of_topic in reads
+        ]
+    )
+
+
+def _partition(read: PartitionRead, *, committed_only: bool) -> PartitionData:
+    high_watermark = log_start_offset = -1
+    if read.partition is not None and not read.error:
+        high_watermark = read.partition.high_watermark
+        log_start_offset = read.partition.log.log_start_offset
+    return PartitionData(
+        partition_index=read.partition_index,
+        error_code=read.error,
+        high_watermark=high_watermark,
+        last_stable_offset=high_watermark,
+        log_start_offset=log_start_offset,
+        aborted_transactions=[] if committed_only and not read.error else None,
+        records=read.data,
+    )

@@ -1,0 +1,177 @@
+"""kill -9 under acks=all load, restart, read everything: nothing acknowledged is lost or doubled.
+
+The producers live on while the broker dies under them, as they would in production, so their
+retries of what was in flight go to the restarted broker and must be recognised by the producer
+state that it rebuilt from the log.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.kohort_process import KohortProcess
+
+PARTITIONS = 3
+Records = dict[int, list[tuple[int, str]]]
+"""partition -> (offset, value) of each record, in offset order."""
+
+
+class Load:
+    """An idempotent producer that writes numbered records until told to stop."""
+
+    def __init__(self, bootstrap: str, topic: str, name: str) -> None:
+        self.topic = topic
+        self.name = name
+        self.acknowledged: dict[int, tuple[int, int]] = {}
+        """number -> (partition, offset), as the broker said."""
+        self.sent: dict[int, list[int]] = defaultdict(list)
+        """partition -> numbers in the order they were sent."""
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 1,
+                "message.timeout.ms": 0,
+                "reconnect.backoff.max.ms": 200,
+                "log_level": 0,
+            }
+        )
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop sending and wait until everything sent is acknowledged."""
+        self._stopping.set()
+        self._thread.join()
+        assert self._producer.flush(60) == 0, "records are still unacknowledged after a minute"
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stopping.is_set():
+            partition = number % PARTITIONS
+            try:
+                self._producer.produce(
+                    self.topic,
+                    f"{self.name}:{number}".encode(),
+                    partition=partition,
+                    on_delivery=self._on_delivery(number),
+                )
+            except BufferError:
+                self._producer.poll(0.05)
+                continue
+            self.sent[partition].append(number)
+            number += 1
+            if number % 100 == 0:
+                self._producer.poll(0)
+                time.sleep(0.001)
+
+    def _on_delivery(self, number: int):  # type: ignore[no-untyped-def]
+        def note(error: object, message: Message) -> None:
+            assert error is None, error
+            partition, offset = message.partition(), message.offset()
+            assert partition is not None and offset is not None
+            self.acknowledged[number] = (partition, offset)
+
+        return note
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[KohortProcess]:
+    process = KohortProcess(
+        tmp_path / "data",
+        # Small segments, so that a crash meets rolls, several files and snapshots.
+        overrides={"log.segment.bytes": str(256 * 1024)},
+    )
+    yield process
+    process.close()
+
+
+def create_topic(bootstrap: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([NewTopic(topic, num_partitions=PARTITIONS)]).values():
+        future.result(20)
+
+
+def read_everything(bootstrap: str, topic: str) -> Records:
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False}
+    )
+    found: Records = {}
+    try:
+        for partition in range(PARTITIONS):
+            assigned = TopicPartition(topic, partition)
+            low, high = consumer.get_watermark_offsets(assigned, timeout=20)
+            consumer.assign([TopicPartition(topic, partition, low)])
+            records = found[partition] = []
+            while not records or records[-1][0] < high - 1:
+                if low == high:
+                    break
+                for message in consumer.consume(10_000, timeout=10):
+                    if message.error():
+                        raise KafkaException(message.error())
+                    offset, value = message.offset(), message.value()
+                    assert offset is not None and value is not None
+                    records.append((offset, value.decode()))
+    finally:
+        consumer.close()
+    return found
+
+
+def check(loads: list[Load], found: Records) -> None:
+    at = {(partition, offset): value for partition in found for offset, value in found[partition]}
+    for load in loads:
+        for number, place in load.acknowledged.items():
+            assert at.get(place) == f"{load.name}:{number}", (
+                f"{load.name}:{number} was acknowledged at {place}, where {at.get(place)!r} is"
+            )
+        for partition, sent in load.sent.items():
+            prefix = f"{load.name}:"
+            stored = [
+                int(value.removeprefix(prefix))
+                for _, value in found[partition]
+                if value.startswith(prefix)
+            ]
+            assert stored == sent, "lost, doubled or out of order"
+
+
+def test_no_acknowledged_record_is_lost_doubled_or_reordered_by_kill_9(
+    broker: KohortProcess, crash_runs: int
+) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}, {crash_runs} kills")
+    chance = random.Random(seed)
+    broker.start()
+    rounds: list[tuple[str, list[Load]]] = []
+    for run in range(crash_runs):
+        topic = f"crash-{run}"
+        create_topic(broker.bootstrap, topic)
+        loads = [Load(broker.bootstrap, topic, f"producer{i}") for i in range(2)]
+        rounds.append((topic, loads))
+        for load in loads:
+            load.start()
+        try:
+            time.sleep(chance.uniform(0.1, 0.7))
+            broker.kill()
+            broker.start()
+        finally:
+            for load in loads:
+                load.stop()
+        check(loads, read_everything(broker.bootstrap, topic))
+    # Later crashes must not have harmed what was written before them.
+    for topic, loads in rounds:
+        check(loads, read_everything(broker.bootstrap, topic))
+    total = sum(len(load.acknowledged) for _, loads in rounds for load in loads)
+    print(f"{crash_runs} kills, {total} acknowledged records, all read back in place")
+    assert total > crash_runs
