@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.coordinator import GroupCoordinator
     from broker.core.purgatory import Purgatory
-    from broker.topics.manager import TopicManager
     from broker.handlers.registry import Api
+    from broker.topics.manager import TopicManager
 
 
 @dataclass(slots=True, eq=False)

@@ -25,7 +25,8 @@ answer may have to wait and usually does not; or async. None where the request h
 
 class CloseConnection(Exception):  # noqa: N818 - an instruction, not an error of ours
     """Raised by a handler whose only way to tell the client is to close the connection, such as a
-    failed Produce with acks=0. The text goes to the log."""
+    failed Produce with acks=0. The text goes to the log.
+    """
 
 
 class Api:
@@ -119,5 +120,3 @@ class Router:
                 return None
             route = self._routes[api_key, version] = Route(api, version)
         return route
-
-

@@ -11,12 +11,13 @@ import random
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from tests.kohort_process import KohortProcess
 
@@ -77,11 +78,12 @@ class Load:
                 self._producer.poll(0)
                 time.sleep(0.001)
 
-    def _on_delivery(self, number: int):  # type: ignore[no-untyped-def]
+    def _on_delivery(self, number: int) -> Callable[[object, Message], None]:
         def note(error: object, message: Message) -> None:
             assert error is None, error
             partition, offset = message.partition(), message.offset()
-            assert partition is not None and offset is not None
+            assert partition is not None
+            assert offset is not None
             self.acknowledged[number] = (partition, offset)
 
         return note
@@ -122,7 +124,8 @@ def read_everything(bootstrap: str, topic: str) -> Records:
                     if message.error():
                         raise KafkaException(message.error())
                     offset, value = message.offset(), message.value()
-                    assert offset is not None and value is not None
+                    assert offset is not None
+                    assert value is not None
                     records.append((offset, value.decode()))
     finally:
         consumer.close()
