@@ -93,8 +93,8 @@ class Load:
 def broker(tmp_path: Path) -> Iterator[KohortProcess]:
     process = KohortProcess(
         tmp_path / "data",
-        # Small segments, so that a crash meets rolls, several files and snapshots.
-        overrides={"log.segment.bytes": str(256 * 1024)},
+        # The smallest segments that Kafka allows, so that a crash meets rolls, several files and snapshots.
+        overrides={"log.segment.bytes": str(1024 * 1024)},
     )
     yield process
     process.close()
