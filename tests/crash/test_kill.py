@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.kohort_process import KohortProcess
+from tests.kohort_server import KohortServer
 
 PARTITIONS = 3
 Records = dict[int, list[tuple[int, str]]]
@@ -90,14 +90,10 @@ class Load:
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[KohortProcess]:
-    process = KohortProcess(
-        tmp_path / "data",
-        # The smallest segments that Kafka allows, so that a crash meets rolls, several files and snapshots.
-        overrides={"log.segment.bytes": str(1024 * 1024)},
-    )
-    yield process
-    process.close()
+def broker(tmp_path: Path) -> Iterator[KohortServer]:
+    # The smallest segments that Kafka allows, so that a crash meets rolls and snapshots.
+    with KohortServer(tmp_path, overrides={"log.segment.bytes": str(1024 * 1024)}) as server:
+        yield server
 
 
 def create_topic(bootstrap: str, topic: str) -> None:
@@ -150,12 +146,11 @@ def check(loads: list[Load], found: Records) -> None:
 
 
 def test_no_acknowledged_record_is_lost_doubled_or_reordered_by_kill_9(
-    broker: KohortProcess, crash_runs: int
+    broker: KohortServer, crash_runs: int
 ) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}, {crash_runs} kills")
     chance = random.Random(seed)
-    broker.start()
     rounds: list[tuple[str, list[Load]]] = []
     for run in range(crash_runs):
         topic = f"crash-{run}"
