@@ -1,12 +1,12 @@
 """Record batch v2 from the outside: its 61-byte header, its CRC, where it ends.
 
-The broker handles batches, not records: nothing here looks behind the header, and no function copies
-the payload. Functions take any buffer and a position and raise only DecodeError.
+The broker handles batches, not records: nothing here looks behind the header, and no function
+copies the payload. Functions take any buffer and a position and raise only DecodeError.
 
-Base offset, length and leader epoch lie in front of what the CRC covers. A broker therefore stores a
-batch under an offset of its own by writing `placement_prefix(...)` and the batch from
+Base offset, length and leader epoch lie in front of what the CRC covers. A broker therefore stores
+a batch under an offset of its own by writing `placement_prefix(...)` and the batch from
 `PLACEMENT_BYTES` on, unchanged. Log-append time lies behind the CRC: `with_log_append_time` gives a
-header with a new CRC, to be written by `encode_header(...)` followed by the batch from `HEADER_BYTES` on.
+header with a new CRC, to be written by `encode_header` before the batch from `HEADER_BYTES` on.
 """
 
 from __future__ import annotations

@@ -39,8 +39,10 @@ def encode_batch(
     is_transactional: bool = False,
     is_control: bool = False,
 ) -> bytes:
-    """One batch of these records, at consecutive offsets from `base_offset`; their own offsets are
-    not looked at. EncodeError for no records or more than a batch can hold."""
+    """One batch of these records, at consecutive offsets from `base_offset`; their own are ignored.
+
+    EncodeError for no records, or more than a batch can hold.
+    """
     if not records:
         raise EncodeError("a batch needs at least one record")
     base_timestamp = records[0].timestamp

@@ -1,84 +1,83 @@
 """The five codecs of record batches behind one table, with a limit on what a block may inflate to.
 
-`decompress` stops at the limit: a batch of 1 MB that claims to hold 1 GB costs no more memory than the
-limit allows (at most twice the limit for a moment, while the pieces are joined) and raises
-DecodeError, as do truncated blocks and bytes behind the end of one. The codec libraries are imported
-on first use: a broker that stores batches unopened never loads them, and starts faster.
+Inflating is streaming: a block comes out in pieces, and `decompress` stops at the first one that
+passes the limit. A batch of 1 MB that holds 1 GB costs at most twice the limit in memory (while
+pieces are joined) and ends in DecodeError, as do a block cut short and bytes behind its end.
+`decompress_steps` is the same with a pause after every MiB, for who must not hold up an event loop.
+
+Codec libraries are imported on first use, which keeps them out of the start-up time.
 
 Snappy is the odd one. Java writes it in xerial's framing (a magic, then blocks each behind its
-length), other clients write one raw block; both are read, and framing is written, which every client
-reads. Prior art for the limit: Kafka has none and trusts max.message.bytes of the compressed batch.
+length), others write one raw block. Both are read; framing is written, as every client reads it.
+Kafka has no limit of this kind and trusts that max.message.bytes of compressed data is enough.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from struct import Struct
-from typing import Protocol
 
-from protocol.errors import DecodeError, EncodeError
+from protocol.errors import DecodeError
 from protocol.records.batch import Codec
 from protocol.records.varint import Buffer, read_uvarint
 
 INFLATED_BYTES_LIMIT = 64 << 20
-"""What one batch may inflate to unless the caller says otherwise; clients bound the uncompressed size
-of a batch at 1 MB by default, and a broker must survive many such batches at once."""
+"""What one batch may inflate to unless the caller says otherwise. Clients build batches of 16 KiB
+to 1 MiB before compression; only those that budget by compressed size come near this."""
+
+PIECE_BYTES = 1 << 20
+"""How much is inflated between two pauses, where the codec lets us choose."""
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """The records block as `codec` stores it; `level` is the library's own scale, None its default."""
-    return _TABLE[codec][0](data, level)
+    """The records block as `codec` stores it.
+
+    `level` is on the library's own scale, None its default; snappy has none.
+    """
+    if codec is Codec.NONE:
+        return bytes(data)
+    return _COMPRESSORS[codec](data, level)
 
 
 def decompress(
     codec: Codec, data: Buffer, limit_bytes: int = INFLATED_BYTES_LIMIT
 ) -> bytes | memoryview:
-    """The records block behind a batch header; for Codec.NONE the given bytes themselves."""
-    return _TABLE[codec][1](data, limit_bytes)
+    """The records block behind a batch header; for Codec.NONE a view of `data` itself."""
+    steps = decompress_steps(codec, data, limit_bytes)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            block: bytes | memoryview = done.value
+            return block
 
 
-class _Inflater(Protocol):
-    """What zlib's and lz4's decompression objects have in common."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes | None: ...
-    def decompress(self, data: Buffer, max_length: int, /) -> bytes: ...
+def decompress_steps(
+    codec: Codec, data: Buffer, limit_bytes: int = INFLATED_BYTES_LIMIT
+) -> Generator[None, None, bytes | memoryview]:
+    """As decompress, yielding after every PIECE_BYTES; the block is what it returns."""
+    if codec is Codec.NONE:
+        return data if isinstance(data, bytes) else memoryview(data)
+    pieces: list[bytes] = []
+    left, pause_at = limit_bytes, limit_bytes - PIECE_BYTES
+    for piece in _DECOMPRESSORS[codec](data, limit_bytes):
+        left -= len(piece)
+        if left < 0:
+            raise _too_big(codec, limit_bytes)
+        pieces.append(piece)
+        if left < pause_at:
+            pause_at = left - PIECE_BYTES
+            yield
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _too_big(codec: Codec, limit_bytes: int) -> DecodeError:
     return DecodeError(f"{codec.name.lower()} block inflates to more than {limit_bytes} bytes")
 
 
-def _inflate(codec: Codec, start: Callable[[], _Inflater], data: Buffer, limit_bytes: int) -> bytes:
-    """Inflate all streams that follow each other in `data`; Java's readers join them likewise."""
-    pieces: list[bytes] = []
-    left = limit_bytes
-    rest: Buffer = data
-    while True:
-        stream = start()
-        piece = stream.decompress(rest, left + 1)
-        if len(piece) > left:
-            raise _too_big(codec, limit_bytes)
-        if not stream.eof:
-            raise DecodeError(f"{codec.name.lower()} block is cut short")
-        pieces.append(piece)
-        left -= len(piece)
-        rest = stream.unused_data or b""
-        if not rest:
-            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-
-def _store(data: Buffer, level: int | None) -> bytes:
-    return bytes(data)
-
-
-def _unstore(data: Buffer, limit_bytes: int) -> bytes | memoryview:
-    if len(data) > limit_bytes:
-        raise _too_big(Codec.NONE, limit_bytes)
-    return data if isinstance(data, bytes) else memoryview(data)
+def _cut_short(codec: Codec) -> DecodeError:
+    return DecodeError(f"{codec.name.lower()} block is cut short")
 
 
 _GZIP_WBITS = 31
@@ -90,11 +89,23 @@ def _gzip(data: Buffer, level: int | None) -> bytes:
     return compressor.compress(data) + compressor.flush()
 
 
-def _gunzip(data: Buffer, limit_bytes: int) -> bytes:
-    try:
-        return _inflate(Codec.GZIP, lambda: zlib.decompressobj(_GZIP_WBITS), data, limit_bytes)
-    except zlib.error as error:
-        raise DecodeError(f"gzip block: {error}") from None
+def _gunzip(data: Buffer, _limit_bytes: int) -> Iterator[bytes]:
+    """Members that follow each other are one stream, to Java's reader as to gzip itself."""
+    rest: Buffer = data
+    while True:
+        member = zlib.decompressobj(_GZIP_WBITS)
+        try:
+            while not member.eof:
+                piece = member.decompress(rest, PIECE_BYTES)
+                rest = member.unconsumed_tail
+                if not (piece or rest or member.eof):
+                    raise _cut_short(Codec.GZIP)
+                yield piece
+        except zlib.error as error:
+            raise DecodeError(f"gzip block: {error}") from None
+        rest = member.unused_data
+        if not rest:
+            return
 
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -102,11 +113,13 @@ _XERIAL_HEADER = Struct(">8sii")
 _XERIAL_VERSION = 1
 _XERIAL_BLOCK_BYTES = 32 << 10
 """xerial's own default. Larger blocks would pack better, but readers may allocate by this size."""
+_SNAPPY_GROWTH_MAX = 22
+"""The densest element, a copy, is 3 bytes for 64."""
 _INT32 = Struct(">i")
 
 
-def _snappy(data: Buffer, level: int | None) -> bytes:
-    from cramjam import snappy
+def _snappy(data: Buffer, _level: int | None) -> bytes:
+    from cramjam import snappy  # noqa: PLC0415 - on first use, see above.
 
     out = [_XERIAL_HEADER.pack(_XERIAL_MAGIC, _XERIAL_VERSION, _XERIAL_VERSION)]
     view = memoryview(data)
@@ -116,39 +129,39 @@ def _snappy(data: Buffer, level: int | None) -> bytes:
     return b"".join(out)
 
 
-def _unsnappy(data: Buffer, limit_bytes: int) -> bytes:
+def _unsnappy(data: Buffer, limit_bytes: int) -> Iterator[bytes]:
     view = memoryview(data)
     if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        return _unsnappy_block(view, limit_bytes, limit_bytes)
-    if len(view) < _XERIAL_HEADER.size:
-        raise DecodeError("snappy framing header is cut short")
-    pieces: list[bytes] = []
+        yield _unsnappy_block(view, limit_bytes, limit_bytes)
+        return
     left, position = limit_bytes, _XERIAL_HEADER.size
+    if len(view) < position:
+        raise _cut_short(Codec.SNAPPY)
     while position < len(view):
-        block, position = _xerial_block(view, position)
-        piece = _unsnappy_block(block, left, limit_bytes)
-        pieces.append(piece)
+        start = position + _INT32.size
+        if start > len(view):
+            raise _cut_short(Codec.SNAPPY)
+        (length,) = _INT32.unpack_from(view, position)
+        if not 0 < length <= len(view) - start:
+            raise DecodeError(f"snappy block of {length} bytes where {len(view) - start} are left")
+        position = start + length
+        piece = _unsnappy_block(view[start:position], left, limit_bytes)
         left -= len(piece)
-    return b"".join(pieces)
-
-
-def _xerial_block(view: memoryview, position: int) -> tuple[memoryview, int]:
-    start = position + _INT32.size
-    if start > len(view):
-        raise DecodeError("snappy block length is cut short")
-    (length,) = _INT32.unpack_from(view, position)
-    if not 0 < length <= len(view) - start:
-        raise DecodeError(f"snappy block of {length} bytes where {len(view) - start} are left")
-    return view[start : start + length], start + length
+        yield piece
 
 
 def _unsnappy_block(block: memoryview, left: int, limit_bytes: int) -> bytes:
-    """A block starts with the size it inflates to, and the library holds it to that."""
-    from cramjam import DecompressionError, snappy
+    """The library holds a block to the size it starts with, but allocates by it first.
+
+    So a size that so few bytes cannot stand for is refused here.
+    """
+    from cramjam import DecompressionError, snappy  # noqa: PLC0415 - on first use, see above.
 
     claimed, _ = read_uvarint(block, 0)
     if claimed > left:
         raise _too_big(Codec.SNAPPY, limit_bytes)
+    if claimed > len(block) * _SNAPPY_GROWTH_MAX:
+        raise DecodeError(f"snappy block of {len(block)} bytes claims to hold {claimed}")
     try:
         return bytes(snappy.decompress_raw(block))
     except DecompressionError as error:
@@ -156,75 +169,78 @@ def _unsnappy_block(block: memoryview, left: int, limit_bytes: int) -> bytes:
 
 
 def _lz4(data: Buffer, level: int | None) -> bytes:
-    from lz4 import frame
+    from lz4 import frame  # noqa: PLC0415 - on first use, see above.
 
-    # Kafka's own reader wants independent blocks; 64 KiB is what Kafka's writer uses.
-    return bytes(
-        frame.compress(
-            data,
-            compression_level=0 if level is None else level,
-            block_size=frame.BLOCKSIZE_MAX64KB,
-            block_linked=False,
-        )
+    # Kafka's reader refuses linked blocks; 64 KiB is what its writer uses.
+    compressed: bytes = frame.compress(
+        data,
+        compression_level=0 if level is None else level,
+        block_size=frame.BLOCKSIZE_MAX64KB,
+        block_linked=False,
     )
+    return compressed
 
 
-def _unlz4(data: Buffer, limit_bytes: int) -> bytes:
-    from lz4 import frame
+def _unlz4(data: Buffer, _limit_bytes: int) -> Iterator[bytes]:
+    from lz4 import frame  # noqa: PLC0415 - on first use, see above.
 
-    try:
-        return _inflate(Codec.LZ4, frame.LZ4FrameDecompressor, data, limit_bytes)
-    except RuntimeError as error:
-        raise DecodeError(f"lz4 block: {error}") from None
+    rest: Buffer | None = data
+    while rest:
+        stream = frame.LZ4FrameDecompressor()
+        try:
+            while not stream.eof:
+                if not rest and stream.needs_input:
+                    raise _cut_short(Codec.LZ4)
+                yield stream.decompress(rest, PIECE_BYTES)
+                rest = b""
+        except RuntimeError as error:
+            raise DecodeError(f"lz4 block: {error}") from None
+        rest = stream.unused_data
+    if rest is data:
+        raise _cut_short(Codec.LZ4)
 
 
-_ZSTD_GROWTH_MAX = 32 << 10
-"""A zstd block of 4 bytes can stand for 128 KiB, and none can stand for more in less."""
-_ZSTD_CHUNK_MIN = 64
+_ZSTD_CHUNK_BYTES = 1 << 10
+"""zstd's streams take no output limit, so they are fed little at a time. Four bytes of input can
+stand for 128 KiB, a chunk for 32 MiB; ordinary data pays about 2% for the many small calls."""
 
 
 def _zstd(data: Buffer, level: int | None) -> bytes:
-    import zstandard
+    import zstandard  # noqa: PLC0415 - on first use, see above.
 
     return zstandard.ZstdCompressor(level=3 if level is None else level).compress(data)
 
 
-def _unzstd(data: Buffer, limit_bytes: int) -> bytes:
-    """Fed in chunks, as the library has no output limit: a chunk's output can only be so large."""
-    import zstandard
+def _unzstd(data: Buffer, _limit_bytes: int) -> Iterator[bytes]:
+    import zstandard  # noqa: PLC0415 - on first use, see above.
 
     view = memoryview(data)
-    chunk_bytes = max(_ZSTD_CHUNK_MIN, limit_bytes // _ZSTD_GROWTH_MAX)
-    pieces: list[bytes] = []
-    left, position = limit_bytes, 0
+    position, whole = 0, False
     try:
-        stream = zstandard.ZstdDecompressor().decompressobj()
         while position < len(view):
-            chunk = view[position : position + chunk_bytes]
-            position += len(chunk)
-            piece = stream.decompress(chunk)
-            left -= len(piece)
-            if left < 0:
-                raise _too_big(Codec.ZSTD, limit_bytes)
-            pieces.append(piece)
-            if stream.eof:
-                position -= len(stream.unused_data)
-                if position < len(view):
-                    stream = zstandard.ZstdDecompressor().decompressobj()
+            stream = zstandard.ZstdDecompressor().decompressobj()
+            while not stream.eof and position < len(view):
+                chunk = view[position : position + _ZSTD_CHUNK_BYTES]
+                yield stream.decompress(chunk)
+                position += len(chunk) - len(stream.unused_data)
+            whole = stream.eof
     except zstandard.ZstdError as error:
         raise DecodeError(f"zstd block: {error}") from None
-    if not stream.eof:
-        raise DecodeError("zstd block is cut short")
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    if not whole:
+        raise _cut_short(Codec.ZSTD)
 
 
-_Compress = Callable[[Buffer, int | None], bytes]
-_Decompress = Callable[[Buffer, int], bytes | memoryview]
-
-_TABLE: dict[Codec, tuple[_Compress, _Decompress]] = {
-    Codec.NONE: (_store, _unstore),
-    Codec.GZIP: (_gzip, _gunzip),
-    Codec.SNAPPY: (_snappy, _unsnappy),
-    Codec.LZ4: (_lz4, _unlz4),
-    Codec.ZSTD: (_zstd, _unzstd),
+_COMPRESSORS: dict[Codec, Callable[[Buffer, int | None], bytes]] = {
+    Codec.GZIP: _gzip,
+    Codec.SNAPPY: _snappy,
+    Codec.LZ4: _lz4,
+    Codec.ZSTD: _zstd,
 }
+
+_DECOMPRESSORS: dict[Codec, Callable[[Buffer, int], Iterator[bytes]]] = {
+    Codec.GZIP: _gunzip,
+    Codec.SNAPPY: _unsnappy,
+    Codec.LZ4: _unlz4,
+    Codec.ZSTD: _unzstd,
+}
+"""Each yields a block in pieces of bounded size, none of them made for more than the limit."""

@@ -1,9 +1,9 @@
 """Base-128 integers as records use them: lowest group first, signed ones in zig-zag form.
 
-Readers take a buffer and a position and return the value and the position behind it. They never read
-past the end of the buffer and raise only DecodeError. An encoding with needless zero groups is
-accepted, as every Kafka client accepts it; one that does not fit the type is refused rather than cut
-off, because two readers that cut off differently would see two different records.
+Readers take a buffer and a position and return the value and the position behind it. They never
+read past the end of the buffer and raise only DecodeError. An encoding with needless zero groups is
+accepted, as every Kafka client accepts it; one that does not fit the type is refused rather than
+cut off, because two readers that cut off differently would see two different records.
 """
 
 from __future__ import annotations
@@ -23,29 +23,23 @@ _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
     """An unsigned 32-bit value and the position behind it."""
-    value, position = _read_groups(buffer, position, UVARINT_BYTES_MAX)
-    if value > 0xFFFF_FFFF:
-        raise DecodeError(f"unsigned varint {value} does not fit 32 bits")
-    return value, position
+    return read_groups(buffer, position, UVARINT_BYTES_MAX)
 
 
 def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
     """A signed 32-bit value and the position behind it."""
-    value, position = _read_groups(buffer, position, UVARINT_BYTES_MAX)
-    if value > 0xFFFF_FFFF:
-        raise DecodeError(f"varint {value:#x} does not fit 32 bits")
+    value, position = read_groups(buffer, position, UVARINT_BYTES_MAX)
     return (value >> 1) ^ -(value & 1), position
 
 
 def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
     """A signed 64-bit value and the position behind it."""
-    value, position = _read_groups(buffer, position, VARLONG_BYTES_MAX)
-    if value > 0xFFFF_FFFF_FFFF_FFFF:
-        raise DecodeError(f"varlong {value:#x} does not fit 64 bits")
+    value, position = read_groups(buffer, position, VARLONG_BYTES_MAX)
     return (value >> 1) ^ -(value & 1), position
 
 
-def _read_groups(buffer: Buffer, position: int, bytes_max: int) -> tuple[int, int]:
+def read_groups(buffer: Buffer, position: int, bytes_max: int) -> tuple[int, int]:
+    """The bits of a value before zig-zag is undone; at most 32 or 64 of them."""
     if position < 0:
         raise DecodeError(f"varint at negative position {position}")
     value = 0
@@ -54,10 +48,13 @@ def _read_groups(buffer: Buffer, position: int, bytes_max: int) -> tuple[int, in
         byte = buffer[index]
         value |= (byte & 0x7F) << 7 * (index - position)
         if byte < 0x80:
+            if value >> (32 if bytes_max == UVARINT_BYTES_MAX else 64):
+                break
             return value, index + 1
-    if stop == position + bytes_max:
-        raise DecodeError(f"varint at {position} is longer than {bytes_max} bytes")
-    raise DecodeError(f"varint at {position} ends with the buffer")
+    else:
+        if stop < position + bytes_max:
+            raise DecodeError(f"varint at {position} ends with the buffer")
+    raise DecodeError(f"varint at {position} does not fit {bytes_max} bytes or its type")
 
 
 def encode_uvarint(value: int) -> bytes:
