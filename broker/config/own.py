@@ -1,0 +1,44 @@
+"""Settings that Kafka has not: names begin with ``kohort.``."""
+
+from broker.config.settings import Int, String, section, setting
+
+
+@section
+class KohortSettings:
+    """Kohort's own."""
+
+    kohort_cluster_id: String | None = setting(
+        None,
+        doc="Cluster id of a new data directory; unset: a random one. A data directory that has "
+        "another id is refused.",
+    )
+    kohort_metrics_host: String = setting(
+        "localhost", doc="Address that /metrics is served at; empty for every interface."
+    )
+    kohort_metrics_port: Int = setting(
+        9308,
+        at_least=-1,
+        at_most=65_535,
+        doc="Port of /metrics; 0 takes any free port, -1 turns it off.",
+    )
+    kohort_frame_timeout_ms: Int = setting(
+        30_000,
+        at_least=1,
+        doc="A connection that began a request and does not complete it for so long is closed.",
+    )
+    kohort_max_partitions: Int = setting(
+        20_000,
+        at_least=1,
+        doc="Most partitions of all topics together, so that no client can fill the disk with "
+        "empty directories; more are refused with INVALID_PARTITIONS.",
+    )
+    kohort_shutdown_timeout_ms: Int = setting(
+        10_000,
+        at_least=1,
+        doc="How long requests that wait may take to complete when the broker is stopped.",
+    )
+    kohort_log_level: String = setting(
+        "INFO",
+        one_of=("DEBUG", "INFO", "WARNING", "ERROR"),
+        doc="Least severe messages that the broker's log shows.",
+    )
