@@ -12,12 +12,11 @@ from broker.config.endpoints import (
 from broker.config.groups import GroupSettings
 from broker.config.network import NetworkSettings
 from broker.config.own import KohortSettings
-from broker.config.settings import Int, String, section, setting, settings, settings_of, unit_ms
+from broker.config.settings import Int, Settings, String, setting, settings_of, unit_ms
 from broker.config.storage import CleanerSettings, LogSettings, ProducerSettings, TopicSettings
 
 
-@section
-class IdentitySettings:
+class IdentitySettings(Settings):
     """Identity."""
 
     node_id: Int = setting(1, at_least=0, doc="Id of this broker, as clients see it.")
@@ -29,7 +28,6 @@ class IdentitySettings:
     )
 
 
-@settings
 class BrokerConfig(
     KohortSettings,
     ProducerSettings,

@@ -1,10 +1,9 @@
 """Settings of consumer groups and of the offsets that they commit."""
 
-from broker.config.settings import INT_MAX, Int, Long, section, setting
+from broker.config.settings import INT_MAX, Int, Long, Settings, setting
 
 
-@section
-class GroupSettings:
+class GroupSettings(Settings):
     """Consumer groups."""
 
     group_min_session_timeout_ms: Int = setting(

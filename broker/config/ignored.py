@@ -373,6 +373,4 @@ def why_ignored(name: str) -> str | None:
     """Why a setting of Kafka changes nothing here; None for a name that is not such a setting."""
     if name in IGNORED:
         return IGNORED[name]
-    return next(
-        (why for prefix, why in IGNORED_PREFIXES.items() if name.startswith(prefix)), None
-    )
+    return next((why for prefix, why in IGNORED_PREFIXES.items() if name.startswith(prefix)), None)

@@ -6,11 +6,10 @@ from broker.config.endpoints import (
     ip_overrides_problem,
     protocol_map_problem,
 )
-from broker.config.settings import INT_MAX, Int, List, Long, String, section, setting
+from broker.config.settings import INT_MAX, Int, List, Long, Settings, String, setting
 
 
-@section
-class NetworkSettings:
+class NetworkSettings(Settings):
     """Network."""
 
     listeners: List = setting(

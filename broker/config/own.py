@@ -1,10 +1,9 @@
 """Settings that Kafka has not: names begin with ``kohort.``."""
 
-from broker.config.settings import Int, String, section, setting
+from broker.config.settings import Int, Settings, String, setting
 
 
-@section
-class KohortSettings:
+class KohortSettings(Settings):
     """Kohort's own."""
 
     kohort_cluster_id: String | None = setting(

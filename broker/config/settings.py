@@ -6,9 +6,9 @@ The attribute is Kafka's name with dots as underscores, so that either spelling 
 Everything else is derived from the declaration: parsing, the answers to DescribeConfigs, the
 refusal of values out of range, and docs/configuration.md.
 
-A class decorated with ``@settings`` is a frozen dataclass, put together from ``@section`` classes.
-Its constructor takes values as they are, for tests and for callers that know what they do; text
-from outside goes through :meth:`Setting.parse`.
+The classes that hold settings are frozen dataclasses. Their constructors take values as they are,
+for tests and for callers that know what they do; text from outside goes through
+:meth:`Setting.parse`.
 """
 
 import dataclasses
@@ -16,10 +16,18 @@ import inspect
 from collections.abc import Callable, Mapping
 from enum import Enum, IntEnum
 from functools import cache
-from typing import Annotated, Any, Final, TypeVar, cast, dataclass_transform, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    TypeVar,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+)
 
 T = TypeVar("T")
-C = TypeVar("C", bound=type)
 
 Value = bool | int | float | str | tuple[str, ...] | None
 """What a setting can hold; None where it is not set and has no default of its own."""
@@ -223,7 +231,7 @@ def setting(
     honoured: bool = True,
     internal: bool = False,
 ) -> T:
-    """Declare a setting of a ``@settings`` class.
+    """Declare a setting of a `Settings` class.
 
     ``or_exactly`` is one value allowed outside the bounds. ``check`` returns what is wrong with a
     value, or None. ``falls_back_to`` names the broker setting that gives the value when this one is
@@ -247,26 +255,65 @@ def setting(
     return cast(T, field)
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True)
-def section(cls: C) -> C:
-    """Mark a class whose attributes are settings, as a part of a `settings` class.
+_without_generated_methods: Final = dataclasses.dataclass(init=False, repr=False, eq=False)
 
-    Its docstring is the heading of its settings in the documentation.
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class Settings:
+    """Base of the classes whose attributes are settings; subclasses become frozen dataclasses.
+
+    What `dataclass` would generate is replaced by methods that work from the list of fields:
+    compiling an __init__ of a hundred arguments would take a tenth of the broker's time to start.
     """
-    # Without the generated methods, which only the whole needs: they cost time at every start.
-    part = dataclasses.dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
-    return cast(C, part(cls))
+
+    if TYPE_CHECKING:
+        __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
+    def __init_subclass__(cls) -> None:
+        _without_generated_methods(cls)
+
+    def __init__(self, **values: Value) -> None:
+        unknown = values.keys() - self.__dataclass_fields__.keys()
+        if unknown:
+            raise TypeError(f"{type(self).__name__} has no setting {', '.join(sorted(unknown))}")
+        defaults = {name: field.default for name, field in self.__dataclass_fields__.items()}
+        self.__dict__.update(defaults | values)
+
+    def __setattr__(self, name: str, _value: object) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot assign to setting {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot delete setting {name!r}")
+
+    def _values(self) -> tuple[Value, ...]:
+        return tuple(getattr(self, name) for name in self.__dataclass_fields__)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Settings) or type(other) is not type(self):
+            return NotImplemented
+        return self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        changed = (
+            f"{name}={value!r}"
+            for (name, field), value in zip(
+                self.__dataclass_fields__.items(), self._values(), strict=True
+            )
+            if value != field.default
+        )
+        return f"{type(self).__name__}({', '.join(changed)})"
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True)
-def settings(cls: C) -> C:
-    """Make a frozen, keyword-only dataclass of a class whose attributes are settings."""
-    return cast(C, dataclasses.dataclass(frozen=True, kw_only=True)(cls))
+# The base must be one too, for its subclasses to be taken for dataclasses of one kind.
+_without_generated_methods(Settings)
 
 
 @cache
-def settings_of(cls: type) -> Mapping[str, Setting]:
-    """All settings of a ``@settings`` class by Kafka's name, in order of declaration."""
+def settings_of(cls: type[Settings]) -> Mapping[str, Setting]:
+    """All settings of a class by Kafka's name, in order of declaration."""
     sections = {
         attribute: (owner.__doc__ or owner.__name__).partition("\n")[0].rstrip(".")
         for owner in reversed(cls.__mro__)

@@ -8,16 +8,15 @@ from broker.config.settings import (
     List,
     Long,
     Scope,
+    Settings,
     String,
-    section,
     setting,
 )
 
 ANYWHERE = Scope.CLUSTER_WIDE
 
 
-@section
-class TopicSettings:
+class TopicSettings(Settings):
     """Topics."""
 
     auto_create_topics_enable: Boolean = setting(
@@ -41,8 +40,7 @@ class TopicSettings:
     )
 
 
-@section
-class LogSettings:
+class LogSettings(Settings):
     """Logs: where they are kept, and the defaults of topic configs."""
 
     log_dirs: List | None = setting(
@@ -235,8 +233,7 @@ class LogSettings:
     )
 
 
-@section
-class CleanerSettings:
+class CleanerSettings(Settings):
     """Compaction."""
 
     log_cleaner_enable: Boolean = setting(
@@ -277,8 +274,7 @@ class CleanerSettings:
     )
 
 
-@section
-class ProducerSettings:
+class ProducerSettings(Settings):
     """Idempotent producers."""
 
     producer_id_expiration_ms: Int = setting(

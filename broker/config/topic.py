@@ -17,10 +17,10 @@ from broker.config.settings import (
     List,
     Long,
     Setting,
+    Settings,
     String,
     Value,
     setting,
-    settings,
     settings_of,
 )
 
@@ -36,8 +36,7 @@ def _throttled_problem(items: tuple[str, ...]) -> str | None:
     )
 
 
-@settings
-class TopicConfig:
+class TopicConfig(Settings):
     """Topic configs."""
 
     cleanup_policy: List = setting(
