@@ -17,8 +17,10 @@ from collections.abc import Callable, Mapping
 from enum import Enum, IntEnum
 from functools import cache
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
+    ClassVar,
     Final,
     TypeVar,
     cast,
