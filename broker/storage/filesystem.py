@@ -38,6 +38,8 @@ class DirectoryEntry(NamedTuple):
     name: str
     size_bytes: int
     is_directory: bool
+    modified_ms: int
+    """Wall time of the last write."""
 
 
 class File(Protocol):
@@ -277,9 +279,9 @@ class OsFileSystem:
         with os.scandir(directory) as entries:
             for entry in entries:
                 status = entry.stat(follow_symlinks=False)
-                found.append(
-                    DirectoryEntry(entry.name, status.st_size, stat.S_ISDIR(status.st_mode))
-                )
+                is_directory = stat.S_ISDIR(status.st_mode)
+                modified_ms = status.st_mtime_ns // 1_000_000
+                found.append(DirectoryEntry(entry.name, status.st_size, is_directory, modified_ms))
         return found
 
     def exists(self, path: str) -> bool:

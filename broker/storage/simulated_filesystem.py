@@ -70,6 +70,8 @@ class SimulatedFileSystem:
         """Bytes by which files may still grow; None for no limit."""
         self.write_bytes_max: int | None = None
         """The most bytes one pwritev takes; None for all."""
+        self.wall_ms = 0
+        """When every file was last written, as far as directories tell."""
         self._faults: list[_Fault] = []
         self._names: dict[str, _Inode] = {}
         self._durable_names: dict[str, _Inode] = {}
@@ -119,12 +121,12 @@ class SimulatedFileSystem:
         if directory not in self._directories:
             raise _error(errno.ENOENT, directory)
         files = [
-            DirectoryEntry(path.rpartition("/")[2], len(inode.cached), False)
+            DirectoryEntry(path.rpartition("/")[2], len(inode.cached), False, self.wall_ms)
             for path, inode in self._names.items()
             if path.rpartition("/")[0] == directory
         ]
         return files + [
-            DirectoryEntry(path.rpartition("/")[2], 0, True)
+            DirectoryEntry(path.rpartition("/")[2], 0, True, self.wall_ms)
             for path in self._directories
             if path not in {"", "/"} and path.rpartition("/")[0] == directory
         ]

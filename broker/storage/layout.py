@@ -1,0 +1,69 @@
+"""Names in the data directory, as Kafka gives them.
+
+<data directory>/
+    .lock                               who uses the directory (lock.py)
+    .kafka_cleanshutdown                the last stop was clean (clean_shutdown.py)
+    recovery-point-offset-checkpoint    what is known to be on the disk (offset_checkpoint.py)
+    log-start-offset-checkpoint         what DeleteRecords took away
+    <topic>-<partition>/
+        partition.metadata              the topic's id (partition_metadata.py)
+        leader-epoch-checkpoint         (leader_epochs.py)
+        <20 digits>.log                 batches from that offset on (segment.py)
+        <20 digits>.index .timeindex    sparse, can be rebuilt (offset_index.py, time_index.py)
+        <20 digits>.snapshot            producer state below that offset (producer_snapshot.py)
+        *.deleted                       to be removed
+        *.cleaned *.swap                compaction at work (cleaner.py)
+    <topic>-<partition>.<hex>-delete/   a deleted partition on its way out
+"""
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+TEMPORARY_SUFFIX = ".tmp"
+DELETED_DIRECTORY_SUFFIX = "-delete"
+
+_OFFSET_DIGITS = 20
+_NAME_BYTES_MAX = 255
+
+
+def file_name(base_offset: int, suffix: str) -> str:
+    """The name of a segment's file."""
+    return f"{base_offset:0{_OFFSET_DIGITS}d}{suffix}"
+
+
+def offset_in(name: str, suffix: str) -> int | None:
+    """The offset in a file name of exactly this suffix; None for any other name."""
+    digits = name.removesuffix(suffix)
+    if len(digits) != _OFFSET_DIGITS or not name.endswith(suffix) or not digits.isascii():
+        return None
+    return int(digits) if digits.isdigit() else None
+
+
+def partition_directory(topic: str, partition: int) -> str:
+    """The name of a partition's directory."""
+    return f"{topic}-{partition}"
+
+
+def deleted_directory(topic: str, partition: int, unique_hex: str) -> str:
+    """The name a partition's directory gets when the topic is deleted, so that a topic of the same
+    name can be created at once. A name too long for the file system is cut short.
+    """
+    tail = f"-{partition}.{unique_hex}{DELETED_DIRECTORY_SUFFIX}"
+    return topic[: _NAME_BYTES_MAX - len(tail)] + tail
+
+
+def is_deleted_directory(name: str) -> bool:
+    """Whether a directory of this name is only waiting to be removed."""
+    return name.endswith(DELETED_DIRECTORY_SUFFIX) and "." in name
+
+
+def parse_partition_directory(name: str) -> tuple[str, int] | None:
+    """(topic, partition) of a partition's directory; None for any other name."""
+    topic, dash, partition = name.rpartition("-")
+    if not topic or not dash or not partition.isascii() or not partition.isdigit():
+        return None
+    return topic, int(partition)

@@ -1,0 +1,55 @@
+"""Which bytes of a segment are known to be what was written.
+
+Batches appended by this process and batches whose CRC was checked once since the start are served
+without another look; everything else is checked when it is first read. Neighbouring ranges melt, so
+a consumer that reads through a segment leaves one range behind; RANGES_MAX bounds what scattered
+reads leave.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+RANGES_MAX = 64
+
+
+class VerifiedRanges:
+    """Half-open byte ranges, disjoint and ascending."""
+
+    __slots__ = ("_starts", "_stops")
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._stops: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def covers(self, start: int, stop: int) -> bool:
+        """Whether every byte from start up to (not including) stop is verified."""
+        number = bisect_right(self._starts, start) - 1
+        return start >= stop or (number >= 0 and stop <= self._stops[number])
+
+    def add(self, start: int, stop: int) -> None:
+        """Note a range; the shortest one is forgotten where there are too many."""
+        starts, stops = self._starts, self._stops
+        if stops and stops[-1] == start:  # Every append.
+            stops[-1] = stop
+            return
+        first = bisect_right(stops, start - 1)
+        last = bisect_right(starts, stop)
+        if first < last:
+            start = min(start, starts[first])
+            stop = max(stop, stops[last - 1])
+        starts[first:last] = [start]
+        stops[first:last] = [stop]
+        if len(starts) > RANGES_MAX:
+            shortest = min(range(len(starts)), key=lambda number: stops[number] - starts[number])
+            del starts[shortest], stops[shortest]
+
+    def cut(self, size: int) -> None:
+        """Forget what lies at or behind `size`: the file was truncated there."""
+        while self._starts and self._starts[-1] >= size:
+            del self._starts[-1], self._stops[-1]
+        if self._stops:
+            self._stops[-1] = min(self._stops[-1], size)
