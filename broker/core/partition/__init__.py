@@ -1,0 +1,1 @@
+"""Pure rules of one partition: which batches it accepts, and what idempotent producers may send."""

@@ -1,0 +1,312 @@
+"""Whether a partition takes what a Produce request holds for it.
+
+Pure: buffer, topic configs and time in, a verdict out; one partition's refusal says nothing of the
+others. The order of the checks is Kafka's, as it decides which of two faults is told. Where Kafka
+answers UNKNOWN_SERVER_ERROR or not at all (records that do not decompress, null records, unknown
+codecs) the answer is INVALID_RECORD, and bytes behind the one batch, which Kafka drops while it
+acknowledges the rest, are refused: an answer must not cover what is not stored.
+
+How much is looked at is told in `verdict.ValidationDepth`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import NoReturn
+
+from broker.core.partition.record_checks import (
+    RECORD_ERRORS_MAX,
+    RecordRules,
+    TimestampRange,
+    framing_steps,
+    full_steps,
+    timestamp_range,
+)
+from broker.core.partition.verdict import (
+    ProduceTerms,
+    RecordError,
+    RejectedBatch,
+    TopicRules,
+    ValidationDepth,
+    ValidationPolicy,
+    ValidBatch,
+    Verdict,
+)
+from protocol.errors import DecodeError, ErrorCode
+from protocol.records.batch import (
+    HEADER_BYTES,
+    LENGTH_MIN,
+    LENGTH_OVERHEAD_BYTES,
+    MAGIC,
+    BatchHeader,
+    Codec,
+    TimestampType,
+    crc_matches,
+    encode_header,
+    read_header,
+    with_create_time,
+    with_log_append_time,
+)
+from protocol.records.compression import decompress_steps
+from protocol.records.record import RECORD_BYTES_MIN
+from protocol.records.varint import Buffer
+
+ZSTD_SINCE_VERSION = 7
+_MAGIC_POSITION = 16
+_INT32_MAX = (1 << 31) - 1
+_INT64_MAX = (1 << 63) - 1
+_LOG_APPEND_TIME = "LogAppendTime"
+_COMPACT = "compact"
+_REJECTED_RECORDS = "One or more records have been rejected"
+_DEFAULT_POLICY = ValidationPolicy()
+
+
+class _RejectionError(Exception):
+    """Carries a verdict out of the checks; never leaves this module."""
+
+    def __init__(self, verdict: RejectedBatch) -> None:
+        super().__init__(verdict)
+        self.verdict = verdict
+
+
+def validate(
+    records: Buffer | None,
+    topic: TopicRules,
+    terms: ProduceTerms,
+    policy: ValidationPolicy = _DEFAULT_POLICY,
+) -> Verdict:
+    """The verdict at once, however long it takes; for what validation_steps does in steps."""
+    steps = validation_steps(records, topic, terms, policy)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            verdict: Verdict = done.value
+            return verdict
+
+
+def validation_steps(
+    records: Buffer | None,
+    topic: TopicRules,
+    terms: ProduceTerms,
+    policy: ValidationPolicy = _DEFAULT_POLICY,
+) -> Generator[None, None, Verdict]:
+    """Judge what a request holds for one partition; the verdict is the generator's return value.
+
+    It yields after every few milliseconds of work on a batch, which for ordinary batches is never.
+    An unfinished one may hold `policy.inflated_bytes_limit` bytes and twice that for a moment, so a
+    broker should finish one that has yielded before it continues the next.
+    """
+    try:
+        header, batch = _only_batch(records)
+        _check_terms(header, terms)
+        _check_envelope(header, batch, topic)
+        _check_header(header)
+        verdict = yield from _judge_records(header, batch, topic, terms, policy)
+        if header.size_bytes > topic.segment_bytes:
+            _reject(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"batch of {header.size_bytes} bytes where a segment has {topic.segment_bytes}",
+                tells_log_start=False,
+            )
+    except _RejectionError as rejection:
+        return rejection.verdict
+    except DecodeError as error:
+        return RejectedBatch(ErrorCode.INVALID_RECORD, str(error))
+    return verdict
+
+
+def _reject(code: ErrorCode, message: str, *, tells_log_start: bool = True) -> NoReturn:
+    raise _RejectionError(RejectedBatch(code, message, tells_log_start=tells_log_start))
+
+
+def _only_batch(records: Buffer | None) -> tuple[BatchHeader, memoryview]:
+    """The one batch there must be. Nothing here depends on the partition."""
+    if not records:
+        _reject(ErrorCode.INVALID_RECORD, "no batch", tells_log_start=False)
+    view = memoryview(records)
+    _check_beginning(view)
+    try:
+        header = read_header(view)
+    except DecodeError as error:
+        _reject(ErrorCode.INVALID_RECORD, str(error), tells_log_start=False)
+    excess = len(view) - header.size_bytes
+    if excess:
+        what = "are missing" if excess < 0 else "follow the one batch there may be"
+        _reject(ErrorCode.INVALID_RECORD, f"{abs(excess)} bytes {what}", tells_log_start=False)
+    return header, view
+
+
+def _check_beginning(view: memoryview) -> None:
+    """Magic and length, which Kafka answers in its own way when they cannot be right."""
+    if len(view) <= _MAGIC_POSITION:
+        _reject(ErrorCode.INVALID_RECORD, "batch is cut short", tells_log_start=False)
+    (magic,) = view[_MAGIC_POSITION : _MAGIC_POSITION + 1].cast("b")
+    if 0 <= magic < MAGIC:
+        # Sets of the formats before 2017; clients that write them can be told to write newer ones.
+        message = f"message format {magic} is not supported, only {MAGIC}"
+        _reject(ErrorCode.INVALID_RECORD, message, tells_log_start=False)
+    if magic != MAGIC:
+        message = f"invalid magic {magic}"
+        _reject(ErrorCode.CORRUPT_MESSAGE, message, tells_log_start=False)
+    length = int.from_bytes(view[8:LENGTH_OVERHEAD_BYTES], "big", signed=True)
+    if length < LENGTH_MIN:
+        message = f"batch length {length} is less than that of a header"
+        _reject(ErrorCode.CORRUPT_MESSAGE, message, tells_log_start=False)
+
+
+def _check_terms(header: BatchHeader, terms: ProduceTerms) -> None:
+    """What the batch and the request around it must agree on."""
+    if header.codec_id == Codec.ZSTD and terms.api_version < ZSTD_SINCE_VERSION:
+        _reject(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"zstd needs Produce v{ZSTD_SINCE_VERSION} or later",
+            tells_log_start=False,
+        )
+    if terms.acks not in {-1, 0, 1}:
+        message = f"acks {terms.acks} is none of -1, 0, 1"
+        _reject(ErrorCode.INVALID_REQUIRED_ACKS, message, tells_log_start=False)
+    if header.is_transactional and not terms.has_transactional_id:
+        _reject(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "transactional batch in a request without transactional id",
+            tells_log_start=False,
+        )
+
+
+def _check_envelope(header: BatchHeader, batch: memoryview, topic: TopicRules) -> None:
+    if header.base_offset != 0:
+        _reject(ErrorCode.INVALID_RECORD, f"base offset {header.base_offset} instead of 0")
+    if header.size_bytes > topic.max_message_bytes:
+        _reject(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"batch of {header.size_bytes} bytes where {topic.max_message_bytes} are allowed",
+            tells_log_start=False,
+        )
+    if not crc_matches(batch, header):
+        message = "CRC does not match"
+        _reject(ErrorCode.CORRUPT_MESSAGE, message, tells_log_start=False)
+
+
+def _check_header(header: BatchHeader) -> None:
+    count = header.record_count
+    if count <= 0:
+        _reject(ErrorCode.INVALID_RECORD, f"record count {count}")
+    if header.last_offset_delta != count - 1:
+        message = f"last offset delta {header.last_offset_delta} with {count} records"
+        _reject(ErrorCode.INVALID_RECORD, message)
+    if header.codec_id > Codec.ZSTD:
+        _reject(ErrorCode.INVALID_RECORD, f"unknown compression codec {header.codec_id}")
+    payload_bytes = header.size_bytes - HEADER_BYTES
+    if header.codec_id == Codec.NONE and count > payload_bytes // RECORD_BYTES_MIN:
+        _reject(ErrorCode.INVALID_RECORD, f"{count} records in {payload_bytes} bytes")
+    if header.is_control:
+        _reject(ErrorCode.INVALID_RECORD, "clients may not write control batches")
+    if header.has_producer_id and header.base_sequence < 0:
+        message = f"producer id {header.producer_id} with sequence {header.base_sequence}"
+        _reject(ErrorCode.INVALID_RECORD, message)
+    if header.is_transactional:
+        # No partition is ever registered with a transaction: there is no coordinator of them yet.
+        _reject(ErrorCode.INVALID_TXN_STATE, "no transaction is open in this partition")
+
+
+def _judge_records(
+    header: BatchHeader,
+    batch: memoryview,
+    topic: TopicRules,
+    terms: ProduceTerms,
+    policy: ValidationPolicy,
+) -> Generator[None, None, ValidBatch]:
+    """Look behind the header as far as need be, and set the timestamps as the topic wants them."""
+    stamps_itself = topic.message_timestamp_type == _LOG_APPEND_TIME
+    allowed = timestamp_range(
+        terms.wall_ms, topic.message_timestamp_before_max_ms, topic.message_timestamp_after_max_ms
+    )
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        _check_claimed_append_time(header, allowed, stamps_itself=stamps_itself)
+    rules = RecordRules(
+        timestamps=None if stamps_itself or header.timestamp_type else allowed,
+        needs_key=_COMPACT in topic.cleanup_policy,
+        body_bytes_max=topic.max_decompressed_message_bytes if header.codec_id else _INT32_MAX,
+    )
+    depth = _depth(header, topic, rules, policy)
+    max_timestamp = header.max_timestamp
+    if depth is not ValidationDepth.HEADER:
+        block = yield from decompress_steps(
+            header.codec, batch[HEADER_BYTES:], policy.inflated_bytes_limit
+        )
+        if depth is ValidationDepth.FULL or len(block) > rules.body_bytes_max:
+            yield from full_steps(block, header, rules)
+            _check_findings(rules)
+            if rules.timestamps is not None:
+                max_timestamp = rules.max_timestamp
+        else:
+            yield from framing_steps(block, header.record_count)
+    return _stamped(header, batch, max_timestamp, terms.wall_ms if stamps_itself else None)
+
+
+def _check_claimed_append_time(
+    header: BatchHeader, allowed: TimestampRange, *, stamps_itself: bool
+) -> None:
+    """A client says that a broker set the timestamps. All records have the header's, then."""
+    if stamps_itself:
+        error = RecordError(0, "Producer should not set timestamp type to LogAppendTime.")
+    elif header.max_timestamp not in allowed:
+        error = allowed.objection(header.max_timestamp, 0)
+    else:
+        return
+    errors = tuple(
+        RecordError(index, error.message.replace("offset 0", f"offset {index}"))
+        for index in range(min(header.record_count, RECORD_ERRORS_MAX))
+    )
+    message = f"{_REJECTED_RECORDS} due to invalid timestamp"
+    raise _RejectionError(RejectedBatch(ErrorCode.INVALID_TIMESTAMP, message, errors))
+
+
+def _depth(
+    header: BatchHeader, topic: TopicRules, rules: RecordRules, policy: ValidationPolicy
+) -> ValidationDepth:
+    """The policy's, but more where rules speak of records or the header seems wrong about them.
+
+    Every client writes its first record's timestamp as base and the highest as maximum; a batch
+    where that cannot be so is parsed, and gets its true maximum, which the time index relies on.
+    """
+    if rules.needs_key:
+        return ValidationDepth.FULL
+    if rules.timestamps is not None and (
+        topic.message_timestamp_before_max_ms < _INT64_MAX
+        or header.max_timestamp < header.base_timestamp
+        or header.max_timestamp > rules.timestamps.latest
+    ):
+        return ValidationDepth.FULL
+    if (
+        policy.depth is ValidationDepth.HEADER
+        and rules.body_bytes_max < policy.inflated_bytes_limit
+    ):
+        return ValidationDepth.FRAMING
+    return policy.depth
+
+
+def _check_findings(rules: RecordRules) -> None:
+    if rules.bad_timestamps:
+        code, why = ErrorCode.INVALID_TIMESTAMP, "due to invalid timestamp"
+    elif rules.bad_keys:
+        code, why = ErrorCode.INVALID_RECORD, f"due to {rules.bad_keys} record errors in total"
+    else:
+        return
+    errors = tuple(rules.errors)
+    raise _RejectionError(RejectedBatch(code, f"{_REJECTED_RECORDS} {why}", errors))
+
+
+def _stamped(
+    header: BatchHeader, batch: memoryview, max_timestamp: int, append_time_ms: int | None
+) -> ValidBatch:
+    """The batch as it is stored; copied only where its header has to change behind the CRC."""
+    if append_time_ms is not None:
+        changed = with_log_append_time(batch, header, append_time_ms)
+    elif header.timestamp_type or max_timestamp != header.max_timestamp:
+        changed = with_create_time(batch, header, max_timestamp)
+    else:
+        return ValidBatch(header, batch)
+    stored = encode_header(changed) + batch[HEADER_BYTES:]
+    return ValidBatch(changed, stored, -1 if append_time_ms is None else append_time_ms)
