@@ -6,6 +6,7 @@ milliseconds each, so that a large or hostile batch costs its sender time and no
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 from dataclasses import dataclass, field
 
@@ -20,6 +21,8 @@ RECORD_ERRORS_MAX = 100
 
 _FRAMES_PER_STEP = 16_384
 _RECORDS_PER_STEP = 2_048
+
+_NO_KEY = "Compacted topic cannot accept message without key"
 
 _INT64_MAX = (1 << 63) - 1
 _INT64_MIN = -(1 << 63)
@@ -56,8 +59,9 @@ def _check_body(block: Block, position: int, body_bytes_max: int) -> None:
 class TimestampRange:
     """The timestamps a topic accepts, both ends included; NO_TIMESTAMP always is."""
 
-    earliest: int
-    latest: int
+    earliest: float
+    latest: float
+    """Integers, or infinite."""
 
     def __contains__(self, timestamp: int) -> bool:
         return self.earliest <= timestamp <= self.latest or timestamp == NO_TIMESTAMP
@@ -71,6 +75,10 @@ class TimestampRange:
         )
 
 
+ANY_TIMESTAMP = TimestampRange(-math.inf, math.inf)
+"""For records whose own timestamps are not going to count."""
+
+
 def timestamp_range(wall_ms: int, before_max_ms: int, after_max_ms: int) -> TimestampRange:
     """What message.timestamp.before.max.ms and .after.max.ms allow at this moment."""
     return TimestampRange(
@@ -82,13 +90,12 @@ def timestamp_range(wall_ms: int, before_max_ms: int, after_max_ms: int) -> Time
 class RecordRules:
     """What every single record is held to, and what was found."""
 
-    timestamps: TimestampRange | None
-    """None where the broker sets the timestamps."""
+    timestamps: TimestampRange
     needs_key: bool
     body_bytes_max: int
     """Limit of a record without its length field."""
     max_timestamp: int = NO_TIMESTAMP
-    """Highest timestamp among the records looked at so far."""
+    """Highest timestamp among the records, once all have been looked at."""
     bad_timestamps: int = 0
     bad_keys: int = 0
     errors: list[RecordError] = field(default_factory=list)
@@ -105,27 +112,30 @@ def full_steps(block: Block, header: BatchHeader, rules: RecordRules) -> Steps:
 
     Violations of `rules` do not raise; they are noted there.
     """
-    _check_count(block, header.record_count)
-    position, base_timestamp, size = 0, header.base_timestamp, len(block)
-    max_timestamp, timestamps = NO_TIMESTAMP, rules.timestamps
-    for index in range(header.record_count):
-        span = read_span(block, position)
-        if span.offset_delta != index:
-            raise DecodeError(f"record {index} has offset delta {span.offset_delta}")
-        if span.stop - position > rules.body_bytes_max:
-            _check_body(block, position, rules.body_bytes_max)
-        position = span.stop
-        if rules.needs_key and span.key_length < 0:
-            rules.bad_keys += 1
-            rules.object(RecordError(index, "Compacted topic cannot accept message without key"))
-        if timestamps is not None:
-            timestamp = base_timestamp + span.timestamp_delta
-            max_timestamp = max(max_timestamp, timestamp)
-            if timestamp not in timestamps:
-                rules.bad_timestamps += 1
-                rules.object(timestamps.objection(timestamp, index))
-        if index % _RECORDS_PER_STEP == _RECORDS_PER_STEP - 1:
+    count, base_timestamp = header.record_count, header.base_timestamp
+    _check_count(block, count)
+    needs_key, body_bytes_max = rules.needs_key, rules.body_bytes_max
+    earliest, latest = rules.timestamps.earliest, rules.timestamps.latest
+    max_timestamp, position = NO_TIMESTAMP, 0
+    for step in range(0, count, _RECORDS_PER_STEP):
+        if step:
             yield
-    if position != size:
-        raise DecodeError(f"{header.record_count} records end at byte {position} of {size}")
+        for index in range(step, min(step + _RECORDS_PER_STEP, count)):
+            span = read_span(block, position)
+            if span.offset_delta != index:
+                raise DecodeError(f"record {index} has offset delta {span.offset_delta}")
+            if span.stop - position > body_bytes_max:
+                _check_body(block, position, body_bytes_max)
+            position = span.stop
+            timestamp = base_timestamp + span.timestamp_delta
+            if timestamp > max_timestamp:  # noqa: PLR1730 - a call to max() costs as much as a field.
+                max_timestamp = timestamp
+            if not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP:
+                rules.bad_timestamps += 1
+                rules.object(rules.timestamps.objection(timestamp, index))
+            if needs_key and span.key_length < 0:
+                rules.bad_keys += 1
+                rules.object(RecordError(index, _NO_KEY))
+    if position != len(block):
+        raise DecodeError(f"{count} records end at byte {position} of {len(block)}")
     rules.max_timestamp = max_timestamp

@@ -15,6 +15,7 @@ from collections.abc import Generator
 from typing import NoReturn
 
 from broker.core.partition.record_checks import (
+    ANY_TIMESTAMP,
     RECORD_ERRORS_MAX,
     RecordRules,
     TimestampRange,
@@ -58,6 +59,7 @@ _INT64_MAX = (1 << 63) - 1
 _LOG_APPEND_TIME = "LogAppendTime"
 _COMPACT = "compact"
 _REJECTED_RECORDS = "One or more records have been rejected"
+_DEPTHS = tuple(ValidationDepth)
 _DEFAULT_POLICY = ValidationPolicy()
 
 
@@ -224,12 +226,13 @@ def _judge_records(
     )
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         _check_claimed_append_time(header, allowed, stamps_itself=stamps_itself)
+    has_own_timestamps = not stamps_itself and header.timestamp_type is TimestampType.CREATE_TIME
     rules = RecordRules(
-        timestamps=None if stamps_itself or header.timestamp_type else allowed,
+        timestamps=allowed if has_own_timestamps else ANY_TIMESTAMP,
         needs_key=_COMPACT in topic.cleanup_policy,
         body_bytes_max=topic.max_decompressed_message_bytes if header.codec_id else _INT32_MAX,
     )
-    depth = _depth(header, topic, rules, policy)
+    depth = _depth(header, topic, rules, policy, has_own_timestamps=has_own_timestamps)
     max_timestamp = header.max_timestamp
     if depth is not ValidationDepth.HEADER:
         block = yield from decompress_steps(
@@ -238,7 +241,7 @@ def _judge_records(
         if depth is ValidationDepth.FULL or len(block) > rules.body_bytes_max:
             yield from full_steps(block, header, rules)
             _check_findings(rules)
-            if rules.timestamps is not None:
+            if has_own_timestamps:
                 max_timestamp = rules.max_timestamp
         else:
             yield from framing_steps(block, header.record_count)
@@ -264,7 +267,12 @@ def _check_claimed_append_time(
 
 
 def _depth(
-    header: BatchHeader, topic: TopicRules, rules: RecordRules, policy: ValidationPolicy
+    header: BatchHeader,
+    topic: TopicRules,
+    rules: RecordRules,
+    policy: ValidationPolicy,
+    *,
+    has_own_timestamps: bool,
 ) -> ValidationDepth:
     """The policy's, but more where rules speak of records or the header seems wrong about them.
 
