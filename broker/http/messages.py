@@ -1,0 +1,43 @@
+"""Requests and responses of the HTTP port, as its pages see them."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Self
+
+PLAIN_TEXT = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """A request without a body; there is no page that takes one."""
+
+    method: str
+    """GET or HEAD; a page need not tell them apart."""
+    path: str
+    """As sent, without the query."""
+    query: str
+    """What follows the question mark, undecoded; empty without one."""
+    accept: str
+    """All Accept headers as one list, empty without any."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """An answer whose length is known."""
+
+    status: HTTPStatus
+    content_type: str
+    body: Sequence[bytes]
+    """Parts to be sent one after the other; they may be shared between answers."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """Beyond type, length, date and connection."""
+
+    @classmethod
+    def text(cls, status: HTTPStatus, text: str, *headers: tuple[str, str]) -> Self:
+        """A line of plain text."""
+        return cls(status, PLAIN_TEXT, (f"{text}\n".encode(),), headers)
+
+
+Page = Callable[[HttpRequest], Awaitable[HttpResponse]]
+"""Answers the requests of one path."""

@@ -1,0 +1,94 @@
+"""Listens on the HTTP port and hands connections to :mod:`broker.http.connection`.
+
+Starting costs next to nothing: what speaks HTTP is imported when the first connection comes.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from broker.http.messages import HttpRequest, HttpResponse, Page
+
+if TYPE_CHECKING:
+    from broker.http.connection import HttpLimits
+
+logger = logging.getLogger(__name__)
+
+_BUSY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 21\r\n"
+    b"Connection: close\r\n\r\ntoo many connections\n"
+)
+
+
+class HttpServer:
+    """The HTTP port of one broker. Serves GET and HEAD of fixed paths."""
+
+    def __init__(self, pages: Mapping[str, Page], limits: "HttpLimits | None" = None) -> None:
+        self._pages = dict(pages)
+        self._limits = limits
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+
+    @property
+    def port(self) -> int:
+        """Where it listens; for those who asked for any free port."""
+        assert self._server is not None, "not started"
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    @property
+    def connection_count(self) -> int:
+        """How many connections are open."""
+        return len(self._connections)
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen; an empty host is every interface.
+
+        Raises:
+            OSError: the address cannot be had.
+        """
+        self._server = await asyncio.start_server(self._on_connection, host or None, port)
+
+    async def close(self) -> None:
+        """Stop listening and end every connection."""
+        if self._server is None:
+            return
+        self._server.close()
+        for connection in self._connections:
+            connection.cancel()
+        if self._connections:
+            await asyncio.wait(self._connections)
+        await self._server.wait_closed()
+
+    async def _page_of(self, request: HttpRequest) -> HttpResponse:
+        """Ask the page that a request names."""
+        page = self._pages.get(request.path)
+        if page is None:
+            paths = " ".join(sorted(self._pages))
+            return HttpResponse.text(HTTPStatus.NOT_FOUND, f"not found; there are {paths}")
+        if request.method not in {"GET", "HEAD"}:
+            return HttpResponse.text(
+                HTTPStatus.METHOD_NOT_ALLOWED, "GET and HEAD only", ("Allow", "GET, HEAD")
+            )
+        return await page(request)
+
+    def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # h11 takes ten milliseconds to import, which the start of a broker need not wait for.
+        from broker.http.connection import HttpConnection, HttpLimits  # noqa: PLC0415
+
+        limits = self._limits or HttpLimits()
+        if len(self._connections) >= limits.connections_max:
+            writer.write(_BUSY)
+            writer.close()
+            return
+        connection = HttpConnection(reader, writer, self._page_of, limits)
+        task = asyncio.get_running_loop().create_task(connection.serve(), name="http connection")
+        self._connections.add(task)
+        task.add_done_callback(self._on_connection_done)
+
+    def _on_connection_done(self, task: asyncio.Task[None]) -> None:
+        self._connections.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("an HTTP connection ended", exc_info=error)

@@ -1,0 +1,228 @@
+"""The HTTP port over real sockets: what it answers, and what a peer cannot make it do."""
+
+import asyncio
+import http.client
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+
+import pytest
+
+from broker.http.connection import HttpLimits
+from broker.http.messages import HttpRequest, HttpResponse, Page
+from broker.http.server import HttpServer
+
+SECRET = "a secret of the page"
+
+
+async def _echo(request: HttpRequest) -> HttpResponse:
+    return HttpResponse.text(HTTPStatus.OK, f"{request.path}|{request.query}|{request.accept}")
+
+
+async def _large(_: HttpRequest) -> HttpResponse:
+    return HttpResponse(HTTPStatus.OK, "text/plain", [b"x" * 1_000_000] * 20)
+
+
+async def _broken(_: HttpRequest) -> HttpResponse:
+    raise RuntimeError(SECRET)
+
+
+async def _stuck(_: HttpRequest) -> HttpResponse:
+    await asyncio.sleep(3600)
+    raise AssertionError
+
+
+PAGES: dict[str, Page] = {"/echo": _echo, "/large": _large, "/broken": _broken, "/stuck": _stuck}
+
+
+@asynccontextmanager
+async def serving(limits: HttpLimits | None = None) -> AsyncIterator[HttpServer]:
+    server = HttpServer(PAGES, limits)
+    await server.start("127.0.0.1", 0)
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+async def exchange(server: HttpServer, request: bytes) -> bytes:
+    """All that the server sends until it closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    try:
+        writer.write(request)
+        async with asyncio.timeout(10):
+            try:
+                return await reader.read()
+            except ConnectionResetError:
+                return b""
+    finally:
+        writer.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - what a socket does tells nobody.
+            await asyncio.sleep(0.01)
+
+
+async def test_a_page_gets_path_query_and_accept_apart() -> None:
+    async with serving() as server:
+        answer = await exchange(
+            server,
+            b"GET /echo?a=b HTTP/1.1\r\nHost: x\r\nAccept: text/plain\r\nAccept: */*\r\n"
+            b"Connection: close\r\n\r\n",
+        )
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert answer.endswith(b"\r\n\r\n/echo|a=b|text/plain,*/*\n")
+
+
+async def test_a_connection_serves_one_request_after_the_other() -> None:
+    def ask_twice() -> list[bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+        answers = []
+        for query in ("first", "second"):
+            connection.request("GET", f"/echo?{query}")
+            answers.append(connection.getresponse().read())
+        connection.close()
+        return answers
+
+    async with serving() as server:
+        assert await asyncio.to_thread(ask_twice) == [b"/echo|first|\n", b"/echo|second|\n"]
+
+
+async def test_requests_sent_at_once_are_answered_in_order() -> None:
+    request = b"GET /echo?%d HTTP/1.1\r\nHost: x\r\n%s\r\n"
+    async with serving() as server:
+        answer = await exchange(
+            server, request % (1, b"") + request % (2, b"Connection: close\r\n")
+        )
+    assert answer.count(b"HTTP/1.1 200 OK") == 2
+    assert answer.index(b"/echo|1|") < answer.index(b"/echo|2|")
+
+
+async def test_head_tells_the_length_and_leaves_out_the_body() -> None:
+    async with serving() as server:
+        answer = await exchange(
+            server, b"HEAD /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        )
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"Content-Length: 8\r\n" in answer
+    assert answer.endswith(b"\r\n\r\n")
+
+
+async def test_an_http_1_0_client_gets_its_answer_and_the_end_of_the_connection() -> None:
+    async with serving() as server:
+        answer = await exchange(server, b"GET /echo HTTP/1.0\r\n\r\n")
+    assert b" 200 OK\r\n" in answer
+    assert answer.endswith(b"/echo||\n")
+
+
+async def test_a_large_answer_arrives_whole() -> None:
+    async with serving() as server:
+        answer = await exchange(
+            server, b"GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        )
+    assert len(answer.partition(b"\r\n\r\n")[2]) == 20_000_000
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"GET /nothing HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 404),
+        (b"DELETE /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 405),
+        (b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc", 413),
+        (b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999\r\n\r\n", 413),
+        (b"HEAD /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc", 413),
+        (b"GET /echo HTTP/1.1\r\n\r\n", 400),
+        (b"GET /echo HTTP/1.1\r\nHost: x\r\nBad Header: y\r\n\r\n", 400),
+        (b"\x00\x00\x00\x0e\x00\x12\x00\x00\x00\x00\x00\x01\xff\xff\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
+        (b"GET /" + b"a" * 40_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 431),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 10_000, 431),
+    ],
+)
+async def test_what_is_no_request_for_a_page_is_refused(request_bytes: bytes, status: int) -> None:
+    async with serving() as server:
+        answer = await exchange(server, request_bytes)
+        assert answer.startswith(b"HTTP/1.1 %d " % status), answer[:200]
+        assert (await exchange(server, b"GET /echo HTTP/1.0\r\n\r\n")).endswith(b"/echo||\n")
+
+
+async def test_a_page_that_fails_answers_500_and_tells_its_reason_to_the_log_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serving() as server:
+        answer = await exchange(server, b"GET /broken HTTP/1.0\r\n\r\n")
+    assert b" 500 " in answer
+    assert SECRET.encode() not in answer
+    assert SECRET in caplog.text
+
+
+async def test_a_page_that_never_ends_answers_500_in_time() -> None:
+    async with serving(HttpLimits(answer_timeout_s=0.05)) as server:
+        assert b" 500 " in await exchange(server, b"GET /stuck HTTP/1.0\r\n\r\n")
+
+
+async def test_a_request_that_drips_in_is_cut_off_in_time() -> None:
+    async with serving(HttpLimits(head_timeout_s=0.2)) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        dripped = 0
+        async with asyncio.timeout(10):
+            while not reader.at_eof():
+                writer.write(b"G" if dripped == 0 else b"E")
+                dripped += 1
+                try:
+                    async with asyncio.timeout(0.05):
+                        await reader.read(1)
+                except (TimeoutError, ConnectionResetError):
+                    pass
+        writer.close()
+    assert dripped < 50
+
+
+async def test_a_silent_connection_is_closed_in_time() -> None:
+    async with serving(HttpLimits(idle_timeout_s=0.05)) as server:
+        assert await exchange(server, b"") == b""
+
+
+async def test_a_peer_that_does_not_read_its_answer_is_cut_off_in_time() -> None:
+    async with serving(HttpLimits(write_timeout_s=0.1)) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1000)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+        await until(lambda: server.connection_count == 1)
+        await until(lambda: server.connection_count == 0)
+        writer.transport.abort()
+        assert not reader.at_eof()
+
+
+async def test_connections_beyond_the_limit_are_told_so_and_closed() -> None:
+    async with serving(HttpLimits(connections_max=1)) as server:
+        first_reader, first = await asyncio.open_connection("127.0.0.1", server.port)
+        first.write(b"GET /echo HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await first_reader.readline()).startswith(b"HTTP/1.1 200 ")
+        answer = await exchange(server, b"")
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert answer.endswith(b"\r\n\r\ntoo many connections\n")
+        first.close()
+        await until(lambda: server.connection_count == 0)
+        assert b" 200 " in await exchange(server, b"GET /echo HTTP/1.0\r\n\r\n")
+
+
+async def test_closing_ends_connections_and_requests_under_way() -> None:
+    is_asked = asyncio.Event()
+
+    async def stuck(request: HttpRequest) -> HttpResponse:
+        is_asked.set()
+        return await _stuck(request)
+
+    server = HttpServer({"/stuck": stuck})
+    await server.start("127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(b"GET /stuck HTTP/1.1\r\nHost: x\r\n\r\n")
+    await is_asked.wait()
+    await server.close()
+    async with asyncio.timeout(10):
+        assert await reader.read() == b""
+    writer.close()
