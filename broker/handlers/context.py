@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from broker.core.partition.verdict import ValidationPolicy
 from protocol.framing import RequestHeader
 
 if TYPE_CHECKING:
@@ -45,6 +47,10 @@ class BrokerServices:
     advertised_port: int
     apis: dict[int, Api] = field(default_factory=dict)
     """What ApiVersions tells."""
+    validation: ValidationPolicy = field(default_factory=ValidationPolicy)
+    """How closely produced batches are looked at."""
+    slow_validation: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by the one Produce request that is being validated over several turns of the loop."""
     features: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Supported features by name: (minimum, maximum) version; see ApiVersions."""
 

@@ -1,0 +1,198 @@
+"""Produce (key 0): append one batch to each of the partitions named.
+
+v3-13; versions 0 to 2 are advertised and not served, as Kafka 4 does it, because an old feature
+check of librdkafka looks for version 0. Partitions fail alone. acks=1 and acks=all differ only
+where the configuration forces records to disk: acks=all waits for that in the purgatory.
+
+With acks=0 there is no answer; the client is told of a failure by closing its connection.
+Transactional batches are refused until there is a transaction coordinator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Final
+
+from broker.core.partition.validation import validation_steps
+from broker.core.partition.verdict import ProduceTerms, RejectedBatch
+from broker.handlers.context import RequestContext
+from broker.handlers.registry import CloseConnection, handles
+from broker.topics.manager import Topic
+from broker.topics.partition import Partition
+from broker.topics.produce import DelayedProduce, PendingAppend
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+TOPIC_IDS_SINCE: Final = 13
+ACKS_NONE: Final = 0
+ACKS_ALL: Final = -1
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What became of a request so far."""
+
+    response: ProduceResponse
+    pending: list[PendingAppend] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    """One text per refused partition, for the log where there is no answer."""
+
+
+@handles(ProduceRequest, versions="3-13", advertised="0-13")
+def produce(
+    ctx: RequestContext, request: ProduceRequest
+) -> ProduceResponse | asyncio.Future[ProduceResponse] | asyncio.Future[None] | None:
+    """Append at once; a batch that takes long to validate is continued in a task."""
+    steps = _append_steps(ctx, request)
+    try:
+        next(steps)
+    except StopIteration as done:
+        return _answer(ctx, request, done.value)
+    return asyncio.get_running_loop().create_task(_continue(ctx, request, steps), name="produce")
+
+
+async def _continue(
+    ctx: RequestContext, request: ProduceRequest, steps: Generator[None, None, _Outcome]
+) -> ProduceResponse | None:
+    """Validate in turns of a few milliseconds, one such request at a time for the memory's sake."""
+    async with ctx.broker.slow_validation:
+        while True:
+            await asyncio.sleep(0)
+            try:
+                next(steps)
+            except StopIteration as done:
+                answer = _answer(ctx, request, done.value)
+                break
+    return await answer if isinstance(answer, asyncio.Future) else answer
+
+
+def _append_steps(
+    ctx: RequestContext, request: ProduceRequest
+) -> Generator[None, None, _Outcome]:
+    """Append batch by batch; yields wherever the loop should get a turn."""
+    outcome = _Outcome(ProduceResponse(responses=[]))
+    for topic_data in request.topic_data:
+        topic = _find_topic(ctx, topic_data)
+        answers: list[PartitionProduceResponse] = []
+        outcome.response.responses.append(
+            TopicProduceResponse(
+                name=topic_data.name,
+                topic_id=topic_data.topic_id,
+                partition_responses=answers,
+            )
+        )
+        for data in topic_data.partition_data:
+            answer = PartitionProduceResponse(
+                index=data.index, error_code=ErrorCode.NONE, base_offset=-1
+            )
+            answers.append(answer)
+            try:
+                partition = _find_partition(ctx, topic, data.index)
+                yield from _append(ctx, request, partition, data, answer, outcome)
+            except KafkaError as error:
+                answer.error_code, answer.error_message = error.code, error.message
+            if answer.error_code:
+                reason = answer.error_message or ""
+                code = ErrorCode(answer.error_code).name
+                outcome.failures.append(f"{topic_data.name}-{data.index}: {code} {reason}")
+    return outcome
+
+
+def _append(
+    ctx: RequestContext,
+    request: ProduceRequest,
+    partition: Partition,
+    data: PartitionProduceData,
+    answer: PartitionProduceResponse,
+    outcome: _Outcome,
+) -> Generator[None, None, None]:
+    """Validate and append one batch, and put the result into ``answer``."""
+    wall_ms = ctx.broker.clock.wall_ms()
+    terms = ProduceTerms(
+        api_version=ctx.api_version,
+        acks=request.acks,
+        has_transactional_id=request.transactional_id is not None,
+        wall_ms=wall_ms,
+    )
+    verdict = yield from validation_steps(
+        data.records, partition.config, terms, ctx.broker.validation
+    )
+    if isinstance(verdict, RejectedBatch):
+        answer.error_code, answer.error_message = verdict.code, verdict.message
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(
+                batch_index=error.batch_index, batch_index_error_message=error.message
+            )
+            for error in verdict.record_errors
+        ]
+        if verdict.tells_log_start:
+            answer.log_start_offset = partition.log.log_start_offset
+        return
+    appended = partition.append(verdict.batch, verdict.header, wall_ms=wall_ms)
+    answer.base_offset = appended.base_offset
+    answer.log_append_time_ms = verdict.log_append_time_ms
+    answer.log_start_offset = partition.log.log_start_offset
+
+    def tell(code: ErrorCode) -> None:
+        answer.error_code, answer.base_offset = code, -1
+        answer.log_append_time_ms = answer.log_start_offset = -1
+
+    pending = PendingAppend(partition, appended.next_offset, tell)
+    if request.acks == ACKS_ALL and not pending.is_decided:
+        outcome.pending.append(pending)
+
+
+def _answer(
+    ctx: RequestContext, request: ProduceRequest, outcome: _Outcome
+) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+    if request.acks == ACKS_NONE:
+        if outcome.failures:
+            raise CloseConnection(f"produce with acks=0 failed for {outcome.failures[0]}")
+        return None
+    if not outcome.pending:
+        return outcome.response
+    future: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
+
+    def complete() -> None:
+        if not future.done():
+            future.set_result(outcome.response)
+
+    def fail(error: Exception) -> None:
+        if not future.done():
+            future.set_exception(error)
+
+    operation = DelayedProduce(
+        outcome.pending, answer=complete, fail=fail, owner=ctx.connection
+    )
+    deadline_ms = ctx.broker.clock.monotonic_ms() + max(request.timeout_ms, 0)
+    ctx.broker.purgatory.try_complete_else_watch(operation, operation.keys, deadline_ms)
+    return future
+
+
+def _find_topic(ctx: RequestContext, data: TopicProduceData) -> Topic | None:
+    if ctx.api_version >= TOPIC_IDS_SINCE:
+        return ctx.broker.topics.get_by_id(data.topic_id)
+    return ctx.broker.topics.get(data.name)
+
+
+def _find_partition(ctx: RequestContext, topic: Topic | None, index: int) -> Partition:
+    if topic is None:
+        by_id = ctx.api_version >= TOPIC_IDS_SINCE
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+    if topic.is_internal:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is for the broker alone")
+    if not 0 <= index < len(topic.partitions):
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return topic.partitions[index]
