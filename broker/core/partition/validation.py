@@ -12,7 +12,6 @@ How much is looked at is told in `verdict.ValidationDepth`.
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import NoReturn
 
 from broker.core.partition.record_checks import (
     ANY_TIMESTAMP,
@@ -36,24 +35,15 @@ from broker.core.partition.verdict import (
 from protocol.errors import DecodeError, ErrorCode
 from protocol.records.batch import (
     HEADER_BYTES,
-    LENGTH_MIN,
-    LENGTH_OVERHEAD_BYTES,
-    MAGIC,
     BatchHeader,
-    Codec,
     TimestampType,
-    crc_matches,
     encode_header,
-    read_header,
     with_create_time,
     with_log_append_time,
 )
 from protocol.records.compression import decompress_steps
-from protocol.records.record import RECORD_BYTES_MIN
 from protocol.records.varint import Buffer
 
-ZSTD_SINCE_VERSION = 7
-_MAGIC_POSITION = 16
 _INT32_MAX = (1 << 31) - 1
 _INT64_MAX = (1 << 63) - 1
 _LOG_APPEND_TIME = "LogAppendTime"
@@ -61,14 +51,6 @@ _COMPACT = "compact"
 _REJECTED_RECORDS = "One or more records have been rejected"
 _DEPTHS = tuple(ValidationDepth)
 _DEFAULT_POLICY = ValidationPolicy()
-
-
-class _RejectionError(Exception):
-    """Carries a verdict out of the checks; never leaves this module."""
-
-    def __init__(self, verdict: RejectedBatch) -> None:
-        super().__init__(verdict)
-        self.verdict = verdict
 
 
 def validate(
@@ -100,116 +82,22 @@ def validation_steps(
     broker should finish one that has yielded before it continues the next.
     """
     try:
-        header, batch = _only_batch(records)
-        _check_terms(header, terms)
-        _check_envelope(header, batch, topic)
-        _check_header(header)
+        header, batch = only_batch(records)
+        check_terms(header, terms)
+        check_envelope(header, batch, topic)
+        check_header(header)
         verdict = yield from _judge_records(header, batch, topic, terms, policy)
         if header.size_bytes > topic.segment_bytes:
-            _reject(
+            reject(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"batch of {header.size_bytes} bytes where a segment has {topic.segment_bytes}",
                 tells_log_start=False,
             )
-    except _RejectionError as rejection:
+    except RejectionError as rejection:
         return rejection.verdict
     except DecodeError as error:
         return RejectedBatch(ErrorCode.INVALID_RECORD, str(error))
     return verdict
-
-
-def _reject(code: ErrorCode, message: str, *, tells_log_start: bool = True) -> NoReturn:
-    raise _RejectionError(RejectedBatch(code, message, tells_log_start=tells_log_start))
-
-
-def _only_batch(records: Buffer | None) -> tuple[BatchHeader, memoryview]:
-    """The one batch there must be. Nothing here depends on the partition."""
-    if not records:
-        _reject(ErrorCode.INVALID_RECORD, "no batch", tells_log_start=False)
-    view = memoryview(records)
-    _check_beginning(view)
-    try:
-        header = read_header(view)
-    except DecodeError as error:
-        _reject(ErrorCode.INVALID_RECORD, str(error), tells_log_start=False)
-    excess = len(view) - header.size_bytes
-    if excess:
-        what = "are missing" if excess < 0 else "follow the one batch there may be"
-        _reject(ErrorCode.INVALID_RECORD, f"{abs(excess)} bytes {what}", tells_log_start=False)
-    return header, view
-
-
-def _check_beginning(view: memoryview) -> None:
-    """Magic and length, which Kafka answers in its own way when they cannot be right."""
-    if len(view) <= _MAGIC_POSITION:
-        _reject(ErrorCode.INVALID_RECORD, "batch is cut short", tells_log_start=False)
-    (magic,) = view[_MAGIC_POSITION : _MAGIC_POSITION + 1].cast("b")
-    if 0 <= magic < MAGIC:
-        # Sets of the formats before 2017; clients that write them can be told to write newer ones.
-        message = f"message format {magic} is not supported, only {MAGIC}"
-        _reject(ErrorCode.INVALID_RECORD, message, tells_log_start=False)
-    if magic != MAGIC:
-        message = f"invalid magic {magic}"
-        _reject(ErrorCode.CORRUPT_MESSAGE, message, tells_log_start=False)
-    length = int.from_bytes(view[8:LENGTH_OVERHEAD_BYTES], "big", signed=True)
-    if length < LENGTH_MIN:
-        message = f"batch length {length} is less than that of a header"
-        _reject(ErrorCode.CORRUPT_MESSAGE, message, tells_log_start=False)
-
-
-def _check_terms(header: BatchHeader, terms: ProduceTerms) -> None:
-    """What the batch and the request around it must agree on."""
-    if header.codec_id == Codec.ZSTD and terms.api_version < ZSTD_SINCE_VERSION:
-        _reject(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"zstd needs Produce v{ZSTD_SINCE_VERSION} or later",
-            tells_log_start=False,
-        )
-    if terms.acks not in {-1, 0, 1}:
-        message = f"acks {terms.acks} is none of -1, 0, 1"
-        _reject(ErrorCode.INVALID_REQUIRED_ACKS, message, tells_log_start=False)
-    if header.is_transactional and not terms.has_transactional_id:
-        _reject(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "transactional batch in a request without transactional id",
-            tells_log_start=False,
-        )
-
-
-def _check_envelope(header: BatchHeader, batch: memoryview, topic: TopicRules) -> None:
-    if header.base_offset != 0:
-        _reject(ErrorCode.INVALID_RECORD, f"base offset {header.base_offset} instead of 0")
-    if header.size_bytes > topic.max_message_bytes:
-        _reject(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"batch of {header.size_bytes} bytes where {topic.max_message_bytes} are allowed",
-            tells_log_start=False,
-        )
-    if not crc_matches(batch, header):
-        message = "CRC does not match"
-        _reject(ErrorCode.CORRUPT_MESSAGE, message, tells_log_start=False)
-
-
-def _check_header(header: BatchHeader) -> None:
-    count = header.record_count
-    if count <= 0:
-        _reject(ErrorCode.INVALID_RECORD, f"record count {count}")
-    if header.last_offset_delta != count - 1:
-        message = f"last offset delta {header.last_offset_delta} with {count} records"
-        _reject(ErrorCode.INVALID_RECORD, message)
-    if header.codec_id > Codec.ZSTD:
-        _reject(ErrorCode.INVALID_RECORD, f"unknown compression codec {header.codec_id}")
-    payload_bytes = header.size_bytes - HEADER_BYTES
-    if header.codec_id == Codec.NONE and count > payload_bytes // RECORD_BYTES_MIN:
-        _reject(ErrorCode.INVALID_RECORD, f"{count} records in {payload_bytes} bytes")
-    if header.is_control:
-        _reject(ErrorCode.INVALID_RECORD, "clients may not write control batches")
-    if header.has_producer_id and header.base_sequence < 0:
-        message = f"producer id {header.producer_id} with sequence {header.base_sequence}"
-        _reject(ErrorCode.INVALID_RECORD, message)
-    if header.is_transactional:
-        # No partition is ever registered with a transaction: there is no coordinator of them yet.
-        _reject(ErrorCode.INVALID_TXN_STATE, "no transaction is open in this partition")
 
 
 def _judge_records(
@@ -263,7 +151,7 @@ def _check_claimed_append_time(
         for index in range(min(header.record_count, RECORD_ERRORS_MAX))
     )
     message = f"{_REJECTED_RECORDS} due to invalid timestamp"
-    raise _RejectionError(RejectedBatch(ErrorCode.INVALID_TIMESTAMP, message, errors))
+    raise RejectionError(RejectedBatch(ErrorCode.INVALID_TIMESTAMP, message, errors))
 
 
 def _depth(
@@ -281,7 +169,7 @@ def _depth(
     """
     if rules.needs_key:
         return ValidationDepth.FULL
-    if rules.timestamps is not None and (
+    if has_own_timestamps and (
         topic.message_timestamp_before_max_ms < _INT64_MAX
         or header.max_timestamp < header.base_timestamp
         or header.max_timestamp > rules.timestamps.latest
@@ -291,6 +179,7 @@ def _depth(
         policy.depth is ValidationDepth.HEADER
         and rules.body_bytes_max < policy.inflated_bytes_limit
     ):
+        # Only what is inflated can be seen to hold a record that is too large.
         return ValidationDepth.FRAMING
     return policy.depth
 
@@ -303,7 +192,7 @@ def _check_findings(rules: RecordRules) -> None:
     else:
         return
     errors = tuple(rules.errors)
-    raise _RejectionError(RejectedBatch(code, f"{_REJECTED_RECORDS} {why}", errors))
+    raise RejectionError(RejectedBatch(code, f"{_REJECTED_RECORDS} {why}", errors))
 
 
 def _stamped(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import NoReturn, Protocol, TypeAlias
 
 from protocol.errors import ErrorCode
 from protocol.records.batch import BatchHeader
@@ -113,3 +113,16 @@ class RejectedBatch:
 
 
 Verdict: TypeAlias = ValidBatch | RejectedBatch
+
+
+class RejectionError(Exception):
+    """Carries a refusal out of the checks to where it becomes the verdict."""
+
+    def __init__(self, verdict: RejectedBatch) -> None:
+        super().__init__(verdict)
+        self.verdict = verdict
+
+
+def reject(code: ErrorCode, message: str, *, tells_log_start: bool = True) -> NoReturn:
+    """Refuse a batch for something that no single record is to blame for."""
+    raise RejectionError(RejectedBatch(code, message, tells_log_start=tells_log_start))
