@@ -49,7 +49,7 @@ _UUID = _fixed("uuid", construct.Bytes(16), "16s", ZERO_UUID)
 _LENIENT = WireType("int8", lambda **_: _LenientInt8(), 0)
 _STRING = WireType("string", Text, "")
 _BYTES = WireType("bytes", Blob, b"")
-_RECORDS = WireType("records", partial(Blob, records=True), b"")
+_RECORDS = WireType("records", partial(Blob, records=True), None)
 
 Bool = Annotated[bool, _BOOL]
 Int8 = Annotated[int, _INT8]
