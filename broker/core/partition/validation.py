@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+from broker.core.partition.envelope import check_envelope, check_header, check_terms, only_batch
 from broker.core.partition.record_checks import (
     ANY_TIMESTAMP,
     RECORD_ERRORS_MAX,
@@ -26,11 +27,13 @@ from broker.core.partition.verdict import (
     ProduceTerms,
     RecordError,
     RejectedBatch,
+    RejectionError,
     TopicRules,
     ValidationDepth,
     ValidationPolicy,
     ValidBatch,
     Verdict,
+    reject,
 )
 from protocol.errors import DecodeError, ErrorCode
 from protocol.records.batch import (
@@ -49,7 +52,9 @@ _INT64_MAX = (1 << 63) - 1
 _LOG_APPEND_TIME = "LogAppendTime"
 _COMPACT = "compact"
 _REJECTED_RECORDS = "One or more records have been rejected"
-_DEPTHS = tuple(ValidationDepth)
+_AT_LEAST_FRAMING = {depth: depth for depth in ValidationDepth} | {
+    ValidationDepth.HEADER: ValidationDepth.FRAMING
+}
 _DEFAULT_POLICY = ValidationPolicy()
 
 
@@ -175,12 +180,9 @@ def _depth(
         or header.max_timestamp > rules.timestamps.latest
     ):
         return ValidationDepth.FULL
-    if (
-        policy.depth is ValidationDepth.HEADER
-        and rules.body_bytes_max < policy.inflated_bytes_limit
-    ):
+    if rules.body_bytes_max < policy.inflated_bytes_limit:
         # Only what is inflated can be seen to hold a record that is too large.
-        return ValidationDepth.FRAMING
+        return _AT_LEAST_FRAMING[policy.depth]
     return policy.depth
 
 
