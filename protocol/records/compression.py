@@ -14,9 +14,9 @@ Kafka has no limit of this kind and trusts that max.message.bytes of compressed 
 
 from __future__ import annotations
 
+import struct
 import zlib
 from collections.abc import Callable, Generator, Iterator
-from struct import Struct
 
 from protocol.errors import DecodeError
 from protocol.records.batch import Codec
@@ -109,13 +109,13 @@ def _gunzip(data: Buffer, _limit_bytes: int) -> Iterator[bytes]:
 
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
-_XERIAL_HEADER = Struct(">8sii")
+_XERIAL_HEADER = struct.Struct(">8sii")
 _XERIAL_VERSION = 1
 _XERIAL_BLOCK_BYTES = 32 << 10
 """xerial's own default. Larger blocks would pack better, but readers may allocate by this size."""
 _SNAPPY_GROWTH_MAX = 22
 """The densest element, a copy, is 3 bytes for 64."""
-_INT32 = Struct(">i")
+_INT32 = struct.Struct(">i")
 
 
 def _snappy(data: Buffer, _level: int | None) -> bytes:
@@ -200,9 +200,11 @@ def _unlz4(data: Buffer, _limit_bytes: int) -> Iterator[bytes]:
         raise _cut_short(Codec.LZ4)
 
 
-_ZSTD_CHUNK_BYTES = 1 << 10
-"""zstd's streams take no output limit, so they are fed little at a time. Four bytes of input can
-stand for 128 KiB, a chunk for 32 MiB; ordinary data pays about 2% for the many small calls."""
+_ZSTD_MAGIC = 0xFD2FB528
+_ZSTD_BLOCK_BYTES = 128 << 10
+"""No block stands for more, whatever its size; one of 4 bytes can stand for as much."""
+_ZSTD_RLE_BLOCK = 1
+_UINT32_LE = struct.Struct("<I")
 
 
 def _zstd(data: Buffer, level: int | None) -> bytes:
@@ -212,6 +214,7 @@ def _zstd(data: Buffer, level: int | None) -> bytes:
 
 
 def _unzstd(data: Buffer, _limit_bytes: int) -> Iterator[bytes]:
+    """Zstd's streams take no output limit, so they are fed a few blocks at a time."""
     import zstandard  # noqa: PLC0415 - on first use, see above.
 
     view = memoryview(data)
@@ -219,15 +222,42 @@ def _unzstd(data: Buffer, _limit_bytes: int) -> Iterator[bytes]:
     try:
         while position < len(view):
             stream = zstandard.ZstdDecompressor().decompressobj()
-            while not stream.eof and position < len(view):
-                chunk = view[position : position + _ZSTD_CHUNK_BYTES]
-                yield stream.decompress(chunk)
-                position += len(chunk) - len(stream.unused_data)
+            for stop in _zstd_stops(view, position):
+                yield stream.decompress(view[position:stop])
+                position = stop
             whole = stream.eof
     except zstandard.ZstdError as error:
         raise DecodeError(f"zstd block: {error}") from None
     if not whole:
         raise _cut_short(Codec.ZSTD)
+
+
+def _zstd_stops(view: memoryview, position: int) -> Iterator[int]:
+    """Positions in a frame (RFC 8878) between which it inflates to PIECE_BYTES at most.
+
+    Only sizes are read. What is wrong with a frame the library will find; here it just ends.
+    """
+    try:
+        (magic,) = _UINT32_LE.unpack_from(view, position)
+        descriptor = view[position + 4]
+        if magic != _ZSTD_MAGIC:
+            raise DecodeError(f"zstd block with a frame of magic {magic:#x}")
+        is_single_segment = descriptor >> 5 & 1
+        position += 6 - is_single_segment + (0, 1, 2, 4)[descriptor & 3]
+        position += (is_single_segment, 2, 4, 8)[descriptor >> 6]
+        blocks, is_last = 0, 0
+        while not is_last:
+            if blocks == PIECE_BYTES // _ZSTD_BLOCK_BYTES:
+                yield position
+                blocks = 0
+            block = view[position] | view[position + 1] << 8 | view[position + 2] << 16
+            position += 3 + (1 if block >> 1 & 3 == _ZSTD_RLE_BLOCK else block >> 3)
+            is_last = block & 1
+            blocks += 1
+        position += descriptor & 4  # The flag of a checksum is also its size.
+    except (IndexError, struct.error):
+        position = len(view)
+    yield min(position, len(view))
 
 
 _COMPRESSORS: dict[Codec, Callable[[Buffer, int | None], bytes]] = {

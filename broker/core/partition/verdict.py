@@ -81,9 +81,9 @@ class ValidationPolicy:
 
 @dataclass(frozen=True, slots=True)
 class RecordError:
-    """What is wrong with one record of a refused batch; `index` counts from 0 in the batch."""
+    """What is wrong with one record of a refused batch, which `batch_index` counts from 0."""
 
-    index: int
+    batch_index: int
     message: str
 
 
