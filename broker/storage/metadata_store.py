@@ -1,0 +1,224 @@
+"""What the broker knows beside the records: topics, their configs, its own identity.
+
+Kept twice in the data directory, in `metadata.db` and its mirror, so that a damaged file costs
+nothing: at the next start the one that is sound and has seen more changes replaces the other. A
+change is returned from when both have it; a mirror that cannot be written is given up until then.
+
+All metadata changes here and nowhere else; whoever holds copies updates them after the method
+returned. A topic is deleted in two steps: `mark_topic_deleted` takes its name away at once,
+`forget_topic` follows when its directories are gone; in between, also across a crash,
+`deleted_topics` tells what is still to be removed.
+
+Methods block and may be called from any thread; they take turns. They raise StorageError where the
+disk fails, and then have changed nothing.
+"""
+
+import dataclasses
+import json
+import logging
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from broker.storage.errors import StorageError
+from broker.storage.metadata_database import (
+    Content,
+    DamagedError,
+    MetadataDatabase,
+    MetadataError,
+    Statement,
+    TopicRecord,
+    forget_topic,
+    put_property,
+)
+
+__all__ = ["MetadataError", "MetadataStore", "TopicRecord"]
+
+FILE_NAME: Final = "metadata.db"
+MIRROR_FILE_NAME: Final = "metadata-mirror.db"
+
+_CHANGES: Final = "changes"
+_CLUSTER_ID: Final = "cluster_id"
+_NEXT_PRODUCER_ID: Final = "next_producer_id"
+_BROKER_CONFIGS: Final = "broker_configs:"
+"""Followed by the broker's id, or by nothing for what is set for all brokers."""
+
+logger = logging.getLogger(__name__)
+
+
+class MetadataStore:
+    """Both databases, open, and their content in memory. The data directory must be locked."""
+
+    def __init__(self, directory: Path | None, *, new_cluster_id: str) -> None:
+        """Open or create the databases in a directory; None keeps them in memory, for simulations.
+
+        ``new_cluster_id`` is for a directory without a database. Raises MetadataError if neither
+        database is sound, or StorageError.
+        """
+        self._turn = threading.Lock()
+        self._mirror: MetadataDatabase | None = None
+        if directory is None:
+            self._database = MetadataDatabase(None)
+            content = self._database.read()
+        else:
+            self._database, self._mirror, content = _open_both(directory)
+        self._topics = {topic.topic_id: topic for topic in content.topics}
+        self._properties = content.properties
+        if _CLUSTER_ID not in self._properties:
+            self._put_property(_CLUSTER_ID, new_cluster_id)
+
+    def close(self) -> None:
+        """Close the databases; the store cannot be used any more."""
+        with self._turn:
+            self._database.close()
+            if self._mirror is not None:
+                self._mirror.close()
+
+    @property
+    def cluster_id(self) -> str:
+        """Id of the cluster that this broker is alone in."""
+        return self._properties[_CLUSTER_ID]
+
+    def topics(self) -> list[TopicRecord]:
+        """All topics that are not deleted, by name."""
+        return [topic for topic in self._by_name() if not topic.deleted]
+
+    def deleted_topics(self) -> list[TopicRecord]:
+        """Topics that are deleted and whose directories may still be there."""
+        return [topic for topic in self._by_name() if topic.deleted]
+
+    def create_topics(self, topics: Iterable[TopicRecord]) -> None:
+        """Store new topics, all or none; their names must be free."""
+        self._put_topics(list(topics))
+
+    def set_partition_count(self, topic_id: bytes, partition_count: int) -> None:
+        """Store a higher number of partitions."""
+        topic = self._topics[topic_id]
+        assert partition_count >= topic.partition_count, "partitions are never taken away"
+        self._put_topics([dataclasses.replace(topic, partition_count=partition_count)])
+
+    def set_topic_configs(self, topic_id: bytes, configs: Mapping[str, str]) -> None:
+        """Replace all that is set on a topic."""
+        self._put_topics([dataclasses.replace(self._topics[topic_id], configs=dict(configs))])
+
+    def mark_topic_deleted(self, topic_id: bytes) -> None:
+        """Delete a topic: from now on its name is free and its directories are refuse."""
+        self._put_topics([dataclasses.replace(self._topics[topic_id], deleted=True)])
+
+    def forget_topic(self, topic_id: bytes) -> None:
+        """Note that nothing of a deleted topic is left."""
+        with self._turn:
+            self._change([forget_topic(topic_id)])
+            self._topics.pop(topic_id, None)
+
+    def broker_configs(self, broker: str) -> dict[str, str]:
+        """What was set at run time for one broker id, or for all brokers with an empty id."""
+        configs: dict[str, str] = json.loads(self._properties.get(_BROKER_CONFIGS + broker, "{}"))
+        return configs
+
+    def set_broker_configs(self, broker: str, configs: Mapping[str, str]) -> None:
+        """Replace all that is set at run time for one broker id, or for all with an empty id."""
+        text = json.dumps(dict(configs), sort_keys=True)
+        with self._turn:
+            self._put_property(_BROKER_CONFIGS + broker, text)
+
+    def allocate_producer_ids(self, count: int) -> range:
+        """A block of producer ids that no call before or after returns, whatever crashes."""
+        assert count > 0, "a block has at least one id"
+        with self._turn:
+            first = int(self._properties.get(_NEXT_PRODUCER_ID, "0"))
+            self._put_property(_NEXT_PRODUCER_ID, str(first + count))
+        return range(first, first + count)
+
+    def _by_name(self) -> list[TopicRecord]:
+        with self._turn:
+            return sorted(self._topics.values(), key=lambda topic: topic.name)
+
+    def _put_topics(self, topics: list[TopicRecord]) -> None:
+        with self._turn:
+            self._change([topic.put() for topic in topics])
+            self._topics.update((topic.topic_id, topic) for topic in topics)
+
+    def _put_property(self, name: str, value: str) -> None:
+        self._change([put_property(name, value)])
+        self._properties[name] = value
+
+    def _change(self, statements: list[Statement]) -> None:
+        changes = str(int(self._properties.get(_CHANGES, "0")) + 1)
+        statements = [*statements, put_property(_CHANGES, changes)]
+        self._database.change(statements)
+        self._properties[_CHANGES] = changes
+        if self._mirror is None:
+            return
+        try:
+            self._mirror.change(statements)
+        except StorageError:
+            logger.exception("the mirror of the metadata is given up until the next start")
+            # The change is durable, but a mirror that missed it must never be restored from.
+            self._mirror.destroy()
+            self._mirror = None
+
+
+def _open_both(directory: Path) -> tuple[MetadataDatabase, MetadataDatabase, Content]:
+    """The database, its mirror and what both hold; the better one replaces the other."""
+    path, mirror_path = directory / FILE_NAME, directory / MIRROR_FILE_NAME
+    database, content, damage = _try_to_open(path)
+    mirror, mirrored, mirror_damage = _try_to_open(mirror_path)
+    for problem in filter(None, (damage, mirror_damage)):
+        logger.error("%s", problem)
+    best = max(content, mirrored, key=_changes)
+    if best is None or (_changes(best) == 0 and (damage or mirror_damage)):
+        raise MetadataError(
+            f"{damage or f'{path} is empty'}; {mirror_damage or f'{mirror_path} is empty'}."
+            " Restore one of the two files from a backup, or move both away to start without"
+            " topics (their records stay on the disk)"
+        )
+    database, mirror = database or _replace(path), mirror or _replace(mirror_path)
+    if best is not content:
+        logger.error("%s is restored from %s", path, mirror_path)
+        mirror.copy_to(database)
+    elif mirrored != content:
+        database.copy_to(mirror)
+    return database, mirror, best
+
+
+def _changes(content: Content | None) -> int:
+    """How many changes a database has seen; damage to its log can make it forget the last ones."""
+    return -1 if content is None else int(content.properties.get(_CHANGES, "0"))
+
+
+def _try_to_open(
+    path: Path,
+) -> tuple[MetadataDatabase | None, Content | None, DamagedError | None]:
+    """A database and its content, or the damage. Raises MetadataError or StorageError."""
+    try:
+        database = MetadataDatabase(path)
+    except DamagedError as damage:
+        return None, None, damage
+    try:
+        return database, database.read(), None
+    except DamagedError as damage:
+        database.close()
+        return None, None, damage
+    except BaseException:
+        database.close()
+        raise
+
+
+def _replace(path: Path) -> MetadataDatabase:
+    """An empty database to copy another one into; what could not be read is set aside."""
+    _set_aside(path)
+    return MetadataDatabase(path)
+
+
+def _set_aside(path: Path) -> None:
+    """Rename a damaged database and its log of changes, for whoever wants to look at them."""
+    for suffix in ("", "-wal", "-shm"):
+        file = path.with_name(path.name + suffix)
+        try:
+            file.replace(file.with_name(f"{file.name}.damaged"))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise StorageError(f"{file} cannot be set aside: {error}") from error
