@@ -39,6 +39,14 @@ _MIGRATIONS: Final = (
 )
 """Step n brings a database of version n to n + 1; steps are only ever added."""
 
+# Not INSERT OR REPLACE, which would also replace another topic of the same name.
+_PUT_TOPIC: Final = (
+    "INSERT INTO topics (topic_id, name, partition_count, created_ms, configs, deleted, checksum)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic_id) DO UPDATE SET"
+    " partition_count = excluded.partition_count, configs = excluded.configs,"
+    " deleted = excluded.deleted, checksum = excluded.checksum"
+)
+
 
 class MetadataError(Exception):
     """A database that cannot be used at all: damaged, of a later version, or not ours."""
@@ -66,14 +74,7 @@ class TopicRecord:
     def put(self) -> Statement:
         """The statement that stores the topic in place of what is known under its id."""
         columns = self._columns()
-        # Not INSERT OR REPLACE, which would also replace another topic of the same name.
-        return (
-            "INSERT INTO topics (topic_id, name, partition_count, created_ms, configs, deleted,"
-            " checksum) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic_id) DO UPDATE SET"
-            " partition_count = excluded.partition_count, configs = excluded.configs,"
-            " deleted = excluded.deleted, checksum = excluded.checksum",
-            (*columns, _checksum(columns)),
-        )
+        return (_PUT_TOPIC, (*columns, _checksum(columns)))
 
     def _columns(self) -> tuple[bytes, str, int, int, str, int]:
         configs = json.dumps(dict(self.configs), sort_keys=True)
