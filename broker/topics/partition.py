@@ -21,6 +21,7 @@ from collections import deque
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
+from broker.config import TopicConfig
 from broker.core.purgatory import Purgatory
 from broker.storage.errors import StorageError
 from broker.storage.log import PartitionLog
@@ -54,6 +55,7 @@ class Partition:
         topic_name: str,
         index: int,
         log: PartitionLog,
+        config: TopicConfig,
         *,
         purgatory: Purgatory,
         executor: Executor,
@@ -62,6 +64,8 @@ class Partition:
         self.topic_name = topic_name
         self.index = index
         self.log = log
+        self.config = config
+        """In force now; replaced by whoever alters the topic, along with the log's."""
         self.high_watermark = log.log_end_offset
         self.visible_bytes = 0
         """Bytes that became visible since the start; only differences mean anything."""
@@ -84,7 +88,7 @@ class Partition:
         if self.failure is not None:
             raise self.failure
 
-    def append(self, batch: memoryview, header: BatchHeader, *, wall_ms: int) -> Appended:
+    def append(self, batch: bytes | memoryview, header: BatchHeader, *, wall_ms: int) -> Appended:
         """Append a validated batch; its bytes are not kept.
 
         Raises:
@@ -180,7 +184,7 @@ class Partition:
 
     def _is_flush_due(self) -> bool:
         unflushed = self.log.log_end_offset - self.log.flushed_offset
-        return unflushed >= self.log.config.flush_messages
+        return unflushed >= self.config.flush_messages
 
     async def _flush_until_clean(self) -> None:
         loop = asyncio.get_running_loop()
