@@ -59,6 +59,7 @@ class Route:
         "handler",
         "is_async",
         "request_header_has_tags",
+        "response",
         "response_codec",
         "response_header_has_tags",
         "version",
@@ -71,7 +72,8 @@ class Route:
         self.handler = api.handler
         self.is_async = api.is_async
         self.decode = codec(api.request, version).decode
-        self.response_codec: Codec[Any] = codec(RESPONSES[api.key], version)
+        self.response = RESPONSES[api.key]
+        self.response_codec: Codec[Any] = codec(self.response, version)
         self.request_header_has_tags = flexible
         self.response_header_has_tags = flexible and api.key != API_VERSIONS_KEY
 

@@ -1,0 +1,333 @@
+"""One client connection: requests in, one at a time; responses out, in the order of the requests.
+
+Promises: the next request is not started before the one before it is answered; what a client sends
+ahead stays in its socket but for one read or one frame; a client that does not take its responses
+gets no further request executed; an answer that is ready at once costs neither a task nor a future,
+and the answers of one turn are one write. Whatever a peer sends, only its own connection ends.
+"""
+
+import asyncio
+import logging
+from typing import Any, Protocol, cast
+
+from broker.handlers.context import ConnectionInfo
+from broker.handlers.registry import CloseConnection
+from broker.network.frames import FrameError, FrameReader
+from broker.network.limits import (
+    REQUESTS_PER_TURN,
+    WRITE_HIGH_WATER_BYTES,
+    WRITE_LOW_WATER_BYTES,
+    NetworkLimits,
+)
+from broker.network.memory import Claimant, RequestMemory, UnsentBytes
+from broker.network.metrics import NetworkMetrics
+from broker.network.patience import CloseReason, Patience
+from broker.network.peer_log import PeerLog
+from broker.network.service import Answer, PendingAnswer, Service
+from protocol.codec import Buffer
+
+logger = logging.getLogger(__name__)
+
+
+class ConnectionHost(Protocol):
+    """What all connections share; the server."""
+
+    receive_buffer: memoryview
+    limits: NetworkLimits
+    service: Service
+    metrics: NetworkMetrics
+    log: PeerLog
+    memory: RequestMemory
+    unsent: UnsentBytes
+
+    def connection_made(self, connection: "Connection") -> str | None:
+        """Admit `connection`, or say which config forbids it."""
+        ...
+
+    def connection_lost(self, connection: "Connection") -> None:
+        """Called once for each that was admitted."""
+        ...
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol object of one accepted socket."""
+
+    __slots__ = (
+        "_close_reason",
+        "_frame_in_execution",
+        "_host",
+        "_is_closing",
+        "_is_lost",
+        "_is_reading",
+        "_is_stopping",
+        "_is_write_paused",
+        "_loop",
+        "_memory",
+        "_next_turn",
+        "_patience",
+        "_pending",
+        "_reader",
+        "_transport",
+        "info",
+        "ip",
+    )
+
+    _transport: asyncio.Transport
+
+    def __init__(self, host: ConnectionHost, loop: asyncio.AbstractEventLoop) -> None:
+        self._host = host
+        self._loop = loop
+        self._memory = Claimant(host.memory, self._on_memory_granted)
+        self._reader = FrameReader(
+            host.receive_buffer, self._memory, host.limits.socket_request_max_bytes
+        )
+        self._patience = Patience()
+        self._pending: PendingAnswer | None = None
+        """The one request that is executed and not answered."""
+        self._frame_in_execution: Buffer = b""
+        self._next_turn: asyncio.Handle | None = None
+        """When to go on with requests that are here already."""
+        self._is_reading = True
+        self._is_write_paused = False
+        self._is_stopping = False
+        self._is_closing = False
+        self._is_lost = False
+        self._close_reason = CloseReason.CLIENT
+        self.ip = ""
+        """Of the client; empty if it was not admitted."""
+        self.info = ConnectionInfo(peer_host="")
+
+    # Called by the transport.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports have the methods and not the base class.
+        self._transport = transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        local = transport.get_extra_info("sockname")
+        if not peer or not local:
+            # It was gone before it was accepted.
+            self._is_closing = True
+            transport.abort()
+            return
+        self.ip = str(peer[0])
+        refused_by = self._host.connection_made(self)
+        if refused_by is not None:
+            self._host.metrics.connection_refused(refused_by)
+            self._host.log.note(
+                "refused", "Refused a connection from %s because of %s", self.ip, refused_by
+            )
+            self.ip = ""
+            self._is_closing = True
+            transport.abort()
+            return
+        self.info = ConnectionInfo(
+            peer_host=f"/{self.ip}", local_host=local[0], local_port=local[1]
+        )
+        transport.set_write_buffer_limits(WRITE_HIGH_WATER_BYTES, WRITE_LOW_WATER_BYTES)
+        self._host.metrics.connection_opened()
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature.
+        return self._reader.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._is_closing:
+            return
+        self._patience.is_active = True
+        self._host.metrics.bytes_received(nbytes)
+        self._reader.received(nbytes)
+        self._work()
+
+    def pause_writing(self) -> None:
+        self._is_write_paused = True
+        self._host.unsent.add(self, self._transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        self._is_write_paused = False
+        self._host.unsent.remove(self)
+        self._work_soon()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - as above.
+        self._is_lost = self._is_closing = True
+        self._host.unsent.remove(self)
+        if self._next_turn is not None:
+            self._next_turn.cancel()
+        if self.ip:
+            self._host.metrics.connection_closed(self._close_reason)
+            self._host.connection_lost(self)
+            self._host.service.connection_lost(self.info)
+        if self._pending is not None:
+            self._pending.future.cancel()
+        self._reader.close()
+        self._memory.close()
+
+    # Called by the server.
+
+    def check(self, now_ms: int) -> None:
+        """Close the connection if the client has kept us waiting for too long."""
+        if self._is_lost:
+            return
+        is_waiting_for_us = self._pending is not None or self._reader.is_starved
+        reason = self._patience.check(
+            now_ms,
+            self._host.limits,
+            unsent_bytes=self._transport.get_write_buffer_size(),
+            # What we do not read, the client cannot be late with.
+            part=None if is_waiting_for_us or not self._is_reading else self._reader.part,
+            is_waiting_for_us=is_waiting_for_us,
+            is_memory_short=self._host.memory.waiting_count > 0,
+            is_closing=self._is_closing,
+        )
+        if reason is not None:
+            self._abort(reason)
+
+    def stop(self) -> None:
+        """Execute nothing more; close once the request under way is answered and sent."""
+        self._is_stopping = True
+        if self._pending is None:
+            self._close(CloseReason.SHUTDOWN)
+
+    def abort(self) -> None:
+        """Close now, whatever is under way."""
+        self._abort(CloseReason.SHUTDOWN)
+
+    def close_slow_reader(self) -> None:
+        self._abort(CloseReason.SLOW_READER)
+
+    # Within.
+
+    def _may_execute(self) -> bool:
+        return not (
+            self._pending is not None
+            or self._is_write_paused
+            or self._is_closing
+            or self._is_stopping
+        )
+
+    def _work(self) -> None:
+        """Execute the requests that are here until one must wait or the turn is over."""
+        try:
+            self._execute()
+            self._reader.keep_rest()
+        except FrameError as error:
+            self._host.metrics.request_rejected(CloseReason.BAD_FRAME)
+            self._close(CloseReason.BAD_FRAME, error)
+        except CloseConnection as error:
+            self._close(CloseReason.BAD_REQUEST, error)
+        except Exception:
+            logger.exception("A fault of ours ends the connection of %s", self.ip)
+            self._abort(CloseReason.FAULT)
+        if self._is_closing:
+            return
+        if self._reader.has_frame and self._may_execute():
+            self._work_soon()
+        self._regulate_reading()
+
+    def _execute(self) -> None:
+        responses: list[Buffer] = []
+        response_bytes = 0
+        serve = self._host.service.serve
+        try:
+            for _ in range(REQUESTS_PER_TURN):
+                if not self._may_execute() or (frame := self._reader.next_frame()) is None:
+                    return
+                answer = serve(self.info, frame)
+                if isinstance(answer, PendingAnswer):
+                    self._wait_for(answer, frame)
+                    return
+                if frame.__class__ is bytearray:
+                    self._memory.give_back(len(frame))
+                if answer is not None:
+                    responses += answer
+                    response_bytes += sum(map(len, answer))
+                    if response_bytes > WRITE_HIGH_WATER_BYTES:
+                        self._write(responses, response_bytes)
+                        responses, response_bytes = [], 0
+        finally:
+            if responses:
+                self._write(responses, response_bytes)
+
+    def _wait_for(self, pending: PendingAnswer, frame: Buffer) -> None:
+        if frame.__class__ is not bytearray:
+            self._memory.take(len(frame))
+        self._pending = pending
+        self._frame_in_execution = frame
+        self._host.metrics.request_waits()
+        pending.future.add_done_callback(self._on_answered)
+
+    def _on_answered(self, future: "asyncio.Future[Any]") -> None:
+        pending, self._pending = self._pending, None
+        frame, self._frame_in_execution = self._frame_in_execution, b""
+        assert pending is not None
+        self._host.metrics.request_waited()
+        if self._is_lost:
+            if not future.cancelled() and (error := future.exception()) is not None:
+                logger.info("A request of %s failed after it was gone: %r", self.ip, error)
+            return
+        self._memory.give_back(len(frame))
+        try:
+            answer: Answer = pending.finish()
+        except CloseConnection as error:
+            self._close(CloseReason.BAD_REQUEST, error)
+            return
+        if answer is not None and not self._is_closing:
+            self._write(answer, sum(map(len, answer)))
+        if self._is_stopping:
+            self._close(CloseReason.SHUTDOWN)
+        else:
+            self._work()
+
+    def _write(self, responses: list[Buffer], byte_count: int) -> None:
+        self._host.metrics.bytes_sent(byte_count)
+        if len(responses) == 1:
+            self._transport.write(responses[0])
+        else:
+            self._transport.writelines(responses)
+
+    def _work_soon(self) -> None:
+        if self._next_turn is None and not self._is_closing:
+            self._next_turn = self._loop.call_soon(self._work_next_turn)
+
+    def _work_next_turn(self) -> None:
+        self._next_turn = None
+        if not self._is_closing:
+            self._work()
+
+    def _on_memory_granted(self) -> None:
+        if not self._is_closing:
+            self._reader.grow()
+            self._regulate_reading()
+
+    def _regulate_reading(self) -> None:
+        """Read unless a whole frame is waiting: what the client sends ahead can stay with it.
+
+        Reading goes on while a request is parked, because that is how we learn that the client is
+        gone.
+        """
+        should_read = not (self._reader.has_frame or self._reader.is_starved)
+        if should_read == self._is_reading or self._is_closing:
+            return
+        self._is_reading = should_read
+        if should_read:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _close(self, reason: CloseReason, error: Exception | None = None) -> None:
+        """Close when all that was written is sent; `check` sees to it that this does not last."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        self._close_reason = reason
+        if error is not None:
+            self._host.log.note(reason, "Closed the connection of %s: %s", self.ip, error)
+        self._transport.close()
+
+    def _abort(self, reason: CloseReason) -> None:
+        if self._is_lost:
+            return
+        if not self._is_closing:
+            self._close_reason = reason
+            if reason.is_the_clients_fault:
+                self._host.log.note(reason, "Closed the connection of %s: %s", self.ip, reason.text)
+        self._is_closing = True
+        self._transport.abort()

@@ -1,0 +1,217 @@
+"""From a frame to its handler, and from what the handler returns to a response frame.
+
+A request is never left unanswered: where its response can carry an error it does so, whatever the
+handler raised; where it cannot, or the request was not understood, the connection is closed and the
+log says why.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from functools import partial
+from time import perf_counter
+from typing import Any, Final, NamedTuple, cast
+
+from broker.handlers.api_versions import unsupported_version
+from broker.handlers.context import BrokerServices, ConnectionInfo, RequestContext
+from broker.handlers.error_responses import NoErrorField, error_response
+from broker.handlers.registry import CloseConnection, Route, Router
+from broker.network.metrics import NetworkMetrics
+from broker.network.peer_log import PeerLog
+from broker.network.service import Answer, PendingAnswer
+from protocol.codec import Buffer, codec
+from protocol.errors import DecodeError, EncodeError, ErrorCode, KafkaError
+from protocol.framing import (
+    API_VERSIONS_KEY,
+    RequestHeader,
+    read_request_prefix,
+    response_buffers,
+    skip_header_tags,
+)
+from protocol.message import Struct
+from protocol.messages.api_versions import ApiVersionsResponse
+from protocol.messages.produce import ProduceRequest
+
+logger = logging.getLogger(__name__)
+
+CLIENTS_REMEMBERED: Final = 1_000
+"""Clients whose extra bytes were logged; when there are more, all may be logged again."""
+
+
+class _Call(NamedTuple):
+    """A request on its way through a handler."""
+
+    header: RequestHeader
+    route: Route
+    request: Struct
+    started_s: float
+
+    def buffers(self, response: Struct) -> list[Buffer]:
+        return response_buffers(
+            self.header.correlation_id,
+            self.route.response_codec,
+            response,
+            header_has_tags=self.route.response_header_has_tags,
+        )
+
+    @property
+    def name(self) -> str:
+        return f"{self.route.api.name} v{self.route.version} of {_client(self.header)}"
+
+
+class Dispatcher:
+    """The service behind every connection of a broker."""
+
+    def __init__(
+        self, router: Router, broker: BrokerServices, metrics: NetworkMetrics, log: PeerLog
+    ) -> None:
+        self._router = router
+        self._broker = broker
+        self._metrics = metrics
+        self._log = log
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._clients_with_extra_bytes: set[str | None] = set()
+
+    def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | PendingAnswer:
+        started_s = perf_counter()
+        header, position = self._read_header(frame)
+        route = self._router.find(header.api_key, header.api_version)
+        if route is None:
+            return self._answer_unserved(header)
+        request = self._read_body(route, header, connection, frame, position)
+        call = _Call(header, route, request, started_s)
+        try:
+            returned = route.handler(RequestContext(header, connection, self._broker), request)
+        except Exception as error:  # noqa: BLE001 - every one of them is answered.
+            return self._fail(call, error)
+        if returned is None or returned.__class__ is route.response:
+            return self._answer(call, cast(Struct | None, returned))
+        future = self._start(returned) if route.is_async else returned
+        return PendingAnswer(future, partial(self._finish, call, future))
+
+    def connection_lost(self, connection: ConnectionInfo) -> None:
+        self._broker.purgatory.cancel_owner(connection)
+
+    async def close(self) -> None:
+        """Cancel the handlers that are still at work and wait until they are gone."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _read_header(self, frame: Buffer) -> tuple[RequestHeader, int]:
+        try:
+            return read_request_prefix(frame)
+        except DecodeError as error:
+            raise self._rejected("malformed_header", str(error)) from None
+
+    def _read_body(
+        self,
+        route: Route,
+        header: RequestHeader,
+        connection: ConnectionInfo,
+        frame: Buffer,
+        position: int,
+    ) -> Struct:
+        try:
+            if route.request_header_has_tags:
+                position = skip_header_tags(frame, position)
+            request: Struct
+            request, end = route.decode(frame, position)
+        except DecodeError as error:
+            text = f"{route.api.name} v{route.version} of {_client(header)}: {error}"
+            raise self._rejected("malformed_body", text) from None
+        if end != len(frame):
+            self._note_extra_bytes(route, header, connection, len(frame) - end)
+        return request
+
+    def _answer(self, call: _Call, response: Struct | None) -> Answer:
+        """Encode what a handler returned; None is for requests that have no answer."""
+        buffers: Answer = None
+        if response is not None:
+            try:
+                buffers = call.buffers(response)
+            except EncodeError as error:
+                return self._fail(call, error)
+        route = call.route
+        duration_s = perf_counter() - call.started_s
+        self._metrics.request_answered(route.api.name, route.version, response, duration_s)
+        return buffers
+
+    def _finish(self, call: _Call, future: "asyncio.Future[Any]") -> Answer:
+        """A handler that had to wait has come to an end."""
+        if future.cancelled():
+            # The broker stops; nobody knows whether the request had its effect.
+            return self._fail(call, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "interrupted"))
+        error = future.exception()
+        if isinstance(error, Exception):
+            return self._fail(call, error)
+        return self._answer(call, future.result())
+
+    def _fail(self, call: _Call, error: Exception) -> Answer:
+        """Answer with the error, or raise CloseConnection where there is no way to say it."""
+        if isinstance(error, CloseConnection):
+            raise self._rejected("not_answerable", f"{call.name}: {error}") from None
+        code, text = ErrorCode.UNKNOWN_SERVER_ERROR, None
+        if isinstance(error, KafkaError):
+            code, text = error.code, error.message
+        else:
+            logger.error("A fault of ours fails %s", call.name, exc_info=error)
+        route = call.route
+        duration_s = perf_counter() - call.started_s
+        self._metrics.request_failed(route.api.name, route.version, code, duration_s)
+        if isinstance(call.request, ProduceRequest) and call.request.acks == 0:
+            raise self._rejected("not_answerable", f"{call.name} with acks=0: {code.name}")
+        try:
+            return call.buffers(error_response(call.request, route.version, code, text))
+        except NoErrorField:
+            raise self._rejected("not_answerable", f"{call.name}: {code.name}") from None
+
+    def _answer_unserved(self, header: RequestHeader) -> Answer:
+        """ApiVersions of any version is answered in v0, which every client reads; others cannot."""
+        if header.api_key != API_VERSIONS_KEY:
+            is_known = header.api_key in self._router.apis
+            reason = "unsupported_version" if is_known else "unknown_api"
+            text = f"api {header.api_key} v{header.api_version} of {_client(header)}"
+            raise self._rejected(reason, f"{text} is not served")
+        response = unsupported_version(self._router.apis)
+        self._metrics.request_answered("ApiVersions", 0, response, 0.0)
+        v0 = codec(ApiVersionsResponse, 0)
+        return response_buffers(header.correlation_id, v0, response, header_has_tags=False)
+
+    def _start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        """Run a handler that has to wait; its connection sees how it ends."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _rejected(self, reason: str, text: str) -> CloseConnection:
+        self._metrics.request_rejected(reason)
+        return CloseConnection(text)
+
+    def _note_extra_bytes(
+        self, route: Route, header: RequestHeader, connection: ConnectionInfo, byte_count: int
+    ) -> None:
+        """Kafka ignores them too; but the client, or our reading of the message, has a mistake."""
+        if header.client_id in self._clients_with_extra_bytes:
+            return
+        if len(self._clients_with_extra_bytes) >= CLIENTS_REMEMBERED:
+            self._clients_with_extra_bytes.clear()
+        self._clients_with_extra_bytes.add(header.client_id)
+        self._log.note(
+            "extra_bytes",
+            "Ignored %d bytes after %s v%d of %s at %s (%s %s)",
+            byte_count,
+            route.api.name,
+            route.version,
+            _client(header),
+            connection.peer_host,
+            connection.client_software_name,
+            connection.client_software_version,
+        )
+
+
+def _client(header: RequestHeader) -> str:
+    """The client id as the log shows it: a client may choose one of 32 kB, with line breaks."""
+    return repr(header.client_id[:100] if header.client_id else header.client_id)

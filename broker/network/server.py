@@ -1,0 +1,146 @@
+"""Accepts connections, shares out what they share, and ends them in good order.
+
+Promises: `close` answers the requests that are under way, sends what was written and returns within
+its grace, whatever the clients do; no look at the connections takes the loop for longer than one
+slice of them.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from broker.clock import Clock
+from broker.network.admission import Admission
+from broker.network.connection import Connection
+from broker.network.frames import RECEIVE_BUFFER_BYTES
+from broker.network.limits import NetworkLimits
+from broker.network.memory import RequestMemory, UnsentBytes
+from broker.network.metrics import NetworkMetrics
+from broker.network.peer_log import PeerLog
+from broker.network.service import Service
+
+logger = logging.getLogger(__name__)
+
+CHECK_INTERVAL_MS_MAX = 1_000
+CHECKS_PER_TIMEOUT = 10
+CONNECTIONS_PER_TURN = 500
+
+
+class NetworkServer:
+    """All listeners and connections of one broker. Make it inside the running loop."""
+
+    def __init__(
+        self,
+        service: Service,
+        limits: NetworkLimits,
+        *,
+        clock: Clock,
+        metrics: NetworkMetrics,
+        log: PeerLog,
+    ) -> None:
+        self.service = service
+        self.limits = limits
+        self.metrics = metrics
+        self.log = log
+        self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        """One for all: nothing is left in it between two reads."""
+        self.memory = RequestMemory(limits.queued_max_request_bytes)
+        self.unsent = UnsentBytes(limits.kohort_unsent_max_bytes)
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._admission = Admission(limits)
+        self._connections: dict[Connection, None] = {}
+        self._listeners: list[asyncio.Server] = []
+        self._check_handle: asyncio.Handle | None = None
+        self._is_stopping = False
+        self._all_gone: asyncio.Future[None] | None = None
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    async def listen(self, sockets: Iterable[socket.socket]) -> None:
+        """Accept connections from bound sockets, which are the server's from now on."""
+        for one in sockets:
+            listener = await self._loop.create_server(
+                self._new_connection, sock=one, backlog=self.limits.socket_listen_backlog_size
+            )
+            self._listeners.append(listener)
+        if self._check_handle is None:
+            self._check_later()
+
+    def stop_accepting(self) -> None:
+        """Refuse new connections; those that are open are served on."""
+        self._is_stopping = True
+        for listener in self._listeners:
+            listener.close()
+        self._listeners = []
+
+    async def close(self, grace_ms: int) -> None:
+        """Let requests under way end and their answers be sent, for so long; then close all."""
+        self.stop_accepting()
+        for connection in list(self._connections):
+            connection.stop()
+        if self._connections:
+            await self._wait_all_gone(grace_ms)
+        if self._connections:
+            logger.warning("%d connections did not end in time", len(self._connections))
+            for connection in list(self._connections):
+                connection.abort()
+            await self._wait_all_gone(grace_ms)
+        if self._check_handle is not None:
+            self._check_handle.cancel()
+
+    # For the connections.
+
+    def connection_made(self, connection: Connection) -> str | None:
+        if self._is_stopping:
+            return "shutdown"
+        refused_by = self._admission.admit(connection.ip)
+        if refused_by is None:
+            self._connections[connection] = None
+        return refused_by
+
+    def connection_lost(self, connection: Connection) -> None:
+        del self._connections[connection]
+        self._admission.release(connection.ip)
+        if not self._connections and self._all_gone is not None and not self._all_gone.done():
+            self._all_gone.set_result(None)
+
+    # Within.
+
+    def _new_connection(self) -> Connection:
+        return Connection(self, self._loop)
+
+    async def _wait_all_gone(self, time_ms: int) -> None:
+        self._all_gone = self._loop.create_future()
+        await asyncio.wait([self._all_gone], timeout=time_ms / 1000)
+
+    def _check_later(self) -> None:
+        shortest_ms = min(
+            timeout_ms
+            for timeout_ms in (
+                self.limits.connections_max_idle_ms,
+                self.limits.kohort_frame_timeout_ms,
+                CHECK_INTERVAL_MS_MAX * CHECKS_PER_TIMEOUT,
+            )
+            if timeout_ms >= 0
+        )
+        interval_s = max(shortest_ms, CHECKS_PER_TIMEOUT) / CHECKS_PER_TIMEOUT / 1000
+        self._check_handle = self._loop.call_later(interval_s, self._begin_check)
+
+    def _begin_check(self) -> None:
+        self._check_some(iter(list(self._connections)))
+
+    def _check_some(self, left: Iterator[Connection]) -> None:
+        """Look at the next slice of the connections there were, those that are gone included."""
+        now_ms = self._clock.monotonic_ms()
+        some = list(islice(left, CONNECTIONS_PER_TURN))
+        for connection in some:
+            connection.check(now_ms)
+        if len(some) == CONNECTIONS_PER_TURN:
+            self._check_handle = self._loop.call_soon(self._check_some, left)
+        else:
+            self._check_later()
