@@ -8,51 +8,24 @@ import json
 import re
 from collections.abc import Iterable
 from functools import cache
-from typing import Any, Final
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
 
 from broker.handlers.registry import load_handlers
 from protocol.message import REQUESTS, RESPONSES, Struct, schema_of
-from protocol.messages.consumer_protocol import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-)
-from protocol.messages.header import RequestHeader, ResponseHeader
-from protocol.messages.offsets_topic import (
-    GroupMetadataKey,
-    GroupMetadataValue,
-    OffsetCommitKey,
-    OffsetCommitValue,
-)
 from protocol.schema import Field
 from protocol.types import ZERO_UUID, WireType
 from tests.java_env import jar
+from tests.property.kafka_names import (
+    CLIENTS,
+    COORDINATOR,
+    DATA_RECORDS,
+    EXTENSIONS,
+    RECORD_KEYS,
+)
 from tests.property.message_values import Message, identify, top_level_messages, versions
-
-EXTENSIONS: Final = {("JoinGroupRequest", "join_reason")}
-"""Fields that only Kohort has; tags, so that other brokers and clients skip them."""
-
-CLIENTS, COORDINATOR = "kafka-clients", "kafka-group-coordinator"
-
-DATA_RECORDS: Final[dict[Message, str]] = {
-    RequestHeader: CLIENTS,
-    ResponseHeader: CLIENTS,
-    ConsumerProtocolSubscription: CLIENTS,
-    ConsumerProtocolAssignment: CLIENTS,
-    OffsetCommitValue: COORDINATOR,
-    GroupMetadataValue: COORDINATOR,
-}
-"""Headers and records whose versions are Kafka's, and the jar that defines them."""
-
-RECORD_KEYS: Final[dict[tuple[Message, int], str]] = {
-    (OffsetCommitKey, 0): "LegacyOffsetCommitKey",
-    (OffsetCommitKey, 1): "OffsetCommitKey",
-    (GroupMetadataKey, 2): "GroupMetadataKey",
-}
-"""The int16 before a key is the type of the record: Kafka's definitions call it apiKey and define
-one version of each, ours call it the version."""
 
 every_api_message = pytest.mark.parametrize(
     "message",

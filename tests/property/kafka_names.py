@@ -1,0 +1,39 @@
+"""Where Kafka keeps what our messages are compared with, for those where the name does not tell."""
+
+from typing import Final
+
+from protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+from protocol.messages.header import RequestHeader, ResponseHeader
+from protocol.messages.offsets_topic import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from tests.property.message_values import Message
+
+EXTENSIONS: Final = {("JoinGroupRequest", "join_reason")}
+"""Fields that only Kohort has; tags, so that other brokers and clients skip them."""
+
+CLIENTS, COORDINATOR = "kafka-clients", "kafka-group-coordinator"
+
+DATA_RECORDS: Final[dict[Message, str]] = {
+    RequestHeader: CLIENTS,
+    ResponseHeader: CLIENTS,
+    ConsumerProtocolSubscription: CLIENTS,
+    ConsumerProtocolAssignment: CLIENTS,
+    OffsetCommitValue: COORDINATOR,
+    GroupMetadataValue: COORDINATOR,
+}
+"""Headers and records whose versions are Kafka's, and the jar that defines them."""
+
+RECORD_KEYS: Final[dict[tuple[Message, int], str]] = {
+    (OffsetCommitKey, 0): "LegacyOffsetCommitKey",
+    (OffsetCommitKey, 1): "OffsetCommitKey",
+    (GroupMetadataKey, 2): "GroupMetadataKey",
+}
+"""The int16 before a key is the type of the record: Kafka's definitions call it apiKey and define
+one version of each, ours call it the version."""
