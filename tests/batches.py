@@ -1,0 +1,62 @@
+"""Batches that no client would send, made from ones that a client might."""
+
+from protocol.records.batch import (
+    HEADER_BYTES,
+    BatchHeader,
+    Codec,
+    encode_header,
+    header_crc,
+    read_header,
+)
+from protocol.records.builder import assemble, encode_batch
+from protocol.records.compression import compress
+from protocol.records.record import Record, write_record
+
+
+def with_header(batch: bytes, **fields: int) -> bytes:
+    """The batch with these header fields and, unless that is among them, a CRC that matches."""
+    header = read_header(batch)._replace(**fields)
+    payload = batch[HEADER_BYTES:]
+    if "crc" not in fields:
+        header = header._replace(crc=header_crc(header, payload))
+    return encode_header(header) + payload
+
+
+def with_block(block: bytes, record_count: int, codec: Codec = Codec.NONE, **fields: int) -> bytes:
+    """A batch whose records block is `block`, whatever that is; compressed if a codec is given."""
+    header = BatchHeader(
+        base_offset=0,
+        length=0,
+        partition_leader_epoch=-1,
+        magic=2,
+        crc=0,
+        attributes=int(codec),
+        last_offset_delta=record_count - 1,
+        base_timestamp=0,
+        max_timestamp=0,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        record_count=record_count,
+    )
+    return assemble(header._replace(**fields), compress(codec, block))
+
+
+def one_record(record: Record, timestamp_delta: int = 0, offset_delta: int = 0) -> bytes:
+    """The bytes of one record."""
+    out = bytearray()
+    write_record(out, record, timestamp_delta, offset_delta)
+    return bytes(out)
+
+
+def sequenced(
+    producer_id: int, producer_epoch: int, base_sequence: int, record_count: int = 1
+) -> BatchHeader:
+    """The header of a batch that an idempotent producer sends."""
+    batch = encode_batch(
+        [Record(b"value")] * record_count,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )
+    return read_header(batch)

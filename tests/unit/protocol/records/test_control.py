@@ -1,0 +1,80 @@
+import pytest
+
+from protocol.errors import DecodeError
+from protocol.records.batch import NO_SEQUENCE, crc_matches, read_header
+from protocol.records.builder import encode_batch
+from protocol.records.control import (
+    ControlType,
+    EndTransactionMarker,
+    decode_key,
+    decode_marker,
+    decode_value,
+    encode_key,
+    encode_marker,
+    encode_value,
+)
+from protocol.records.layout import CONTROL_KEY, END_TRANSACTION_MARKER
+from protocol.records.record import Record
+
+
+@pytest.mark.parametrize("control_type", ControlType)
+def test_keys_and_values_are_written_and_read_as_declared(control_type: ControlType) -> None:
+    key, value = encode_key(control_type), encode_value(1 << 20)
+    assert CONTROL_KEY.build({"version": 0, "type": control_type}) == key
+    assert END_TRANSACTION_MARKER.build({"version": 0, "coordinator_epoch": 1 << 20}) == value
+    assert decode_key(key) == control_type
+    assert decode_value(value) == 1 << 20
+
+
+@pytest.mark.parametrize("control_type", ControlType)
+def test_a_marker_is_a_transactional_control_batch_of_one_record(control_type: ControlType) -> None:
+    marker = EndTransactionMarker(control_type, coordinator_epoch=4)
+    batch = encode_marker(
+        marker, producer_id=9, producer_epoch=2, timestamp=1_000, base_offset=70, leader_epoch=3
+    )
+    header = read_header(batch)
+    assert crc_matches(batch, header)
+    assert header.is_control
+    assert header.is_transactional
+    assert (header.record_count, header.base_sequence) == (1, NO_SEQUENCE)
+    assert (header.producer_id, header.producer_epoch, header.base_offset) == (9, 2, 70)
+    assert (header.max_timestamp, header.partition_leader_epoch) == (1_000, 3)
+    assert decode_marker(batch, header) == marker
+
+
+@pytest.mark.parametrize("control_type", [2, 6, 99])
+def test_kinds_that_end_no_transaction_are_skipped(control_type: int) -> None:
+    key = CONTROL_KEY.build({"version": 0, "type": control_type})
+    batch = encode_batch([Record(b"anything", key)], is_control=True)
+    assert decode_marker(batch, read_header(batch)) is None
+
+
+def test_later_versions_are_read_by_the_fields_they_begin_with() -> None:
+    assert decode_key(CONTROL_KEY.build({"version": 3, "type": 1}) + b"more") == 1
+    later = END_TRANSACTION_MARKER.build({"version": 1, "coordinator_epoch": 5})
+    assert decode_value(later + b"more") == 5
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (None, encode_value(0)),
+        (b"", encode_value(0)),
+        (b"\x00\x00\x00", encode_value(0)),
+        (b"\xff\xff\x00\x01", encode_value(0)),
+        (encode_key(ControlType.COMMIT), None),
+        (encode_key(ControlType.COMMIT), b"\x00\x00\x00"),
+        (encode_key(ControlType.COMMIT), b"\xff\xff\x00\x00\x00\x00"),
+    ],
+)
+def test_a_malformed_control_record_is_refused(key: bytes | None, value: bytes | None) -> None:
+    batch = encode_batch([Record(value, key)], is_control=True)
+    with pytest.raises(DecodeError):
+        decode_marker(batch, read_header(batch))
+
+
+def test_only_a_control_batch_of_one_record_is_a_marker() -> None:
+    record = Record(encode_value(0), encode_key(ControlType.ABORT))
+    for batch in (encode_batch([record]), encode_batch([record, record], is_control=True)):
+        with pytest.raises(DecodeError, match="not a control batch"):
+            decode_marker(batch, read_header(batch))
