@@ -14,7 +14,7 @@ for tests and for callers that know what they do; text from outside goes through
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
-from enum import Enum, IntEnum
+from enum import IntEnum
 from functools import cache
 from typing import (
     TYPE_CHECKING,
@@ -63,14 +63,6 @@ LONG_MAX: Final = 2**63 - 1
 _INTEGER_BITS: Final = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
 
 
-class Scope(Enum):
-    """Where a broker setting can be changed while the broker runs (KIP-226)."""
-
-    READ_ONLY = "at start only"
-    PER_BROKER = "for one broker"
-    CLUSTER_WIDE = "for one broker or as the default of all"
-
-
 class InvalidValueError(ValueError):
     """A value that a setting does not take; the text is the one Kafka's clients are used to."""
 
@@ -91,7 +83,7 @@ class Declaration:
     or_exactly: int | None
     check: Callable[[Any], str | None] | None
     falls_back_to: str | None
-    scope: Scope
+    dynamic: bool
     honoured: bool
     internal: bool
 
@@ -229,7 +221,7 @@ def setting(
     or_exactly: int | None = None,
     check: Callable[[Any], str | None] | None = None,
     falls_back_to: str | None = None,
-    scope: Scope = Scope.READ_ONLY,
+    dynamic: bool = False,
     honoured: bool = True,
     internal: bool = False,
 ) -> T:
@@ -237,9 +229,10 @@ def setting(
 
     ``or_exactly`` is one value allowed outside the bounds. ``check`` returns what is wrong with a
     value, or None. ``falls_back_to`` names the broker setting that gives the value when this one is
-    not set; units in the last part of the names (.ms, .minutes, .hours) are converted. A setting
-    that is not ``honoured`` is accepted, stored and described, and changes nothing. An ``internal``
-    one is for tests and is not listed.
+    not set; units in the last part of the names (.ms, .minutes, .hours) are converted. A
+    ``dynamic`` setting can be changed while the broker runs (KIP-226). A setting that is not
+    ``honoured`` is accepted, stored and described, and changes nothing. An ``internal`` one is for
+    tests and is not listed.
     """
     declaration = Declaration(
         doc=doc,
@@ -249,7 +242,7 @@ def setting(
         or_exactly=or_exactly,
         check=check,
         falls_back_to=falls_back_to,
-        scope=scope,
+        dynamic=dynamic,
         honoured=honoured,
         internal=internal,
     )

@@ -7,13 +7,10 @@ from broker.config.settings import (
     Int,
     List,
     Long,
-    Scope,
     Settings,
     String,
     setting,
 )
-
-ANYWHERE = Scope.CLUSTER_WIDE
 
 
 class TopicSettings(Settings):
@@ -53,12 +50,12 @@ class LogSettings(Settings):
         "/tmp/kafka-logs, does not survive every restart of a machine.)",
     )
     log_segment_bytes: Int = setting(
-        1 << 30, at_least=1 << 20, scope=ANYWHERE, doc="Default of the topic config segment.bytes."
+        1 << 30, at_least=1 << 20, dynamic=True, doc="Default of the topic config segment.bytes."
     )
     log_roll_ms: Long | None = setting(
         None,
         at_least=1,
-        scope=ANYWHERE,
+        dynamic=True,
         falls_back_to="log.roll.hours",
         doc="Default of the topic config segment.ms.",
     )
@@ -66,14 +63,14 @@ class LogSettings(Settings):
     log_roll_jitter_ms: Long | None = setting(
         None,
         at_least=0,
-        scope=ANYWHERE,
+        dynamic=True,
         falls_back_to="log.roll.jitter.hours",
         doc="Default of the topic config segment.jitter.ms.",
     )
     log_roll_jitter_hours: Int = setting(0, at_least=0, doc="As `log.roll.jitter.ms`, in hours.")
     log_retention_ms: Long | None = setting(
         None,
-        scope=ANYWHERE,
+        dynamic=True,
         falls_back_to="log.retention.minutes",
         doc="Default of the topic config retention.ms; -1 keeps records for ever.",
     )
@@ -82,7 +79,7 @@ class LogSettings(Settings):
     )
     log_retention_hours: Int = setting(168, doc="As `log.retention.ms`, in hours.")
     log_retention_bytes: Long = setting(
-        -1, scope=ANYWHERE, doc="Default of the topic config retention.bytes; -1 is no limit."
+        -1, dynamic=True, doc="Default of the topic config retention.bytes; -1 is no limit."
     )
     log_retention_check_interval_ms: Long = setting(
         300_000, at_least=1, doc="How often logs are looked through for segments to delete."
@@ -90,24 +87,24 @@ class LogSettings(Settings):
     log_cleanup_policy: List = setting(
         ("delete",),
         one_of=("compact", "delete"),
-        scope=ANYWHERE,
+        dynamic=True,
         doc="Default of the topic config cleanup.policy.",
     )
     log_index_size_max_bytes: Int = setting(
         10_485_760,
         at_least=4,
-        scope=ANYWHERE,
+        dynamic=True,
         doc="Default of the topic config segment.index.bytes.",
     )
     log_index_interval_bytes: Int = setting(
-        4096, at_least=0, scope=ANYWHERE, doc="Default of the topic config index.interval.bytes."
+        4096, at_least=0, dynamic=True, doc="Default of the topic config index.interval.bytes."
     )
     log_flush_interval_messages: Long = setting(
-        LONG_MAX, at_least=1, scope=ANYWHERE, doc="Default of the topic config flush.messages."
+        LONG_MAX, at_least=1, dynamic=True, doc="Default of the topic config flush.messages."
     )
     log_flush_interval_ms: Long | None = setting(
         None,
-        scope=ANYWHERE,
+        dynamic=True,
         falls_back_to="log.flush.scheduler.interval.ms",
         doc="Default of the topic config flush.ms.",
     )
@@ -126,55 +123,55 @@ class LogSettings(Settings):
         60_000, at_least=0, doc="How often the offsets at which logs start are written down."
     )
     log_segment_delete_delay_ms: Long = setting(
-        60_000, at_least=0, scope=ANYWHERE, doc="Default of the topic config file.delete.delay.ms."
+        60_000, at_least=0, dynamic=True, doc="Default of the topic config file.delete.delay.ms."
     )
     log_message_timestamp_type: String = setting(
         "CreateTime",
         one_of=("CreateTime", "LogAppendTime"),
-        scope=ANYWHERE,
+        dynamic=True,
         doc="Default of the topic config message.timestamp.type.",
     )
     log_message_timestamp_before_max_ms: Long = setting(
         LONG_MAX,
         at_least=0,
-        scope=ANYWHERE,
+        dynamic=True,
         doc="Default of the topic config message.timestamp.before.max.ms.",
     )
     log_message_timestamp_after_max_ms: Long = setting(
         3_600_000,
         at_least=0,
-        scope=ANYWHERE,
+        dynamic=True,
         doc="Default of the topic config message.timestamp.after.max.ms.",
     )
     message_max_bytes: Int = setting(
-        1_048_588, at_least=0, scope=ANYWHERE, doc="Default of the topic config max.message.bytes."
+        1_048_588, at_least=0, dynamic=True, doc="Default of the topic config max.message.bytes."
     )
     max_decompressed_message_bytes: Int = setting(
         2_147_483_639,
         at_least=1,
         at_most=2_147_483_639,
-        scope=ANYWHERE,
+        dynamic=True,
         doc="Default of the topic config max.decompressed.message.bytes.",
     )
     min_insync_replicas: Int = setting(
-        1, at_least=1, scope=ANYWHERE, doc="Default of the topic config min.insync.replicas."
+        1, at_least=1, dynamic=True, doc="Default of the topic config min.insync.replicas."
     )
     log_preallocate: Boolean = setting(
         False,
-        scope=ANYWHERE,
+        dynamic=True,
         honoured=False,
         doc="Default of the topic config preallocate.",
     )
     unclean_leader_election_enable: Boolean = setting(
         False,
-        scope=ANYWHERE,
+        dynamic=True,
         honoured=False,
         doc="Default of the topic config unclean.leader.election.enable.",
     )
     compression_type: String = setting(
         "producer",
         one_of=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
-        scope=ANYWHERE,
+        dynamic=True,
         honoured=False,
         doc="Default of the topic config compression.type.",
     )
@@ -183,7 +180,7 @@ class LogSettings(Settings):
         at_least=1,
         at_most=9,
         or_exactly=-1,
-        scope=ANYWHERE,
+        dynamic=True,
         honoured=False,
         doc="Default of the topic config compression.gzip.level.",
     )
@@ -191,7 +188,7 @@ class LogSettings(Settings):
         9,
         at_least=1,
         at_most=17,
-        scope=ANYWHERE,
+        dynamic=True,
         honoured=False,
         doc="Default of the topic config compression.lz4.level.",
     )
@@ -199,35 +196,35 @@ class LogSettings(Settings):
         3,
         at_least=-131_072,
         at_most=22,
-        scope=ANYWHERE,
+        dynamic=True,
         honoured=False,
         doc="Default of the topic config compression.zstd.level.",
     )
     log_local_retention_ms: Long = setting(
         -2,
         at_least=-2,
-        scope=ANYWHERE,
+        dynamic=True,
         honoured=False,
         doc="Default of the topic config local.retention.ms.",
     )
     log_local_retention_bytes: Long = setting(
         -2,
         at_least=-2,
-        scope=ANYWHERE,
+        dynamic=True,
         honoured=False,
         doc="Default of the topic config local.retention.bytes.",
     )
     log_remote_copy_lag_ms: Long = setting(
         0,
         at_least=-1,
-        scope=ANYWHERE,
+        dynamic=True,
         honoured=False,
         doc="Default of the topic config remote.copy.lag.ms.",
     )
     log_remote_copy_lag_bytes: Long = setting(
         -1,
         at_least=-1,
-        scope=ANYWHERE,
+        dynamic=True,
         honoured=False,
         doc="Default of the topic config remote.copy.lag.bytes.",
     )
@@ -251,25 +248,25 @@ class CleanerSettings(Settings):
         0.5,
         at_least=0,
         at_most=1,
-        scope=ANYWHERE,
+        dynamic=True,
         doc="Default of the topic config min.cleanable.dirty.ratio.",
     )
     log_cleaner_delete_retention_ms: Long = setting(
         86_400_000,
         at_least=0,
-        scope=ANYWHERE,
+        dynamic=True,
         doc="Default of the topic config delete.retention.ms.",
     )
     log_cleaner_min_compaction_lag_ms: Long = setting(
         0,
         at_least=0,
-        scope=ANYWHERE,
+        dynamic=True,
         doc="Default of the topic config min.compaction.lag.ms.",
     )
     log_cleaner_max_compaction_lag_ms: Long = setting(
         LONG_MAX,
         at_least=1,
-        scope=ANYWHERE,
+        dynamic=True,
         doc="Default of the topic config max.compaction.lag.ms.",
     )
 

@@ -1,0 +1,109 @@
+"""The declarations agree with the definitions of Apache Kafka 4.4.0."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from broker.config.current import BROKER_SETTINGS
+from broker.config.ignored import IGNORED, REFUSED
+from broker.config.settings import Setting
+from broker.config.topic import TOPIC_SETTINGS
+
+OURS_DIFFER = {
+    # Kafka has no default for these three; one broker needs no more than ours.
+    "node.id": "1",
+    "controller.listener.names": "",
+    # Served to everybody without authentication, so not on every interface.
+    "listeners": "PLAINTEXT://localhost:9092",
+    # The lost SYN of a crowd of clients costs a second.
+    "socket.listen.backlog.size": "1024",
+    # /tmp does not survive every restart of a machine.
+    "log.dir": "data",
+}
+"""Defaults that differ from Kafka's on purpose."""
+
+
+class Theirs(NamedTuple):
+    kind: str
+    name: str
+    type: str
+    default: str
+    validator: str
+
+
+def kafkas() -> Iterator[Theirs]:
+    text = (Path(__file__).parent / "kafka_4_4_settings.tsv").read_text(encoding="utf-8")
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            yield Theirs(*(line.split("\t") + [""] * 5)[:5])
+
+
+TOPIC = [theirs for theirs in kafkas() if theirs.kind == "T"]
+BROKER = [theirs for theirs in kafkas() if theirs.kind == "B"]
+
+
+def shown_default(setting: Setting) -> str:
+    text = setting.format(setting.default)
+    return "null" if text is None else text
+
+
+def validator_of(setting: Setting) -> str:
+    declared = setting.declared
+    if declared.one_of:
+        return f"[{', '.join(declared.one_of)}]"
+    if declared.at_least is None and declared.at_most is None:
+        return ""
+    high = "" if declared.at_most is None else f",{declared.at_most}"
+    alternative = "" if declared.or_exactly is None else f" or {declared.or_exactly}"
+    return f"[{declared.at_least},...{high}]{alternative}"
+
+
+def test_every_topic_config_of_kafka_is_declared_and_no_other() -> None:
+    assert set(TOPIC_SETTINGS) == {theirs.name for theirs in TOPIC}
+
+
+@pytest.mark.parametrize("theirs", TOPIC, ids=lambda theirs: theirs.name)
+def test_a_topic_config_has_kafkas_type_default_and_bounds(theirs: Theirs) -> None:
+    ours = TOPIC_SETTINGS[theirs.name]
+    assert ours.type.name == theirs.type
+    assert shown_default(ours) == theirs.default
+    if "partitionId" not in theirs.validator:
+        assert validator_of(ours) == theirs.validator
+
+
+def test_every_broker_setting_of_kafka_is_either_declared_or_ignored_with_a_reason() -> None:
+    theirs = {one.name for one in BROKER}
+    declared = set(BROKER_SETTINGS)
+    assert theirs - declared - set(IGNORED) - set(REFUSED) == set()
+    assert declared & set(IGNORED) == set()
+    assert {name for name in declared - theirs if not name.startswith("kohort.")} == set()
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [one for one in BROKER if one.name in BROKER_SETTINGS],
+    ids=lambda theirs: theirs.name,
+)
+def test_a_broker_setting_has_kafkas_type_default_and_bounds(theirs: Theirs) -> None:
+    ours = BROKER_SETTINGS[theirs.name]
+    assert ours.type.name == theirs.type
+    assert shown_default(ours) == OURS_DIFFER.get(theirs.name, theirs.default)
+    if theirs.validator:
+        assert validator_of(ours) == theirs.validator
+
+
+@pytest.mark.parametrize("setting", TOPIC_SETTINGS.values(), ids=lambda setting: setting.name)
+def test_a_topic_config_and_the_broker_setting_it_falls_back_to_have_one_default(
+    setting: Setting,
+) -> None:
+    name = setting.declared.falls_back_to
+    if name is None:
+        return
+    source = BROKER_SETTINGS[name]
+    assert source.type is setting.type
+    assert source.declared.dynamic
+    assert source.declared.honoured is setting.declared.honoured
+    if not source.optional:
+        assert source.default == setting.default

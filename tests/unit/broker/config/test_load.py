@@ -1,0 +1,142 @@
+"""The configuration is put together from its sources, and every mistake is named."""
+
+from pathlib import Path
+
+import pytest
+
+from broker.config import BrokerConfig, ConfigError, load
+from broker.config.broker import effective_ms
+
+
+def refusal(**sources: object) -> str:
+    with pytest.raises(ConfigError) as refused:
+        load(**sources)  # type: ignore[arg-type]
+    return str(refused.value)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "server.properties"
+
+
+def test_without_sources_everything_has_its_default() -> None:
+    loaded = load()
+    assert loaded.config == BrokerConfig(broker_id=1)
+    assert loaded.given == {}
+
+
+def test_an_override_beats_the_environment_which_beats_the_file(file: Path) -> None:
+    file.write_text("num.partitions=2\nlog.retention.hours=3\nlog.segment.bytes=2000000\n")
+    loaded = load(
+        file=file,
+        overrides=["num.partitions=4"],
+        environment={"KAFKA_NUM_PARTITIONS": "3", "KAFKA_LOG_RETENTION_HOURS": "4"},
+    )
+    assert loaded.config.num_partitions == 4
+    assert loaded.config.log_retention_hours == 4
+    assert loaded.config.log_segment_bytes == 2_000_000
+    origins = {name: given.origin for name, given in loaded.given.items()}
+    assert origins == {
+        "num.partitions": "--override",
+        "log.retention.hours": "environment variable KAFKA_LOG_RETENTION_HOURS",
+        "log.segment.bytes": f"{file}:3",
+    }
+
+
+def test_our_own_settings_have_variables_of_their_own() -> None:
+    loaded = load(environment={"KOHORT_METRICS_PORT": "0", "HOME": "/root"})
+    assert loaded.config.kohort_metrics_port == 0
+    assert loaded.warnings == ()
+
+
+def test_an_unknown_name_is_refused_with_its_place_and_near_names(file: Path) -> None:
+    file.write_text("node.id=1\n\nnum.partition=2\n")
+    text = refusal(file=file)
+    assert text.startswith(f"{file}:3: there is no setting num.partition; near to it: num.part")
+
+
+def test_a_value_out_of_range_is_refused_with_what_is_allowed() -> None:
+    assert refusal(overrides=["num.partitions=0"]) == (
+        "--override: Invalid value 0 for configuration num.partitions: Value must be at least 1"
+        " (allowed: a whole number of at least 1)"
+    )
+
+
+def test_all_mistakes_are_reported_together(file: Path) -> None:
+    file.write_text("num.partitions=x\nnonsense=1\n")
+    lines = refusal(file=file, overrides=["broken", "log.dirs="]).splitlines()
+    assert [line.split(":")[0] for line in lines].count(str(file)) == 2
+    assert any(line.startswith("--override broken: not of the form") for line in lines)
+
+
+def test_a_misspelt_variable_is_refused_and_a_foreign_one_left_alone() -> None:
+    text = refusal(environment={"KAFKA_NUM_PARTITION": "3"})
+    assert "environment variable KAFKA_NUM_PARTITION" in text
+    assert "kohort.metrics.prot" in refusal(environment={"KOHORT_METRICS_PROT": "3"})
+    loaded = load(environment={"KAFKA_HEAP_OPTS": "-Xmx1G", "KAFKA_BOOTSTRAP_SERVERS": "x"})
+    assert loaded.config == BrokerConfig(broker_id=1)
+    assert [warning.split()[2] for warning in loaded.warnings] == [
+        "KAFKA_HEAP_OPTS",
+        "KAFKA_BOOTSTRAP_SERVERS",
+    ]
+
+
+def test_a_setting_of_kafka_that_changes_nothing_is_accepted_and_named(file: Path) -> None:
+    file.write_text(
+        "num.io.threads=8\nzookeeper.connect=localhost:2181\nauthorizer.class.name=\n"
+        "listener.name.plaintext.max.connections=5\n"
+    )
+    loaded = load(file=file, environment={"KAFKA_PROCESS_ROLES": "broker,controller"})
+    assert {given.name for given in loaded.ignored} == {
+        "num.io.threads",
+        "zookeeper.connect",
+        "authorizer.class.name",
+        "listener.name.plaintext.max.connections",
+        "process.roles",
+    }
+
+
+def test_an_authorizer_is_refused_because_there_is_none() -> None:
+    text = refusal(overrides=["authorizer.class.name=org.example.Authorizer"])
+    assert "authorizer.class.name is not supported" in text
+
+
+def test_a_file_that_cannot_be_read_is_named(file: Path) -> None:
+    assert f"{file}: cannot be read" in refusal(file=file)
+    file.write_bytes(b"a=\xff\xfe")
+    assert f"{file}: cannot be read" in refusal(file=file)
+
+
+def test_the_older_name_of_the_node_id_is_enough() -> None:
+    config = load(overrides=["broker.id=7"]).config
+    assert (config.node_id, config.broker_id) == (7, 7)
+    config = load(overrides=["node.id=8"]).config
+    assert (config.node_id, config.broker_id) == (8, 8)
+    assert "must be equal" in refusal(overrides=["broker.id=7", "node.id=8"])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "named"),
+    [
+        (["log.dirs=a,b"], "log.dirs"),
+        (["log.dir="], "log.dir"),
+        (["group.min.session.timeout.ms=9000", "group.max.session.timeout.ms=8000"], "group.min"),
+        (["log.retention.ms=0"], "log.retention.ms=0"),
+        (["log.retention.hours=-2"], "log.retention.hours=-2"),
+        (
+            ["log.cleaner.min.compaction.lag.ms=9", "log.cleaner.max.compaction.lag.ms=8"],
+            "log.cleaner.min.compaction.lag.ms=9",
+        ),
+        (["listeners="], "listeners"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(overrides: list[str], named: str) -> None:
+    assert named in refusal(overrides=overrides)
+
+
+def test_units_are_converted_where_a_setting_falls_back_to_another() -> None:
+    assert effective_ms(BrokerConfig(), "log.retention.ms") == 604_800_000
+    assert effective_ms(BrokerConfig(log_retention_minutes=2), "log.retention.ms") == 120_000
+    both = BrokerConfig(log_retention_minutes=2, log_retention_ms=5)
+    assert effective_ms(both, "log.retention.ms") == 5
+    assert effective_ms(BrokerConfig(log_retention_hours=-1), "log.retention.ms") == -1
