@@ -80,6 +80,11 @@ class EncoderWriter(Writer):
         """Append a run of fixed-width values with one pack."""
         if not run:
             return
+        for source, code in run:
+            if code == "16s":
+                # struct would cut or fill a uuid of the wrong length without a word.
+                with self.block(f"if len({source}) != 16:"):
+                    self(f"raise EncodeError(f'{source}: a uuid of {{len({source})}} bytes')")
         formats = "".join(code for _, code in run)
         sources = ", ".join(source for source, _ in run)
         self(f"out += {self.packer('pack', formats)}({sources})")

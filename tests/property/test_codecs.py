@@ -135,6 +135,14 @@ def test_a_value_of_the_wrong_type_or_size_is_an_encode_error() -> None:
         codec(FetchRequest, 18).encode(request)
 
 
+@pytest.mark.parametrize("topic_id", [b"", bytes(15), bytes(17)])
+def test_a_uuid_of_the_wrong_length_is_an_encode_error(topic_id: bytes) -> None:
+    request = full_value(FetchRequest, 18)
+    request.topics[0].topic_id = topic_id
+    with pytest.raises(EncodeError):
+        codec(FetchRequest, 18).encode(request)
+
+
 # Tagged fields.
 
 
