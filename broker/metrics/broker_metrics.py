@@ -1,0 +1,58 @@
+"""The meters of one broker, and what a scrape needs to know beside them.
+
+Importing this module costs nothing: prometheus-client comes with the first scrape.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from broker.metrics.gc_pauses import GcPauseMeter
+from broker.metrics.loop_lag import LoopLagMeter
+from broker.metrics.requests import EdgeMetrics
+from broker.metrics.sources import GroupSource, PurgatorySource, TopicSource
+
+
+class BrokerMetrics:
+    """What is counted while the broker runs."""
+
+    def __init__(self) -> None:
+        self.edge = EdgeMetrics()
+        self.loop_lag = LoopLagMeter()
+        self.gc_pauses = GcPauseMeter()
+
+    def start(self) -> None:
+        """Start the meters that measure by themselves; to be called on the loop they measure."""
+        self.loop_lag.start()
+        self.gc_pauses.start()
+
+    def stop(self) -> None:
+        self.loop_lag.stop()
+        self.gc_pauses.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsSource:
+    """The parts of a broker that a scrape looks at, on the event loop."""
+
+    topics: Callable[[], Iterable[TopicSource]]
+    groups: Callable[[], Iterable[GroupSource]]
+    high_watermark: Callable[[str, int], int | None]
+    """Of (topic, partition); None for a partition that there is not."""
+    purgatory: PurgatorySource
+    node_id: int
+    address: str
+    """As advertised: host:port."""
+    version: str
+    """Of the distribution."""
+
+
+class MetricsConfig(Protocol):
+    """The settings that bound label sets; the broker's config has them."""
+
+    @property
+    def kohort_metrics_partitions_max(self) -> int: ...
+    @property
+    def kohort_metrics_groups_max(self) -> int: ...
+    @property
+    def kohort_metrics_group_partitions_max(self) -> int: ...

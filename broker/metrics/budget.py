@@ -1,0 +1,24 @@
+"""Keeps label sets bounded: who gets series of its own, and who is summed under one value."""
+
+from typing import Final
+
+TOPICS: Final = "topics"
+PARTITIONS: Final = "partitions"
+GROUPS: Final = "groups"
+
+
+class SeriesBudget:
+    """Series that may still be given out in one scrape.
+
+    Asked in the order of creation, so that who has series keeps them as others come and go.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._left = limit
+
+    def take(self, count: int) -> bool:
+        """Whether there are `count` left, which are taken if so; all or nothing."""
+        if count > self._left:
+            return False
+        self._left -= count
+        return True

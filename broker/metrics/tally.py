@@ -1,0 +1,62 @@
+"""The smallest parts of counting: a histogram, and the maximum of the last minute."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+
+class HistogramTally:
+    """Counts observations in fixed buckets. 0.2 microseconds each."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        """Upper bounds of the buckets, each included in its own, ascending."""
+        self.counts = [0] * (len(bounds) + 1)
+        """Per bucket, not cumulative; the last one has no bound."""
+        self.total = 0.0
+        """Sum of all that was observed."""
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def add(self, other: "HistogramTally") -> None:
+        """Count all that `other` has counted, with the same bounds."""
+        self.counts = [
+            ours + theirs for ours, theirs in zip(self.counts, other.counts, strict=True)
+        ]
+        self.total += other.total
+
+
+class RecentMaximum:
+    """The largest value of the last one to two periods.
+
+    Unlike a maximum since the last scrape it is the same for every scraper.
+    """
+
+    __slots__ = ("_current", "_period_ends", "_period_s", "_previous")
+
+    def __init__(self, period_s: float) -> None:
+        self._period_s = period_s
+        self._period_ends = 0.0
+        self._previous = 0.0
+        self._current = 0.0
+
+    def observe(self, value: float, now_s: float) -> None:
+        """`now_s` is on any monotonic scale, and the same one as in `value_at`."""
+        if now_s >= self._period_ends:
+            self._advance(now_s)
+        self._current = max(self._current, value)
+
+    def value_at(self, now_s: float) -> float:
+        """0.0 if there was nothing."""
+        if now_s >= self._period_ends:
+            self._advance(now_s)
+        return max(self._current, self._previous)
+
+    def _advance(self, now_s: float) -> None:
+        is_next = now_s < self._period_ends + self._period_s
+        self._previous = self._current if is_next else 0.0
+        self._current = 0.0
+        self._period_ends = now_s + self._period_s

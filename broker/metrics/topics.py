@@ -1,0 +1,158 @@
+"""Collects topics and partitions: offsets, sizes, and what kafka_exporter tells of replicas."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Final
+
+from prometheus_client.metrics_core import Metric
+
+from broker.metrics import catalogue
+from broker.metrics.budget import PARTITIONS, TOPICS, SeriesBudget
+from broker.metrics.catalogue import OTHER
+from broker.metrics.families import Labels, Rows, WideFamily
+from broker.metrics.pacer import Pacer
+from broker.metrics.sources import PartitionSource, TopicSource
+
+
+@dataclass(slots=True)
+class PartitionSample:
+    """What was seen of one partition, or the sums over those that have no series of their own."""
+
+    labels: Labels
+    high_watermark: int
+    log_start_offset: int
+    size_bytes: int
+    segment_count: int
+    in_sync: int
+    replicas: int = 1
+
+    def add(self, other: "PartitionSample") -> None:
+        self.high_watermark += other.high_watermark
+        self.log_start_offset += other.log_start_offset
+        self.size_bytes += other.size_bytes
+        self.segment_count += other.segment_count
+        self.in_sync += other.in_sync
+        self.replicas += other.replicas
+
+    @property
+    def under_replicated(self) -> int:
+        return self.replicas - self.in_sync
+
+
+@dataclass(slots=True)
+class TopicSample:
+    """One topic, or the sums over those that have no series of their own."""
+
+    labels: Labels
+    partition_count: int = 0
+    appended_bytes: int = 0
+
+
+@dataclass(slots=True)
+class _Seen:
+    """One look at everything."""
+
+    topics: list[TopicSample] = field(default_factory=list)
+    partitions: list[PartitionSample] = field(default_factory=list)
+    folded_topics: int = 0
+    folded_partitions: int = 0
+
+
+_OF_TOPICS: Final = (
+    (catalogue.TOPIC_PARTITIONS, attrgetter("partition_count")),
+    (catalogue.TOPIC_APPENDED_BYTES, attrgetter("appended_bytes")),
+)
+
+_OF_PARTITIONS: Final = (
+    (catalogue.PARTITION_CURRENT_OFFSET, attrgetter("high_watermark")),
+    (catalogue.PARTITION_OLDEST_OFFSET, attrgetter("log_start_offset")),
+    (catalogue.PARTITION_REPLICAS, attrgetter("replicas")),
+    (catalogue.PARTITION_IN_SYNC_REPLICA, attrgetter("in_sync")),
+    (catalogue.PARTITION_UNDER_REPLICATED, attrgetter("under_replicated")),
+    (catalogue.LOG_SIZE, attrgetter("size_bytes")),
+    (catalogue.LOG_SEGMENTS, attrgetter("segment_count")),
+)
+"""Metrics of partitions whose sum still means something."""
+
+
+class TopicCollector:
+    """Collector of one broker's topics; `refresh` looks, `collect` tells what was seen."""
+
+    def __init__(
+        self, topics: Callable[[], Iterable[TopicSource]], *, node_id: int, partitions_max: int
+    ) -> None:
+        self._topics = topics
+        self._node_id = node_id
+        self._partitions_max = partitions_max
+        self._seen = _Seen()
+
+    @property
+    def folded(self) -> dict[str, int]:
+        """How many have no series of their own, by kind."""
+        return {TOPICS: self._seen.folded_topics, PARTITIONS: self._seen.folded_partitions}
+
+    async def refresh(self, pacer: Pacer) -> None:
+        """Look at every partition, with pauses: no two were seen at quite the same moment."""
+        seen = _Seen()
+        budget = SeriesBudget(self._partitions_max)
+        rest = TopicSample(Labels({"topic": OTHER}))
+        rest_partitions = PartitionSample(_labels(OTHER, OTHER), 0, 0, 0, 0, 0, 0)
+        for topic in list(self._topics()):
+            has_series = budget.take(len(topic.partitions))
+            sample = TopicSample(Labels({"topic": topic.name})) if has_series else rest
+            for partition in list(topic.partitions):
+                seen_partition = _look_at(topic, partition)
+                sample.partition_count += 1
+                sample.appended_bytes += partition.visible_bytes
+                if has_series:
+                    seen.partitions.append(seen_partition)
+                else:
+                    rest_partitions.add(seen_partition)
+                await pacer.pause()
+            if has_series:
+                seen.topics.append(sample)
+            else:
+                seen.folded_topics += 1
+        if seen.folded_topics:
+            seen.topics.append(rest)
+            seen.partitions.append(rest_partitions)
+            seen.folded_partitions = rest.partition_count
+        self._seen = seen
+
+    def forget(self) -> None:
+        """Let go of what was seen; until the next look there is nothing to collect."""
+        self._seen = _Seen()
+
+    def collect(self) -> Iterator[Metric]:
+        seen = self._seen
+        for info, value_of in _OF_TOPICS:
+            yield WideFamily(info, _rows(seen.topics, value_of))
+        for info, value_of in _OF_PARTITIONS:
+            yield WideFamily(info, _rows(seen.partitions, value_of))
+        # A sum of broker ids means nothing, and the last sample may be one.
+        single = seen.partitions[:-1] if seen.folded_topics else seen.partitions
+        yield WideFamily(catalogue.PARTITION_LEADER, _rows(single, lambda _: self._node_id))
+        yield WideFamily(catalogue.PARTITION_LEADER_IS_PREFERRED, _rows(single, lambda _: 1))
+
+
+def _rows(
+    samples: Sequence[TopicSample | PartitionSample], value_of: Callable[[object], float]
+) -> Rows:
+    return lambda: ((sample.labels, value_of(sample)) for sample in samples)
+
+
+def _look_at(topic: TopicSource, partition: PartitionSource) -> PartitionSample:
+    log = partition.log
+    return PartitionSample(
+        _labels(topic.name, str(partition.index)),
+        partition.high_watermark,
+        log.log_start_offset,
+        log.size_bytes,
+        log.segment_count,
+        int(partition.failure is None),
+    )
+
+
+def _labels(topic: str, partition: str) -> Labels:
+    return Labels({"topic": topic, "partition": partition})
