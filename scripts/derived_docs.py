@@ -8,8 +8,9 @@ Tests fail when one of them is not what this writes.
 from pathlib import Path
 
 from broker.config import docs as configuration
+from broker.metrics import docs as metrics
 
-DOCUMENTS = {configuration.PATH: configuration.document}
+DOCUMENTS = {configuration.PATH: configuration.document, metrics.PATH: metrics.document}
 """Path below the repository's root, and what makes the text."""
 
 

@@ -20,6 +20,23 @@ class KohortSettings(Settings):
         at_most=65_535,
         doc="Port of /metrics; 0 takes any free port, -1 turns it off.",
     )
+    kohort_metrics_partitions_max: Int = setting(
+        10_000,
+        at_least=0,
+        doc="Partitions with metrics of their own; whole topics beyond that are summed under the "
+        'label value "(other)".',
+    )
+    kohort_metrics_groups_max: Int = setting(
+        1_000,
+        at_least=0,
+        doc="Consumer groups with metrics of their own; those beyond are summed likewise.",
+    )
+    kohort_metrics_group_partitions_max: Int = setting(
+        10_000,
+        at_least=0,
+        doc="Committed offsets with metrics of their own, over all groups; whole groups beyond "
+        "that are summed likewise.",
+    )
     kohort_frame_timeout_ms: Int = setting(
         30_000,
         at_least=1,

@@ -1,0 +1,24 @@
+"""What probes are told."""
+
+from http import HTTPStatus
+
+from broker.http.health import health_pages
+from broker.http.messages import HttpRequest
+
+
+async def ask(path: str, reason: str | None) -> tuple[HTTPStatus, bytes]:
+    page = health_pages(lambda: reason)[path]
+    response = await page(HttpRequest("GET", path, "", ""))
+    return response.status, b"".join(response.body)
+
+
+async def test_a_broker_that_serves_clients_is_ready() -> None:
+    assert await ask("/-/ready", None) == (HTTPStatus.OK, b"ready\n")
+
+
+async def test_a_broker_that_does_not_serve_clients_says_why() -> None:
+    assert await ask("/-/ready", "stopping") == (HTTPStatus.SERVICE_UNAVAILABLE, b"stopping\n")
+
+
+async def test_a_broker_that_is_not_ready_is_healthy_all_the_same() -> None:
+    assert await ask("/-/healthy", "stopping") == (HTTPStatus.OK, b"healthy\n")

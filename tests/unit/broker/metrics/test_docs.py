@@ -1,0 +1,27 @@
+"""docs/metrics.md says what the catalogue says."""
+
+from pathlib import Path
+
+from broker.config.current import BROKER_SETTINGS
+from broker.metrics.catalogue import METRICS
+from broker.metrics.docs import PATH, document
+
+ROOT = Path(__file__).parents[4]
+
+
+def test_the_document_is_what_the_catalogue_makes_it() -> None:
+    assert (ROOT / PATH).read_text(encoding="utf-8") == document(), "run `make docs`"
+
+
+def test_every_metric_is_in_the_document() -> None:
+    assert [name for name in METRICS if f"| `{name}` |" not in document()] == []
+
+
+def test_the_limits_are_documented_as_they_are() -> None:
+    limits = [name for name in BROKER_SETTINGS if name.startswith("kohort.metrics.")]
+    limits = [name for name in limits if name.endswith(".max")]
+    assert len(limits) == 3
+    for name in limits:
+        default = BROKER_SETTINGS[name].default
+        assert isinstance(default, int)
+        assert f"| `{name}` | {default:,} |" in document()
