@@ -1,0 +1,66 @@
+"""What a step of a group asks its shell to do. The core does nothing itself."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from broker.core.group.events import Event
+from broker.core.group.records import DurableRecord
+from broker.core.group.requests import Ticket
+
+TimerKind: TypeAlias = Literal["session", "pending", "join", "sync"]
+
+
+class TimerKey(NamedTuple):
+    """Names one deadline of a group; scheduling a key again replaces its deadline."""
+
+    kind: TimerKind
+    member_id: str = ""
+
+
+JOIN_TIMER = TimerKey("join")
+SYNC_TIMER = TimerKey("sync")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer now. Every ticket given to a group comes back in exactly one Reply."""
+
+    ticket: Ticket
+    body: Any
+    """The result class that belongs to the request; see :mod:`broker.core.group.requests`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Make these durable, in order, as one unit; then call `on_appended` or `on_append_failed`.
+
+    At most one per step, and the last effect of it. Until the outcome is told, the group must not
+    be stepped, except by `heartbeat` and reads.
+    """
+
+    records: tuple[DurableRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Call `on_deadlines` with `key` at `deadline_ms` (monotonic), and no longer before."""
+
+    key: TimerKey
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Forget the deadline of `key`. An expiry that is on its way already does no harm."""
+
+    key: TimerKey
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something the rebalance history and the metrics want to know."""
+
+    event: Event
+
+
+Effect: TypeAlias = Reply | Append | Schedule | Cancel | Note

@@ -1,0 +1,60 @@
+"""LeaveGroup: members that go, and members that an administrator removes."""
+
+from broker.core.group import rebalance
+from broker.core.group.base import GroupBase
+from broker.core.group.events import Fate, Trigger, TriggerKind
+from broker.core.group.member import Member
+from broker.core.group.requests import LeaveEntry, LeaveResult, Now, Ticket
+from broker.core.group.states import GroupState
+from protocol.errors import ErrorCode
+
+ADMIN_REASON = "removed by an admin"
+"""In the reason text of Kafka's admin clients, which remove dynamic members by their own id."""
+
+
+def leave(group: GroupBase, entries: tuple[LeaveEntry, ...], ticket: Ticket, now: Now) -> None:
+    """Remove whoever can be, answer, and let the group take one step for all of them together."""
+    if group.state is GroupState.DEAD:
+        group.reply(ticket, LeaveResult(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return
+    errors: list[ErrorCode] = []
+    triggers: list[Trigger] = []
+    for entry in entries:
+        if entry.member_id in group.roster.pending:
+            group.forget_pending_id(entry.member_id)
+            errors.append(ErrorCode.NONE)
+            continue
+        found = _find(group, entry)
+        if isinstance(found, ErrorCode):
+            errors.append(found)
+            continue
+        triggers.append(_remove(group, found, entry))
+        errors.append(ErrorCode.NONE)
+    group.reply(ticket, LeaveResult(entries=tuple(errors)))
+    if triggers:
+        rebalance.cause_all(group, triggers, now)
+    else:
+        # An id that was given back may be the last that a rebalance waited for. It is no reason to
+        # begin one, which Kafka does in a Stable group.
+        rebalance.try_complete(group, now)
+
+
+def _find(group: GroupBase, entry: LeaveEntry) -> Member | ErrorCode:
+    if not entry.member_id:
+        # An administrator knows the instance, not the id of the process that holds it.
+        return group.roster.holder_of(entry.instance_id) or ErrorCode.UNKNOWN_MEMBER_ID
+    return group.find_member(entry.member_id, entry.instance_id)
+
+
+def _remove(group: GroupBase, member: Member, entry: LeaveEntry) -> Trigger:
+    by_admin = not entry.member_id or ADMIN_REASON in (entry.reason or "").lower()
+    trigger = Trigger(
+        TriggerKind.REMOVED_BY_ADMIN if by_admin else TriggerKind.MEMBER_LEFT,
+        member.ref,
+        was_leader=member.member_id == group.roster.leader_id,
+        removed=(member.member_id,),
+        detail=entry.reason or "",
+    )
+    fate = Fate.REMOVED_BY_ADMIN if by_admin else Fate.LEFT
+    group.remove_member(member, fate, text=entry.reason)
+    return trigger

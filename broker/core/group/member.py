@@ -1,0 +1,67 @@
+"""One member of a classic group, and an id that may become one."""
+
+from dataclasses import dataclass, field
+
+from broker.core.group.events import MemberRef
+from broker.core.group.reasons import NO_REASON, StatedReason
+from broker.core.group.requests import Ticket
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """Whoever takes part in the group under one member id."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    """(name, metadata), in order of preference."""
+    assignment: bytes = b""
+    is_new: bool = False
+    """Has never completed a join. Its session ends even while it is parked."""
+    join_ticket: Ticket | None = None
+    """The parked join."""
+    sync_ticket: Ticket | None = None
+    """The parked sync."""
+    session_deadline_ms: int = 0
+    """When the session ends. A heartbeat moves only this number."""
+    session_timer_ms: int | None = None
+    """When the timer looks at the session next: at or before its end, None while no timer runs."""
+    told_to_rejoin: bool = False
+    """Has had a REBALANCE_IN_PROGRESS since the rebalance began."""
+    reason: StatedReason = field(default=NO_REASON)
+    """What its last join said."""
+
+    @property
+    def is_static(self) -> bool:
+        """Has an identity that outlives its process (KIP-345)."""
+        return self.instance_id is not None
+
+    @property
+    def is_parked(self) -> bool:
+        """Waits for an answer, so its silence means nothing."""
+        return self.join_ticket is not None or self.sync_ticket is not None
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        """What it told the assignor `protocol_name`; empty if it does not offer it."""
+        return next((data for name, data in self.protocols if name == protocol_name), b"")
+
+    @property
+    def ref(self) -> MemberRef:
+        """Who it is, for the history."""
+        return MemberRef(self.member_id, self.instance_id, self.client_id, self.client_host)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingMember:
+    """An id that was handed out with MEMBER_ID_REQUIRED and not used yet."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    reason: StatedReason
+    """What the first join said; the second may say nothing new."""
+    deadline_ms: int

@@ -1,0 +1,224 @@
+"""What a group makes durable, and how that looks in __consumer_offsets.
+
+The layout is Kafka's own, so that tools which read the topic work: keys v1 (offset) and v2 (group),
+values v4 for an offset (v1 with an explicit expiry) and v3 for a group; null deletes. What Kafka's
+layout has no place for travels in record headers, which its tools ignore.
+"""
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from broker.core.group.requests import CommittedOffset
+from protocol.codec import codec, decode_versioned, encode_versioned
+from protocol.errors import DecodeError
+from protocol.messages.offsets_topic import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+
+TOPICS_HASH_HEADER: Final = "kohort.topics"
+"""Header of a group record: the fingerprint of its topics' partition counts."""
+
+RecordHeaders: TypeAlias = tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMember:
+    """A member of a stored generation."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    subscription: bytes
+    """The metadata for the generation's protocol."""
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """A generation; without members, an empty group."""
+
+    group_id: str
+    protocol_type: str | None
+    generation: int
+    protocol_name: str | None
+    leader_id: str | None
+    state_timestamp_ms: int
+    """Wall time at which the group entered its state; -1 if unknown."""
+    members: tuple[StoredMember, ...]
+    topics_hash: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTombstone:
+    """The group is gone."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRecord:
+    """A committed position."""
+
+    group_id: str
+    topic: str
+    partition: int
+    committed: CommittedOffset
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetTombstone:
+    """A position is gone."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
+DurableRecord: TypeAlias = GroupRecord | GroupTombstone | OffsetRecord | OffsetTombstone
+
+_OFFSET_KEY_VERSION: Final = 1
+_GROUP_KEY_VERSION: Final = 2
+_OFFSET_VALUE_VERSION: Final = 4
+_OFFSET_VALUE_VERSION_WITH_EXPIRY: Final = 1
+_GROUP_VALUE_VERSION: Final = 3
+
+
+def encode_key(record: DurableRecord) -> bytes:
+    """The key under which compaction keeps the last record only."""
+    if isinstance(record, GroupRecord | GroupTombstone):
+        return encode_versioned(GroupMetadataKey(group=record.group_id), _GROUP_KEY_VERSION)
+    key = OffsetCommitKey(group=record.group_id, topic=record.topic, partition=record.partition)
+    return encode_versioned(key, _OFFSET_KEY_VERSION)
+
+
+def encode_value(record: DurableRecord) -> bytes | None:
+    """None for a tombstone."""
+    if isinstance(record, GroupRecord):
+        return encode_versioned(_group_value(record), _GROUP_VALUE_VERSION)
+    if isinstance(record, OffsetRecord):
+        committed = record.committed
+        expires = committed.expire_timestamp_ms != -1
+        version = _OFFSET_VALUE_VERSION_WITH_EXPIRY if expires else _OFFSET_VALUE_VERSION
+        value = OffsetCommitValue(
+            offset=committed.offset,
+            leader_epoch=committed.leader_epoch,
+            metadata=committed.metadata,
+            commit_timestamp=committed.commit_timestamp_ms,
+            expire_timestamp=committed.expire_timestamp_ms,
+            topic_id=committed.topic_id,
+        )
+        return encode_versioned(value, version)
+    return None
+
+
+def encode_headers(record: DurableRecord) -> RecordHeaders:
+    """What the value has no place for."""
+    if isinstance(record, GroupRecord) and record.topics_hash is not None:
+        return ((TOPICS_HASH_HEADER, record.topics_hash),)
+    return ()
+
+
+def decode_key(key: bytes) -> str | tuple[str, str, int] | None:
+    """A group id, or (group id, topic, partition); None for a type of record that we do not write
+    and must leave alone.
+
+    Raises:
+        DecodeError: the key is of a type we know and does not parse.
+    """
+    version = int.from_bytes(key[:2], "big", signed=True)
+    if len(key) < 2 or version not in {0, _OFFSET_KEY_VERSION, _GROUP_KEY_VERSION}:
+        return None
+    if version == _GROUP_KEY_VERSION:
+        return codec(GroupMetadataKey, _GROUP_KEY_VERSION).decode(key, 2)[0].group
+    named, _ = codec(OffsetCommitKey, _OFFSET_KEY_VERSION).decode(key, 2)
+    return named.group, named.topic, named.partition
+
+
+def decode_record(
+    key: str | tuple[str, str, int], value: bytes | None, headers: RecordHeaders = ()
+) -> DurableRecord:
+    """The record under a key as `decode_key` returns it.
+
+    Raises:
+        DecodeError: the value does not parse, or is of a version from the future.
+    """
+    if isinstance(key, str):
+        return GroupTombstone(key) if value is None else _decode_group(key, value, headers)
+    if value is None:
+        return OffsetTombstone(*key)
+    stored, _ = decode_versioned(OffsetCommitValue, value)
+    committed = CommittedOffset(
+        stored.offset,
+        stored.leader_epoch,
+        stored.metadata,
+        stored.commit_timestamp,
+        stored.expire_timestamp,
+        stored.topic_id,
+    )
+    return OffsetRecord(*key, committed)
+
+
+def _group_value(record: GroupRecord) -> GroupMetadataValue:
+    return GroupMetadataValue(
+        protocol_type=record.protocol_type or "",
+        generation=record.generation,
+        protocol=record.protocol_name,
+        leader=record.leader_id,
+        current_state_timestamp=record.state_timestamp_ms,
+        members=[
+            MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.subscription,
+                assignment=member.assignment,
+            )
+            for member in record.members
+        ],
+    )
+
+
+def _decode_group(group_id: str, value: bytes, headers: RecordHeaders) -> GroupRecord:
+    stored, _ = decode_versioned(GroupMetadataValue, value)
+    if stored.generation < 0:
+        raise DecodeError(f"group {group_id!r} has generation {stored.generation}")
+    _check_unique(group_id, [member.member_id for member in stored.members])
+    instances = [member.group_instance_id for member in stored.members]
+    _check_unique(group_id, [instance for instance in instances if instance is not None])
+    return GroupRecord(
+        group_id=group_id,
+        protocol_type=stored.protocol_type or None,
+        generation=stored.generation,
+        protocol_name=stored.protocol,
+        leader_id=stored.leader,
+        state_timestamp_ms=stored.current_state_timestamp,
+        members=tuple(
+            StoredMember(
+                member_id=member.member_id,
+                instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                session_timeout_ms=member.session_timeout,
+                rebalance_timeout_ms=member.rebalance_timeout,
+                subscription=member.subscription,
+                assignment=member.assignment,
+            )
+            for member in stored.members
+        ),
+        topics_hash=dict(headers).get(TOPICS_HASH_HEADER),
+    )
+
+
+def _check_unique(group_id: str, ids: list[str]) -> None:
+    if len(set(ids)) != len(ids):
+        raise DecodeError(f"group {group_id!r} has a member twice")

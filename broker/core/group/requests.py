@@ -1,0 +1,192 @@
+"""What is asked of a group and what it answers, free of wire versions.
+
+Handlers translate: a request of any version becomes one of these, and an answer is written as the
+version of the request wants it (top-level or per-partition errors, "" or null).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from broker.core.group.reasons import NO_REASON, StatedReason
+from protocol.errors import ErrorCode
+from protocol.types import ZERO_UUID
+
+Ticket: TypeAlias = object
+"""An opaque handle by which the shell knows whom to answer. The core keeps it, hands it back in
+exactly one Reply, and never looks inside."""
+
+
+class Now(NamedTuple):
+    """The time of one step."""
+
+    ms: int
+    """Monotonic: all deadlines and durations."""
+    wall_ms: int
+    """Since 1970: commit timestamps, the time of a state change, expiry of offsets."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRequest:
+    """Any JoinGroup."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    """As sent; v0 has none and repeats the session timeout. Negative acts as 0."""
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    """(name, metadata) in order of preference."""
+    requires_known_id: bool = True
+    """v4+: a dynamic member without an id gets one and must come again (KIP-394)."""
+    can_skip_assignment: bool = True
+    """v9+: the answer can tell a returning leader to skip the assignment (KIP-814)."""
+    reason: StatedReason = NO_REASON
+
+
+class JoinedMember(NamedTuple):
+    """A member as the leader sees it."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JoinResult:
+    """An error, with the member id to go on with if there is one; else a generation."""
+
+    error: ErrorCode = ErrorCode.NONE
+    member_id: str = ""
+    generation: int = -1
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = ""
+    members: tuple[JoinedMember, ...] = ()
+    skip_assignment: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SyncRequest:
+    """Any SyncGroup."""
+
+    member_id: str
+    instance_id: str | None
+    generation: int
+    protocol_type: str | None = None
+    """None before v5: not checked. From v5 on both must be given."""
+    protocol_name: str | None = None
+    assignments: Mapping[str, bytes] = field(default_factory=dict)
+    """By member id; only the leader's counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncResult:
+    """An error or an assignment."""
+
+    error: ErrorCode = ErrorCode.NONE
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveEntry:
+    """One member that leaves, or is removed."""
+
+    member_id: str
+    instance_id: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveResult:
+    """One error per entry, in order; or `error` for all."""
+
+    error: ErrorCode = ErrorCode.NONE
+    entries: tuple[ErrorCode, ...] = ()
+
+
+class TopicPartition(NamedTuple):
+    """A partition by the name of its topic."""
+
+    topic: str
+    partition: int
+
+
+class CommittedOffset(NamedTuple):
+    """A position as stored."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int = -1
+    """Set by a commit with a retention time of its own (v2-4), else -1."""
+    topic_id: bytes = ZERO_UUID
+
+
+class OffsetToCommit(NamedTuple):
+    """One partition of a commit."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    topic_id: bytes = ZERO_UUID
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRequest:
+    """An OffsetCommit or TxnOffsetCommit, of partitions that exist."""
+
+    offsets: tuple[OffsetToCommit, ...]
+    member_id: str = ""
+    instance_id: str | None = None
+    generation: int = -1
+    """-1 with an empty member id: from outside any membership."""
+    retention_time_ms: int = -1
+    """v2-4: expire this long from now, whatever the broker's retention; -1 for the broker's."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    """One error per offset, in the order of the request."""
+
+    errors: tuple[ErrorCode, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOffsetsResult:
+    """`error` for the whole request, or one error per partition in the order of the request."""
+
+    error: ErrorCode = ErrorCode.NONE
+    partitions: tuple[ErrorCode, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedMember:
+    """One member in a GroupDescription."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    """For the chosen protocol; empty unless Stable."""
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A look at a group, as DescribeGroups shows it."""
+
+    state: str
+    protocol_type: str
+    protocol_name: str
+    """Empty unless Stable."""
+    members: tuple[DescribedMember, ...]

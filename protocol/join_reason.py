@@ -1,0 +1,40 @@
+"""The values of JoinGroup's tag 7728, Kohort's extension: why a member joins, as a number.
+
+The tag is optional, in version 6 and later. Brokers that do not know it skip it, and its absence
+reads as UNKNOWN, so that it can be sent to any broker and by any client.
+"""
+
+from enum import IntEnum
+
+
+class JoinReason(IntEnum):
+    """Negative values are reserved, 64 to 127 are for private use; others read as UNKNOWN."""
+
+    UNKNOWN = 0
+    """Not stated; never written to the wire."""
+    RESTART = 1
+    """First join of a process, or its rejoin after a restart."""
+    TOPIC_METADATA_CHANGE = 2
+    """The leader saw topics or partition counts change."""
+    UPGRADE = 3
+    """A rolling upgrade needs a fresh assignment."""
+    SUBSCRIPTION_CHANGE = 4
+    """The member's own subscription changed."""
+    PARTITIONS_REVOKED = 5
+    """The second round of a cooperative rebalance."""
+    ENFORCED = 6
+    """The application asked for it (KIP-568)."""
+    GROUP_REBALANCING = 7
+    """The broker said that a rebalance is under way: an effect of somebody else's cause."""
+    MEMBERSHIP_LOST = 8
+    """Fenced, expired, or otherwise no longer a member."""
+    ASSIGNOR_STATE_CHANGE = 9
+    """The meaning of the user data changed, such as a standby that has caught up."""
+
+    @classmethod
+    def from_tag(cls, value: int) -> "JoinReason":
+        """The reason behind a number from the wire, UNKNOWN if there is none."""
+        try:
+            return cls(value)
+        except ValueError:
+            return cls.UNKNOWN
