@@ -13,13 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.codec import codec
-from protocol.constructs import MessageStruct
+from protocol.constructs import TAGS_MAX, MessageStruct
 from protocol.errors import DecodeError, EncodeError
 from protocol.layout import layout, to_plain
 from protocol.message import schema_of
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.fetch import FetchRequest
 from protocol.messages.join_group import JoinGroupRequest
+from protocol.varints import append_uvarint
 from tests.property.message_values import (
     EXAMPLES,
     Message,
@@ -195,11 +196,20 @@ def test_malformed_tag_buffers_are_refused(message: Message, tags: bytes, why: s
             codec(message, version).decode(_with_tag_buffer(message, version, tags))
 
 
-def test_millions_of_tags_are_refused_by_their_count() -> None:
-    frame = _with_tag_buffer(ApiVersionsRequest, 3, b"\xff\xff\xff\x7f" + b"\x28\x00" * 5000)
+# With and without tags of its own, which are read by different code.
+@pytest.mark.parametrize(("message", "version"), [(ApiVersionsRequest, 3), (FetchRequest, 12)])
+@pytest.mark.parametrize("count", [TAGS_MAX + 1, 20_000_000])
+def test_more_tags_than_any_message_has_are_refused_by_their_count(
+    message: Message, version: int, count: int
+) -> None:
+    tags = bytearray()
+    append_uvarint(tags, count)
+    for tag in range(TAGS_MAX + 1):
+        append_uvarint(tags, 1_000 + tag)
+        tags.append(0)
 
-    with pytest.raises(DecodeError):
-        codec(ApiVersionsRequest, 3).decode(frame)
+    with pytest.raises(DecodeError, match=f"{count} tagged fields"):
+        codec(message, version).decode(_with_tag_buffer(message, version, bytes(tags)))
 
 
 @pytest.mark.parametrize("tags", [b"\x01\x00\x05\x03ab", b"\x01\x00\x01\x03ab"])
