@@ -1,0 +1,122 @@
+"""What is told of consumer groups, and what of those that are too many."""
+
+from collections.abc import Sequence
+
+from broker.core.group.states import GroupState
+from broker.metrics.groups import GroupCollector
+from broker.metrics.pacer import Pacer
+from tests.unit.broker.metrics.sources import Group, Offsets, values
+
+HIGH_WATERMARKS = {("orders", 0): 100, ("orders", 1): 50, ("bills", 0): 10}
+
+MANAGER = "kafka_coordinator_group_groupmetadatamanager"
+
+
+async def collected(
+    groups: Sequence[Group], *, groups_max: int = 100, group_partitions_max: int = 100
+) -> tuple[GroupCollector, dict[str, dict[tuple[str, ...], float]]]:
+    collector = GroupCollector(
+        lambda: groups,
+        lambda topic, partition: HIGH_WATERMARKS.get((topic, partition)),
+        groups_max=groups_max,
+        group_partitions_max=group_partitions_max,
+    )
+    await collector.refresh(Pacer())
+    return collector, values(collector.collect())
+
+
+async def test_a_group_is_shown_with_members_state_offsets_and_lag() -> None:
+    offsets = Offsets({("orders", 0): 90, ("orders", 1): 50, ("bills", 0): 3})
+    _, found = await collected([Group("readers", offsets, roster=["a", "b"])])
+    assert found["kafka_consumergroup_members"] == {("readers",): 2}
+    assert found["kohort_consumergroup_state"] == {("readers", "Stable"): 1}
+    assert found["kafka_consumergroup_current_offset"] == {
+        ("readers", "orders", "0"): 90,
+        ("readers", "orders", "1"): 50,
+        ("readers", "bills", "0"): 3,
+    }
+    assert found["kafka_consumergroup_lag"] == {
+        ("readers", "orders", "0"): 10,
+        ("readers", "orders", "1"): 0,
+        ("readers", "bills", "0"): 7,
+    }
+    assert found["kafka_consumergroup_current_offset_sum"] == {
+        ("readers", "orders"): 140,
+        ("readers", "bills"): 3,
+    }
+    assert found["kafka_consumergroup_lag_sum"] == {
+        ("readers", "orders"): 10,
+        ("readers", "bills"): 7,
+    }
+
+
+async def test_groups_and_offsets_are_counted_in_all_and_by_state() -> None:
+    groups = [
+        Group("one", Offsets({("orders", 0): 1})),
+        Group("two", Offsets({("orders", 0): 1, ("orders", 1): 1}), GroupState.EMPTY),
+        Group("three", state=GroupState.EMPTY),
+    ]
+    _, found = await collected(groups, groups_max=1)
+    assert found[f"{MANAGER}_numgroups"] == {(): 3}
+    assert found[f"{MANAGER}_numgroupsstable"] == {(): 1}
+    assert found[f"{MANAGER}_numgroupsempty"] == {(): 2}
+    assert found[f"{MANAGER}_numgroupspreparingrebalance"] == {(): 0}
+    assert found[f"{MANAGER}_numoffsets"] == {(): 3}
+
+
+async def test_every_state_has_a_count_of_its_own() -> None:
+    _, found = await collected([Group(state.value, state=state) for state in GroupState])
+    for state in GroupState:
+        assert found[f"{MANAGER}_numgroups{state.value.lower()}"] == {(): 1}
+
+
+async def test_an_offset_of_a_partition_that_is_gone_has_no_lag() -> None:
+    _, found = await collected([Group("readers", Offsets({("gone", 0): 5}))])
+    assert found["kafka_consumergroup_current_offset"] == {("readers", "gone", "0"): 5}
+    assert "kafka_consumergroup_lag" not in found
+    assert "kafka_consumergroup_lag_sum" not in found
+
+
+async def test_a_group_ahead_of_the_partition_has_no_negative_lag() -> None:
+    _, found = await collected([Group("readers", Offsets({("bills", 0): 99}))])
+    assert found["kafka_consumergroup_lag"] == {("readers", "bills", "0"): 0}
+
+
+async def test_groups_beyond_the_limit_of_groups_are_summed_and_counted() -> None:
+    groups = [
+        Group(name, Offsets({("orders", 0): 40}), roster=["member"])
+        for name in ("first", "second", "third")
+    ]
+    collector, found = await collected(groups, groups_max=1)
+    assert collector.folded == {"groups": 2}
+    assert found["kafka_consumergroup_members"] == {("first",): 1, ("(other)",): 2}
+    assert found["kohort_consumergroup_state"] == {("first", "Stable"): 1}
+    assert found["kafka_consumergroup_lag"] == {
+        ("first", "orders", "0"): 60,
+        ("(other)", "(other)", "(other)"): 120,
+    }
+    assert found["kafka_consumergroup_lag_sum"] == {
+        ("first", "orders"): 60,
+        ("(other)", "(other)"): 120,
+    }
+    assert found["kafka_consumergroup_current_offset_sum"]["(other)", "(other)"] == 80
+
+
+async def test_groups_beyond_the_limit_of_offsets_are_summed_whole() -> None:
+    groups = [
+        Group("large", Offsets({("orders", 0): 0, ("orders", 1): 0, ("bills", 0): 0})),
+        Group("small", Offsets({("bills", 0): 0})),
+    ]
+    collector, found = await collected(groups, group_partitions_max=2)
+    assert collector.folded == {"groups": 1}
+    assert found["kafka_consumergroup_lag"] == {
+        ("small", "bills", "0"): 10,
+        ("(other)", "(other)", "(other)"): 160,
+    }
+
+
+async def test_a_group_that_took_the_name_of_the_sums_is_part_of_them() -> None:
+    groups = [Group("(other)", roster=["x"]), Group("honest", roster=["y"])]
+    collector, found = await collected(groups)
+    assert collector.folded == {"groups": 1}
+    assert found["kafka_consumergroup_members"] == {("honest",): 1, ("(other)",): 1}

@@ -1,0 +1,221 @@
+"""GET /metrics as a whole: formats, sharing, slices, and that everything is there."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import prometheus_client
+import pytest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.openmetrics import parser as openmetrics_parser
+from prometheus_client.parser import text_string_to_metric_families
+
+from broker.http.messages import HttpRequest, HttpResponse
+from broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
+from broker.metrics.catalogue import METRICS
+from broker.metrics.docs import document
+from broker.metrics.page import MetricsPage, prefers_openmetrics
+from tests.unit.broker.metrics.sources import Group, Offsets, Partition, Purgatory, Topic
+
+OPENMETRICS = "application/openmetrics-text"
+
+
+@dataclass
+class Limits:
+    kohort_metrics_partitions_max: int = 10_000
+    kohort_metrics_groups_max: int = 1_000
+    kohort_metrics_group_partitions_max: int = 10_000
+
+
+MakePage = Callable[..., MetricsPage]
+
+
+@pytest.fixture
+async def make_page() -> AsyncIterator[MakePage]:
+    executor = ThreadPoolExecutor(1)
+
+    def make(
+        topics: Callable[[], Iterable[Topic]] = lambda: [Topic("orders", [Partition(0, 7)])],
+        groups: Iterable[Group] = (Group("readers", Offsets({("orders", 0): 5})),),
+    ) -> MetricsPage:
+        metrics = BrokerMetrics()
+        metrics.edge.request_failed("Fetch", 4, 1, 0.001)
+        metrics.edge.request_rejected("bad_frame")
+        metrics.edge.connection_opened()
+        metrics.edge.connection_closed("client")
+        metrics.edge.connection_refused("max.connections")
+        source = MetricsSource(
+            topics=topics,
+            groups=lambda: groups,
+            high_watermark=lambda _topic, _partition: 7,
+            purgatory=Purgatory(),
+            node_id=1,
+            address="localhost:9092",
+            version="1.2.3",
+        )
+        return MetricsPage(metrics, source, Limits(), executor)
+
+    yield make
+    executor.shutdown()
+
+
+async def scrape(page: MetricsPage, accept: str = "") -> HttpResponse:
+    return await page.answer(HttpRequest("GET", "/metrics", "", accept))
+
+
+def text(response: HttpResponse) -> str:
+    return b"".join(response.body).decode()
+
+
+def families(response: HttpResponse) -> dict[str, Metric]:
+    is_openmetrics = response.content_type.startswith(OPENMETRICS)
+    parse = (
+        openmetrics_parser.text_string_to_metric_families
+        if is_openmetrics
+        else text_string_to_metric_families
+    )
+    return {family.name: family for family in parse(text(response))}
+
+
+def sample_names(response: HttpResponse) -> set[str]:
+    return {sample.name for family in families(response).values() for sample in family.samples}
+
+
+@pytest.mark.parametrize("accept", ["", OPENMETRICS])
+async def test_every_metric_of_the_catalogue_is_there_and_every_one_is_documented(
+    make_page: MakePage, accept: str
+) -> None:
+    response = await scrape(make_page(), accept)
+    expected = {
+        f"{name}_count" if info.kind == "histogram" else name for name, info in METRICS.items()
+    }
+    found = sample_names(response)
+    assert expected - found == set()
+    types = {family.name: family.type for family in families(response).values()}
+    undocumented = {
+        name
+        for name, kind in types.items()
+        if f"| `{name}{'_total' if kind == 'counter' else ''}` |" not in document()
+    }
+    assert undocumented == set()
+
+
+async def test_nothing_of_the_global_registry_is_shown(make_page: MakePage) -> None:
+    prometheus_client.Gauge("somebody_elses", "Of a library in the same process.")
+    assert "somebody_elses" not in text(await scrape(make_page()))
+
+
+async def test_both_formats_say_the_same(make_page: MakePage) -> None:
+    page = make_page()
+    plain, openmetrics = await scrape(page), await scrape(page, OPENMETRICS)
+    assert plain.content_type == "text/plain; version=0.0.4; charset=utf-8"
+    assert openmetrics.content_type == (
+        "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    )
+    assert sample_names(plain) == sample_names(openmetrics)
+
+
+async def test_those_who_ask_at_the_same_time_share_one_look(make_page: MakePage) -> None:
+    looks = 0
+
+    def topics() -> Iterable[Topic]:
+        nonlocal looks
+        looks += 1
+        return [Topic("orders", [Partition(0)])]
+
+    page = make_page(topics)
+    answers = await asyncio.gather(*(scrape(page) for _ in range(10)))
+    assert looks == 1
+    assert {text(answer) for answer in answers} == {text(answers[0])}
+    await scrape(page)
+    assert looks == 2
+
+
+async def test_one_who_gives_up_does_not_take_the_answer_from_the_others(
+    make_page: MakePage,
+) -> None:
+    page = make_page()
+    first = asyncio.create_task(scrape(page))
+    second = asyncio.create_task(scrape(page))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert "kafka_brokers 1" in text(await second)
+
+
+async def test_a_look_that_fails_fails_those_who_share_it_and_not_the_next(
+    make_page: MakePage,
+) -> None:
+    faults = [RuntimeError("fault")]
+
+    def topics() -> Iterable[Topic]:
+        if faults:
+            raise faults.pop()
+        return []
+
+    page = make_page(topics)
+    answers = await asyncio.gather(scrape(page), scrape(page), return_exceptions=True)
+    assert [str(answer) for answer in answers] == ["fault", "fault"]
+    assert "kafka_brokers 1" in text(await scrape(page))
+
+
+async def test_the_loop_goes_on_turning_during_a_large_scrape(make_page: MakePage) -> None:
+    topics = [Topic(f"t{n}", [Partition(index) for index in range(10)]) for n in range(300)]
+    page = make_page(lambda: topics)
+    await scrape(page)
+    scraping = asyncio.create_task(scrape(page))
+    turns = 0
+    while not scraping.done():
+        await asyncio.sleep(0)
+        turns += 1
+    # 30,000 lines in slices of a millisecond, whatever the machine makes of one.
+    assert turns > 10
+    assert text(await scraping).count("\n") > 27_000
+
+
+async def test_how_many_were_folded_is_told(make_page: MakePage) -> None:
+    topics = [Topic("large", [Partition(0)] * 10_001), Topic("small", [Partition(0)])]
+    response = await scrape(make_page(lambda: topics))
+    folded = families(response)["kohort_metrics_folded"].samples
+    assert {sample.labels["kind"]: sample.value for sample in folded} == {
+        "topics": 1,
+        "partitions": 10_001,
+        "groups": 0,
+    }
+
+
+async def test_closing_gives_up_what_is_under_way(make_page: MakePage) -> None:
+    page = make_page()
+    scraping = asyncio.create_task(scrape(page))
+    await scrape(page)
+    scraping = asyncio.create_task(scrape(page))
+    await asyncio.sleep(0)
+    await page.close()
+    with pytest.raises(asyncio.CancelledError):
+        await scraping
+
+
+PROMETHEUS_3 = (
+    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
+    "application/openmetrics-text;version=0.0.1;q=0.5,"
+    "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+)
+
+
+@pytest.mark.parametrize(
+    ("accept", "openmetrics"),
+    [
+        ("", False),
+        ("*/*", False),
+        ("text/plain", False),
+        (OPENMETRICS, True),
+        (PROMETHEUS_3, True),
+        ("text/plain;version=0.0.4, application/openmetrics-text;q=0.1", False),
+        ("application/openmetrics-text; Q=0.9 , text/*;q=0.8", True),
+        ("application/openmetrics-text;q=0", False),
+        ("application/openmetrics-text;q=high", False),
+        ("text/html,;;,=;q==,", False),
+    ],
+)
+def test_openmetrics_is_for_those_who_prefer_it(accept: str, *, openmetrics: bool) -> None:
+    assert prefers_openmetrics(accept) is openmetrics

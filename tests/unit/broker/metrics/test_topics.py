@@ -1,0 +1,88 @@
+"""What is told of topics and partitions, and what of those that are too many."""
+
+from collections.abc import Sequence
+
+from broker.metrics.pacer import Pacer
+from broker.metrics.topics import TopicCollector
+from tests.unit.broker.metrics.sources import Log, Partition, Topic, values
+
+
+def topic(
+    name: str, *, partition_count: int = 1, high_watermark: int = 0, visible_bytes: int = 0
+) -> Topic:
+    return Topic(
+        name,
+        [Partition(index, high_watermark, visible_bytes) for index in range(partition_count)],
+    )
+
+
+async def collected(
+    topics: Sequence[Topic], *, partitions_max: int = 100
+) -> tuple[TopicCollector, dict[str, dict[tuple[str, ...], float]]]:
+    collector = TopicCollector(lambda: topics, node_id=7, partitions_max=partitions_max)
+    await collector.refresh(Pacer())
+    return collector, values(collector.collect())
+
+
+async def test_a_partition_is_shown_with_its_offsets_sizes_and_leader() -> None:
+    log = Log(log_start_offset=3, size_bytes=400, segment_count=5)
+    partition = Partition(0, high_watermark=9, visible_bytes=700, log=log)
+    _, found = await collected([Topic("orders", [partition])])
+    assert found == {
+        "kafka_topic_partitions": {("orders",): 1},
+        "kohort_topic_appended_bytes_total": {("orders",): 700},
+        "kafka_topic_partition_current_offset": {("orders", "0"): 9},
+        "kafka_topic_partition_oldest_offset": {("orders", "0"): 3},
+        "kafka_topic_partition_replicas": {("orders", "0"): 1},
+        "kafka_topic_partition_in_sync_replica": {("orders", "0"): 1},
+        "kafka_topic_partition_under_replicated_partition": {("orders", "0"): 0},
+        "kafka_topic_partition_leader": {("orders", "0"): 7},
+        "kafka_topic_partition_leader_is_preferred": {("orders", "0"): 1},
+        "kafka_log_log_size": {("orders", "0"): 400},
+        "kafka_log_log_numlogsegments": {("orders", "0"): 5},
+    }
+
+
+async def test_a_partition_that_is_offline_has_no_replica_in_sync() -> None:
+    _, found = await collected([Topic("orders", [Partition(0, failure=OSError("disk"))])])
+    assert found["kafka_topic_partition_in_sync_replica"] == {("orders", "0"): 0}
+    assert found["kafka_topic_partition_under_replicated_partition"] == {("orders", "0"): 1}
+
+
+async def test_topics_beyond_the_limit_are_summed_and_counted() -> None:
+    topics = [
+        topic("first", partition_count=2, high_watermark=1),
+        topic("large", partition_count=3, high_watermark=10, visible_bytes=5),
+        topic("small", partition_count=1, high_watermark=100),
+        topic("late", partition_count=1, high_watermark=1000, visible_bytes=7),
+    ]
+    collector, found = await collected(topics, partitions_max=3)
+    assert collector.folded == {"topics": 2, "partitions": 4}
+    assert found["kafka_topic_partition_current_offset"] == {
+        ("first", "0"): 1,
+        ("first", "1"): 1,
+        ("small", "0"): 100,
+        ("(other)", "(other)"): 1030,
+    }
+    assert found["kafka_topic_partitions"] == {("first",): 2, ("small",): 1, ("(other)",): 4}
+    assert found["kohort_topic_appended_bytes_total"][("(other)",)] == 22
+    assert found["kafka_topic_partition_replicas"]["(other)", "(other)"] == 4
+    assert ("(other)", "(other)") not in found["kafka_topic_partition_leader"]
+
+
+async def test_the_offline_ones_among_those_summed_are_counted() -> None:
+    topics = [Topic("orders", [Partition(0), Partition(1, failure=OSError("disk"))])]
+    _, found = await collected(topics, partitions_max=0)
+    assert found["kafka_topic_partition_under_replicated_partition"] == {("(other)", "(other)"): 1}
+
+
+async def test_no_topics_is_no_samples() -> None:
+    _, found = await collected([])
+    assert found == {}
+
+
+async def test_what_was_seen_is_not_kept_until_the_next_scrape() -> None:
+    collector, found = await collected([topic("orders")])
+    assert found
+    collector.forget()
+    assert values(collector.collect()) == {}
