@@ -2,24 +2,18 @@
 
 Nothing is loaded: a search reads a few entries from the page cache (13 to 18 reads of a microsecond
 for a segment of 1 GB), so a broker with a terabyte of logs needs no memory for their indexes. New
-entries wait in memory and go to the file SAVE_ENTRIES at a time, without fsync, because whatever an
-unclean stop leaves is checked or rebuilt. For the same reason entries are hints: whoever uses one
-compares it with the batch it points to.
+entries wait in memory until the owner saves them, without fsync, because whatever an unclean stop
+leaves is checked or rebuilt. For the same reason entries are hints: whoever uses one compares it
+with the batch it points to.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from struct import Struct
 
 from broker.storage.checked_file import replace_file
 from broker.storage.filesystem import File, FileSystem, write_fully
-
-logger = logging.getLogger(__name__)
-
-SAVE_ENTRIES = 256
-"""With an entry every 4 KiB, one write of 2 or 3 KB per MB of log."""
 
 _BLOCK_ENTRIES = 64
 """The end of a search reads this many at once."""
@@ -58,14 +52,14 @@ class EntryFile:
         """The newest entry, None if there is none."""
         return self[len(self) - 1] if len(self) else None
 
+    @property
+    def unsaved_count(self) -> int:
+        """How many entries wait in memory."""
+        return len(self._pending)
+
     def append(self, first: int, second: int) -> None:
-        """Add an entry behind all others. Saving may fail; then it is tried again later."""
+        """Add an entry behind all others."""
         self._pending.append((first, second))
-        if len(self._pending) % SAVE_ENTRIES == 0:
-            try:
-                self.save()
-            except OSError as error:
-                logger.warning("%s: %s; kept in memory", self.path, error)
 
     def save(self) -> None:
         """Write out what waits in memory. Raises OSError; nothing is lost then."""

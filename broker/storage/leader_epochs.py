@@ -72,14 +72,18 @@ class LeaderEpochs:
     def assign(self, epoch: int, start_offset: int) -> None:
         """Note that `epoch` writes from `start_offset` on, unless it is known already.
 
-        Raises OSError; the epoch is noted nevertheless, as the batches are about to say the same.
+        Raises OSError; nothing has changed then.
         """
         if epoch <= self.latest:
             return
-        while self._starts and self._starts[-1].start_offset >= start_offset:
-            self._starts.pop()
+        before = self._starts
+        self._starts = [start for start in before if start.start_offset < start_offset]
         self._starts.append(EpochStart(epoch, start_offset))
-        self.write()
+        try:
+            self.write()
+        except OSError:
+            self._starts = before
+            raise
 
     def truncate_from(self, end_offset: int) -> None:
         """Forget epochs that start at or above the end of the log. Raises OSError."""

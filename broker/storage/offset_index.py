@@ -14,6 +14,7 @@ from broker.storage.entry_file import EntryFile
 from broker.storage.filesystem import FileSystem
 
 ENTRY = Struct(">II")
+ENTRY_BYTES = ENTRY.size
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
 """A segment is rolled before an offset is further than this from its base offset."""
 
@@ -46,6 +47,11 @@ class OffsetIndex:
         relative, position = self._entries[number]
         return IndexEntry(self._base_offset + relative, position)
 
+    @property
+    def unsaved_count(self) -> int:
+        """How many entries wait in memory."""
+        return self._entries.unsaved_count
+
     def append(self, last_offset: int, position: int) -> None:
         """Note a batch behind all others."""
         self._entries.append(last_offset - self._base_offset, position)
@@ -57,11 +63,6 @@ class OffsetIndex:
     def find_position(self, position: int) -> int:
         """The number of the last entry with `position` <= position; -1 if there is none."""
         return self._entries.find_last(_POSITION, position)
-
-    def vouches_for(self, last_offset: int, position: int) -> bool:
-        """Whether there is an entry of exactly these values."""
-        number = self.find_position(position)
-        return number >= 0 and self[number] == (last_offset, position)
 
     def keep_first(self, count: int) -> None:
         """Drop all entries but the first `count`. Raises OSError."""

@@ -15,8 +15,9 @@ from broker.storage.entry_file import EntryFile
 from broker.storage.filesystem import FileSystem
 
 ENTRY = Struct(">qI")
+ENTRY_BYTES = ENTRY.size
 
-_TIMESTAMP = 0
+_TIMESTAMP, _OFFSET = 0, 1
 
 
 class TimestampOffset(NamedTuple):
@@ -59,9 +60,13 @@ class TimeIndex:
         """The number of the last entry with `timestamp` <= timestamp; -1 if there is none."""
         return self._entries.find_last(_TIMESTAMP, timestamp)
 
+    def find_offset(self, offset: int) -> int:
+        """The number of the last entry with `offset` <= offset; -1 if there is none."""
+        return self._entries.find_last(_OFFSET, offset - self._base_offset)
+
     def keep_up_to(self, offset: int) -> None:
         """Drop the entries of later offsets. Raises OSError."""
-        self._entries.keep_first(self._entries.find_last(1, offset - self._base_offset) + 1)
+        self._entries.keep_first(self.find_offset(offset) + 1)
 
     def replace_all(self, entries: Iterable[TimestampOffset]) -> None:
         """Write the file anew. Raises OSError; then nothing has changed."""

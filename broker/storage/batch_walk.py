@@ -1,0 +1,122 @@
+"""Walking from batch to batch through a .log file, believing nothing.
+
+The CRC of a batch covers neither its base offset nor its length nor its leader epoch. They are held
+to what must be true of neighbours: each batch starts where the one before it ends, in bytes and in
+offsets. Compaction keeps it so (:mod:`broker.storage.cleaner`), so a gap between two batches is
+damage, and no single damaged byte goes unnoticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from broker.storage.errors import CorruptBatchError
+from broker.storage.filesystem import File
+from protocol.errors import DecodeError
+from protocol.records.batch import HEADER_BYTES, BatchHeader, crc_of, read_header
+
+FEW_BYTES = 4096
+"""Read at once to look at the next few headers."""
+MANY_BYTES = 1 << 20
+"""Read at once to look at everything."""
+
+_CRC_START = 21
+
+
+class BatchAt(NamedTuple):
+    """A batch and where it starts in its file."""
+
+    position: int
+    header: BatchHeader
+
+    @property
+    def stop(self) -> int:
+        """The position behind the batch."""
+        return self.position + self.header.size_bytes
+
+
+def walk_batches(
+    file: File,
+    start: int,
+    stop: int,
+    *,
+    expected_offset: int | None,
+    check_crc: bool = False,
+    chunk_bytes: int = FEW_BYTES,
+) -> Iterator[BatchAt]:
+    """The batches that fill the file from position `start` to `stop`.
+
+    Raises CorruptBatchError at the first one that cannot be what was written, and OSError.
+
+    Args:
+        expected_offset: base offset of the first batch; None if it is not known.
+        check_crc: look at the payload as well, not only at headers.
+        chunk_bytes: read at once; larger batches are never in memory as a whole.
+    """
+    position = chunk_start = start
+    chunk = b""
+    while position < stop:
+        at = position - chunk_start
+        if at + HEADER_BYTES > len(chunk):
+            chunk = file.pread(min(chunk_bytes, stop - position), position)
+            chunk_start, at = position, 0
+        header = _check_header(chunk, at, file, position, stop)
+        if expected_offset is not None and header.base_offset != expected_offset:
+            raise CorruptBatchError(
+                f"{file.path}: batch at {position} has base offset {header.base_offset}, "
+                f"{expected_offset} was expected"
+            )
+        end = position + header.size_bytes
+        if check_crc:
+            if at and end - chunk_start > len(chunk):
+                chunk = file.pread(min(chunk_bytes, stop - position), position)
+                chunk_start, at = position, 0
+            if end - chunk_start <= len(chunk):
+                crc = crc_of(chunk, header, at)
+            else:
+                crc = _crc_of_range(file, position + _CRC_START, end)
+            if crc != header.crc:
+                raise CorruptBatchError(f"{file.path}: CRC of the batch at {position} is wrong")
+        yield BatchAt(position, header)
+        expected_offset = header.next_offset
+        position = end
+
+
+def header_at(file: File, position: int, size: int) -> BatchHeader | None:
+    """The header at a position that somebody pointed to; None if no batch can start there."""
+    try:
+        return _check_header(file.pread(HEADER_BYTES, position), 0, file, position, size)
+    except CorruptBatchError:
+        return None
+
+
+def _check_header(chunk: bytes, at: int, file: File, position: int, stop: int) -> BatchHeader:
+    try:
+        header = read_header(chunk, at)
+    except DecodeError as error:
+        raise CorruptBatchError(f"{file.path}: no batch at {position}: {error}") from None
+    if (
+        position + header.size_bytes > stop
+        or header.last_offset_delta < 0
+        or header.base_offset < 0
+    ):
+        raise CorruptBatchError(
+            f"{file.path}: batch at {position} of {header.size_bytes} bytes and "
+            f"{header.last_offset_delta + 1} offsets from {header.base_offset} cannot be: "
+            f"the file ends at {stop}"
+        )
+    return header
+
+
+def _crc_of_range(file: File, start: int, stop: int) -> int:
+    crc = 0
+    while start < stop:
+        data = file.pread(min(MANY_BYTES, stop - start), start)
+        if not data:
+            return -1
+        crc = crc32c(data, crc)
+        start += len(data)
+    return crc

@@ -1,0 +1,128 @@
+"""The files of one partition: what is found when its log is opened, and how segments go.
+
+A segment is deleted by renaming its files to *.deleted, the .log first: from that moment it is
+gone, also for a start after a crash. The files themselves are removed later (file.delete.delay.ms)
+and wherever the caller likes, because unlinking a gigabyte can take a tenth of a second.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from broker.storage.filesystem import FileSystem
+from broker.storage.layout import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TEMPORARY_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    file_name,
+    offset_in,
+)
+from broker.storage.segment import LogSegment
+
+logger = logging.getLogger(__name__)
+
+SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+_LEFT_OVER_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)
+
+
+@dataclass(slots=True)
+class DirectoryContent:
+    """The segments and snapshots in a partition's directory, ascending."""
+
+    segments: list[LogSegment] = field(default_factory=list)
+    snapshots: list[int] = field(default_factory=list)
+    """Offsets of producer snapshots."""
+
+
+def scan_directory(files: FileSystem, directory: str) -> DirectoryContent:
+    """Look through a partition's directory and tidy up what a crash left. Raises OSError."""
+    sizes: dict[int, dict[str, int]] = {}
+    modified_ms: dict[int, int] = {}
+    content = DirectoryContent()
+    for entry in files.entries(directory):
+        if entry.name.endswith(_LEFT_OVER_SUFFIXES):
+            files.remove(f"{directory}/{entry.name}")
+            continue
+        for suffix in SEGMENT_SUFFIXES:
+            base_offset = offset_in(entry.name, suffix)
+            if base_offset is not None:
+                sizes.setdefault(base_offset, {})[suffix] = entry.size_bytes
+                if suffix == LOG_SUFFIX:
+                    modified_ms[base_offset] = entry.modified_ms
+        snapshot = offset_in(entry.name, SNAPSHOT_SUFFIX)
+        if snapshot is not None:
+            content.snapshots.append(snapshot)
+    content.snapshots.sort()
+    for base_offset in sorted(sizes):
+        if LOG_SUFFIX not in sizes[base_offset]:
+            _remove_orphans(files, directory, base_offset, sizes[base_offset])
+            continue
+        segment = LogSegment(files, directory, base_offset, sizes[base_offset])
+        segment.created_ms = modified_ms[base_offset]
+        content.segments.append(segment)
+    return content
+
+
+def _remove_orphans(
+    files: FileSystem, directory: str, base_offset: int, sizes: Mapping[str, int]
+) -> None:
+    for suffix in sizes:
+        files.remove(f"{directory}/{file_name(base_offset, suffix)}")
+
+
+@dataclass(slots=True)
+class DeletedFiles:
+    """Files under their *.deleted names, to be removed when their time has come."""
+
+    files: FileSystem
+    waiting: list[tuple[int, str]] = field(default_factory=list)
+    """(wall time of the deletion, path), in order."""
+
+    def delete_segment(self, segment: LogSegment, wall_ms: int) -> None:
+        """Take a segment out of the log's directory. Raises OSError: then it is still in."""
+        segment.is_deleted = True
+        try:
+            self._rename(segment.path(LOG_SUFFIX), wall_ms)
+        except OSError:
+            segment.is_deleted = False
+            raise
+        segment.close()
+        self.delete_files(
+            [segment.path(suffix) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX)],
+            wall_ms,
+        )
+
+    def delete_files(self, paths: Iterable[str], wall_ms: int) -> None:
+        """Do the same to files that mean nothing without their .log; failures are only noted."""
+        for path in paths:
+            try:
+                self._rename(path, wall_ms)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                logger.warning("%s cannot be deleted: %s", path, error)
+
+    def remove_due(self, wall_ms: int, delay_ms: int) -> int:
+        """Remove what was deleted `delay_ms` ago or earlier; how many files that were.
+
+        For any thread. What cannot be removed is left for the next start.
+        """
+        removed = 0
+        while self.waiting and self.waiting[0][0] + delay_ms <= wall_ms:
+            _, path = self.waiting.pop(0)
+            try:
+                self.files.remove(path)
+            except OSError as error:
+                logger.warning("%s cannot be removed: %s", path, error)
+            removed += 1
+        return removed
+
+    def _rename(self, path: str, wall_ms: int) -> None:
+        self.files.rename(path, path + DELETED_SUFFIX)
+        self.waiting.append((wall_ms, path + DELETED_SUFFIX))

@@ -1,0 +1,158 @@
+"""Opening the log of a partition: cheap after a clean stop, careful after any other.
+
+After a clean stop the name of the newest producer snapshot is the end of the log, so neither logs
+nor indexes are looked into; the first append compares that with the end of the file. After an
+unclean stop the segments beyond the recovery point are verified (:mod:`broker.storage.recovery`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from broker.storage.errors import CorruptBatchError, CorruptFileError
+from broker.storage.filesystem import FileSystem
+from broker.storage.layout import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name
+from broker.storage.leader_epochs import EpochStart, LeaderEpochs, read_leader_epochs
+from broker.storage.log_directory import DeletedFiles, DirectoryContent, scan_directory
+from broker.storage.recovery import find_end, recover_segment
+from broker.storage.segment import LogSegment
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class OpeningTerms:
+    """What the data directory and the broker know about a log before it is opened."""
+
+    clean_shutdown: bool
+    recovery_point: int
+    """Everything below is on the disk."""
+    log_start_offset: int
+    leader_epoch_max: int
+    """No batch can have been written in a later epoch."""
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedLog:
+    """A log ready for use."""
+
+    segments: list[LogSegment]
+    """Never empty; the last one is active."""
+    snapshots: list[int]
+    end_offset: int
+    deleted: DeletedFiles
+    is_new: bool
+    """The directory has just been made."""
+    is_tail_known: bool
+    """The end of the active segment has been looked at."""
+
+
+def open_log(files: FileSystem, directory: str, terms: OpeningTerms) -> OpenedLog:
+    """Open, and recover if need be. Raises OSError."""
+    is_new = not files.exists(directory)
+    if is_new:
+        files.make_directory(directory)
+    content = DirectoryContent() if is_new else scan_directory(files, directory)
+    deleted = DeletedFiles(files)
+    if not content.segments:
+        start = terms.log_start_offset
+        content.segments.append(LogSegment.create(files, directory, start, terms.wall_ms))
+        return OpenedLog(content.segments, [], start, deleted, is_new, is_tail_known=True)
+    for segment in content.segments[:-1]:
+        segment.is_sealed = segment.is_synced = True
+    end_offset = _clean_end(content) if terms.clean_shutdown else None
+    is_tail_known = end_offset is None
+    if end_offset is None:
+        point = content.segments[-1].base_offset if terms.clean_shutdown else terms.recovery_point
+        epochs = load_leader_epochs(files, directory, content.segments, terms.leader_epoch_max)
+        end_offset = _recover(content.segments, epochs, deleted, terms, point)
+        files.sync_directory(directory)
+    _remove_stray_snapshots(files, directory, content, end_offset)
+    return OpenedLog(
+        content.segments, content.snapshots, end_offset, deleted, is_new, is_tail_known
+    )
+
+
+def _clean_end(content: DirectoryContent) -> int | None:
+    """The end of a log that was closed; None if its files contradict that."""
+    active = content.segments[-1]
+    if active.size_bytes == 0:
+        return active.base_offset
+    if content.snapshots and content.snapshots[-1] > active.base_offset:
+        return content.snapshots[-1]
+    return find_end(active)
+
+
+def _recover(
+    segments: list[LogSegment],
+    epochs: LeaderEpochs,
+    deleted: DeletedFiles,
+    terms: OpeningTerms,
+    recovery_point: int,
+) -> int:
+    """Verify what lies beyond the recovery point and end the log before what is bad."""
+    end_offset = segments[0].base_offset
+    for number, segment in enumerate(segments):
+        following = segments[number + 1] if number + 1 < len(segments) else None
+        if following is not None and following.base_offset <= recovery_point:
+            continue
+        recovered = recover_segment(segment, recovery_point, epochs, terms.leader_epoch_max)
+        end_offset = recovered.end_offset
+        if following is not None and following.base_offset != end_offset:
+            for lost in segments[number + 1 :]:
+                logger.warning("%r lies behind the end of the log at %d: gone", lost, end_offset)
+                deleted.delete_segment(lost, terms.wall_ms)
+            del segments[number + 1 :]
+            break
+    segments[-1].is_sealed = segments[-1].is_synced = False
+    epochs.truncate_from(end_offset)
+    return end_offset
+
+
+def _remove_stray_snapshots(
+    files: FileSystem, directory: str, content: DirectoryContent, end_offset: int
+) -> None:
+    """Keep the snapshots that belong to segments, and the newest one."""
+    bases = {segment.base_offset for segment in content.segments}
+    usable = [offset for offset in content.snapshots if offset <= end_offset]
+    kept = [offset for offset in usable if offset in bases or offset == usable[-1]]
+    for offset in set(content.snapshots).difference(kept):
+        files.remove(f"{directory}/{file_name(offset, SNAPSHOT_SUFFIX)}")
+    content.snapshots[:] = kept
+
+
+def load_leader_epochs(
+    files: FileSystem, directory: str, segments: Sequence[LogSegment], leader_epoch_max: int
+) -> LeaderEpochs:
+    """The epochs of a log, from its file, or from its batches if the file is missing or damaged.
+
+    Raises OSError.
+    """
+    try:
+        starts = read_leader_epochs(files, directory)
+    except CorruptFileError as error:
+        logger.warning("%s; it is rebuilt from the batches", error)
+        starts = None
+    if starts is not None:
+        return LeaderEpochs(files, directory, starts)
+    starts = []
+    for segment in segments:
+        _collect_epochs(segment, starts, leader_epoch_max)
+    epochs = LeaderEpochs(files, directory, starts)
+    if starts:
+        epochs.write()
+    return epochs
+
+
+def _collect_epochs(segment: LogSegment, starts: list[EpochStart], leader_epoch_max: int) -> None:
+    latest = starts[-1].epoch if starts else -1
+    try:
+        for _, header in segment.walk(0, segment.base_offset):
+            if latest < header.partition_leader_epoch <= leader_epoch_max:
+                latest = header.partition_leader_epoch
+                starts.append(EpochStart(latest, header.base_offset))
+    except CorruptBatchError as error:
+        logger.warning("%s: %s", segment.path(LOG_SUFFIX), error)

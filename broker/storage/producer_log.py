@@ -1,0 +1,61 @@
+"""The producers of a log, brought up to date from its snapshots and its batches."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from broker.core.partition.producers import ProducerState
+from broker.storage.errors import CorruptBatchError, CorruptFileError
+from broker.storage.filesystem import FileSystem
+from broker.storage.layout import SNAPSHOT_SUFFIX, file_name
+from broker.storage.producer_snapshot import read_snapshot
+from broker.storage.segment import LogSegment
+from broker.storage.segment_search import locate
+
+logger = logging.getLogger(__name__)
+
+
+def load_producers(
+    files: FileSystem,
+    directory: str,
+    snapshots: list[int],
+    segments: Sequence[LogSegment],
+    wall_ms: int,
+) -> ProducerState:
+    """What the log says about idempotent producers. Raises OSError.
+
+    Starts from the newest good snapshot; damaged ones are removed, from the list as well. A damaged
+    batch hides what follows it in its segment, so its producers may be asked to start anew.
+
+    Args:
+        wall_ms: stands for the time of appends that is not on record, so that no producer expires
+            for having been silent while the broker was down.
+    """
+    state = ProducerState()
+    offset = 0
+    while snapshots:
+        try:
+            state.restore(read_snapshot(files, directory, snapshots[-1]))
+            offset = snapshots[-1]
+            break
+        except CorruptFileError as error:
+            path = f"{directory}/{file_name(snapshots.pop(), SNAPSHOT_SUFFIX)}"
+            logger.warning("%s: %s; more of the log is read instead", path, error)
+            files.remove(path)
+    for segment, following in zip(segments, [*segments[1:], None], strict=True):
+        if following is None or following.base_offset > offset:
+            _replay(segment, offset, state, wall_ms)
+    return state
+
+
+def _replay(segment: LogSegment, offset: int, state: ProducerState, wall_ms: int) -> None:
+    try:
+        found = locate(segment, offset)
+        if found is None:
+            return
+        for _, header in segment.walk(*found):
+            if header.base_offset >= offset:
+                state.note_appended(header, base_offset=header.base_offset, timestamp=wall_ms)
+    except CorruptBatchError as error:
+        logger.warning("%s", error)
