@@ -41,8 +41,6 @@ class Appended:
 
     base_offset: int
     next_offset: int
-    log_append_time_ms: int
-    """-1 unless the topic stamps records itself."""
     is_duplicate: bool = False
     """An idempotent producer's retry of a batch that is in the log already."""
 
@@ -103,13 +101,13 @@ class Partition:
             written = log.append(batch, header, leader_epoch=LEADER_EPOCH, wall_ms=wall_ms)
         except StorageError as error:
             self._note_storage_error(error)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+            raise
         self._behind_watermark.append((written.last_offset + 1, len(batch)))
         if self._flush is not None or self._is_flush_due():
             self.start_flush()
         else:
             self._raise_watermark(written.last_offset + 1)
-        return Appended(written.base_offset, written.last_offset + 1, -1)
+        return Appended(written.base_offset, written.last_offset + 1)
 
     def read(self, offset: int, max_bytes: int, *, min_one: bool) -> bytes | memoryview:
         """Whole batches from ``offset`` up to the high watermark, b"" where there is none.
@@ -135,11 +133,13 @@ class Partition:
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first visible record that is not older than ``timestamp``."""
-        return self.log.offset_for_timestamp(timestamp, up_to_offset=self.high_watermark)
+        found = self.log.offset_for_timestamp(timestamp, up_to_offset=self.high_watermark)
+        return None if found is None else (found.offset, found.timestamp)
 
     def offset_of_max_timestamp(self) -> tuple[int, int] | None:
         """(offset, timestamp) of the youngest record, None for an empty log."""
-        return self.log.offset_of_max_timestamp()
+        found = self.log.max_timestamp()
+        return None if found is None else (found.offset, found.timestamp)
 
     async def wait_committed(self, next_offset: int) -> None:
         """Return once the high watermark covers everything below ``next_offset``.
