@@ -80,6 +80,9 @@ class Parking:
 
     def remove(self, operation: DelayedOperation) -> None:
         del self._operations[operation]
+        if not self._operations:
+            # An emptied dict keeps the table of its largest size.
+            self._operations = {}
         self.held_bytes -= operation.held_bytes
         if operation.owner is None:
             return
@@ -88,3 +91,5 @@ class Parking:
         share.held_bytes -= operation.held_bytes
         if not share.operations:
             del self._shares[operation.owner]
+            if not self._shares:
+                self._shares = {}

@@ -311,6 +311,9 @@ class Purgatory:
             del watchers[operation]
             if not watchers:
                 del self._watched[key]
+        if not self._watched:
+            # An emptied dict keeps the table of its largest size.
+            self._watched = {}
         self._count(operation, -1)
 
     def _count(self, operation: DelayedOperation, change: int) -> None:

@@ -1,0 +1,489 @@
+import asyncio
+import random
+import time
+import tracemalloc
+from collections.abc import Callable, Hashable
+
+import pytest
+
+from broker.core.keyed_timers import KeyedTimers
+from broker.core.parking import ParkingLimits
+from broker.core.purgatory import Completion, DelayedOperation, Purgatory
+
+Happened = list[tuple[str, str]]
+
+
+class Operation(DelayedOperation):
+    """Waits until `holds` says so; then does `effect` and notes it."""
+
+    kind = "Fetch"
+
+    def __init__(
+        self,
+        name: str,
+        happened: Happened,
+        *,
+        holds: Callable[[], bool] = lambda: False,
+        effect: Callable[[], None] = lambda: None,
+        owner: Hashable | None = None,
+        held_bytes: int = 0,
+    ) -> None:
+        super().__init__(owner=owner, held_bytes=held_bytes)
+        self.name = name
+        self.happened = happened
+        self.holds = holds
+        self.effect = effect
+        self.keys_seen: list[Hashable | None] = []
+
+    def try_complete(self, key: Hashable | None = None) -> bool:
+        self.keys_seen.append(key)
+        return self.holds()
+
+    def on_complete(self, completion: Completion) -> None:
+        self.effect()
+        self.happened.append((self.name, completion.name))
+
+    def on_failed(self, error: Exception) -> None:
+        self.happened.append((self.name, f"UNKNOWN_SERVER_ERROR after {error}"))
+
+    def on_cancelled(self) -> None:
+        self.happened.append((self.name, "CANCELLED"))
+
+
+class Produce(Operation):
+    kind = "Produce"
+
+
+@pytest.fixture
+def happened() -> Happened:
+    return []
+
+
+@pytest.fixture
+def reported() -> list[tuple[str, Exception]]:
+    return []
+
+
+@pytest.fixture
+def purgatory(reported: list[tuple[str, Exception]]) -> Purgatory:
+    return Purgatory(report=lambda doing, error: reported.append((doing, error)))
+
+
+def drain(purgatory: Purgatory) -> None:
+    while purgatory.has_work:
+        purgatory.drain()
+
+
+def test_an_operation_whose_condition_holds_completes_at_once_and_is_never_listed(
+    purgatory: Purgatory, happened: Happened
+) -> None:
+    operation = Operation("a", happened, holds=lambda: True)
+    assert purgatory.try_complete_else_watch(operation, ["k"], 100)
+    assert happened == [("a", "SATISFIED")]
+    assert purgatory.next_deadline_ms is None
+    purgatory.expire(1_000)
+    assert happened == [("a", "SATISFIED")]
+
+
+def test_a_change_of_its_key_completes_an_operation_once(
+    purgatory: Purgatory, happened: Happened
+) -> None:
+    log: list[str] = []
+    operation = Operation("a", happened, holds=lambda: bool(log))
+    assert not purgatory.try_complete_else_watch(operation, ["k", "l"], 100)
+    purgatory.check_and_complete("k")
+    drain(purgatory)
+    assert happened == []
+    log.append("record")
+    purgatory.check_and_complete("k")
+    purgatory.check_and_complete("l")
+    drain(purgatory)
+    purgatory.expire(1_000)
+    assert happened == [("a", "SATISFIED")]
+
+
+def test_an_operation_is_told_which_key_woke_it(purgatory: Purgatory, happened: Happened) -> None:
+    operation = Operation("a", happened)
+    purgatory.try_complete_else_watch(operation, ["k", "l"], 100)
+    purgatory.check_and_complete("l")
+    drain(purgatory)
+    assert operation.keys_seen == [None, "l"]
+
+
+def test_a_key_that_changes_twice_before_its_walk_is_walked_once(
+    purgatory: Purgatory, happened: Happened
+) -> None:
+    operation = Operation("a", happened)
+    purgatory.try_complete_else_watch(operation, ["k"], 100)
+    purgatory.check_and_complete("k")
+    purgatory.check_and_complete("k")
+    drain(purgatory)
+    assert operation.keys_seen == [None, "k"]
+
+
+def test_a_key_nobody_watches_makes_no_work(purgatory: Purgatory) -> None:
+    purgatory.check_and_complete("k")
+    assert not purgatory.has_work
+
+
+def test_an_operation_expires_at_its_deadline_and_never_before(
+    purgatory: Purgatory, happened: Happened
+) -> None:
+    purgatory.try_complete_else_watch(Operation("a", happened), ["k"], 100)
+    purgatory.expire(99)
+    assert happened == []
+    purgatory.expire(100)
+    assert happened == [("a", "EXPIRED")]
+
+
+def test_a_condition_that_holds_at_the_deadline_is_a_success(
+    purgatory: Purgatory, happened: Happened
+) -> None:
+    log: list[str] = []
+    purgatory.try_complete_else_watch(Operation("a", happened, holds=lambda: bool(log)), ["k"], 100)
+    log.append("record")
+    purgatory.check_and_complete("k")
+    purgatory.expire(100)
+    assert happened == [("a", "SATISFIED")]
+    drain(purgatory)
+    assert happened == [("a", "SATISFIED")]
+
+
+def test_a_completed_operation_has_left_every_key_and_the_wheel(
+    purgatory: Purgatory, happened: Happened
+) -> None:
+    log: list[str] = []
+    operation = Operation("a", happened, holds=lambda: bool(log), owner="c", held_bytes=10)
+    purgatory.try_complete_else_watch(operation, ["k", "l", "m"], 100)
+    assert purgatory.stats() == {"Fetch": {"watched": 3, "delayed": 1}}
+    assert purgatory.held_bytes == 10
+    log.append("record")
+    purgatory.check_and_complete("l")
+    drain(purgatory)
+    assert purgatory.stats() == {"Fetch": {"watched": 0, "delayed": 0}}
+    assert purgatory.held_bytes == 0
+    assert purgatory.next_deadline_ms is None
+    assert not purgatory._watched
+    for key in "klm":
+        purgatory.check_and_complete(key)
+    assert not purgatory.has_work
+
+
+def test_an_append_between_the_first_check_and_the_registration_is_not_lost(
+    purgatory: Purgatory, happened: Happened
+) -> None:
+    """The handler looks, awaits (something else appends meanwhile), and then registers."""
+    log: list[str] = []
+
+    async def handler() -> None:
+        assert not log
+        await asyncio.sleep(0)
+        operation = Operation("a", happened, holds=lambda: bool(log))
+        purgatory.try_complete_else_watch(operation, ["k"], 100)
+
+    async def appender() -> None:
+        log.append("record")
+        purgatory.check_and_complete("k")
+        drain(purgatory)
+
+    async def both() -> None:
+        await asyncio.gather(handler(), appender())
+
+    asyncio.run(both())
+    assert happened == [("a", "SATISFIED")]
+
+
+def test_a_long_chain_of_wake_ups_needs_no_recursion(
+    purgatory: Purgatory, happened: Happened
+) -> None:
+    satisfied = {0}
+    length = 5_000
+
+    def holds(number: int) -> Callable[[], bool]:
+        return lambda: number in satisfied
+
+    def wake_next(number: int) -> Callable[[], None]:
+        def effect() -> None:
+            satisfied.add(number + 1)
+            purgatory.check_and_complete(number + 1)
+
+        return effect
+
+    for number in reversed(range(1, length)):
+        operation = Operation(str(number), happened, holds=holds(number), effect=wake_next(number))
+        purgatory.try_complete_else_watch(operation, [number], 100)
+    first = Operation("0", happened, holds=holds(0), effect=wake_next(0))
+    purgatory.try_complete_else_watch(first, [0], 100)
+    drain(purgatory)
+    assert [name for name, _ in happened] == [str(number) for number in range(length)]
+
+
+def test_an_operation_registered_during_a_walk_is_not_visited_in_it(
+    purgatory: Purgatory, happened: Happened
+) -> None:
+    second = Operation("second", happened)
+
+    def register_second() -> None:
+        purgatory.try_complete_else_watch(second, ["k"], 100)
+
+    is_open: list[bool] = []
+    first = Operation("first", happened, holds=lambda: bool(is_open), effect=register_second)
+    purgatory.try_complete_else_watch(first, ["k"], 100)
+    is_open.append(True)
+    purgatory.check_and_complete("k")
+    drain(purgatory)
+    assert second.keys_seen == [None]
+
+
+def test_a_walk_passes_over_operations_that_complete_during_it(
+    purgatory: Purgatory, happened: Happened
+) -> None:
+    operations: list[Operation] = []
+    is_open: list[bool] = []
+
+    def cancel_others() -> None:
+        for operation in operations[1:]:
+            purgatory.cancel_operation(operation)
+
+    for number in range(3):
+        operation = Operation(
+            str(number), happened, holds=lambda: bool(is_open), effect=cancel_others
+        )
+        operations.append(operation)
+        purgatory.try_complete_else_watch(operation, ["k"], 100)
+    is_open.append(True)
+    purgatory.check_and_complete("k")
+    drain(purgatory)
+    assert happened == [("1", "CANCELLED"), ("2", "CANCELLED"), ("0", "SATISFIED")]
+
+
+def test_an_operation_that_cancels_itself_while_completing_stays_completed(
+    purgatory: Purgatory, happened: Happened
+) -> None:
+    operation = Operation("a", happened)
+    operation.effect = lambda: happened.append(
+        ("cancelled", str(purgatory.cancel_operation(operation)))
+    )
+    purgatory.try_complete_else_watch(operation, ["k"], 100)
+    purgatory.expire(100)
+    assert happened == [("cancelled", "False"), ("a", "EXPIRED")]
+
+
+def test_expiring_one_operation_may_complete_another_of_the_same_turn(
+    purgatory: Purgatory, happened: Happened
+) -> None:
+    second = Operation("second", happened)
+    first = Operation("first", happened, effect=lambda: void(purgatory.cancel_operation(second)))
+    purgatory.try_complete_else_watch(first, ["k"], 100)
+    purgatory.try_complete_else_watch(second, ["k"], 100)
+    purgatory.expire(100)
+    assert happened == [("second", "CANCELLED"), ("first", "EXPIRED")]
+
+
+def void(_: object) -> None:
+    return
+
+
+def test_an_exception_in_a_condition_fails_that_operation_and_not_its_neighbours(
+    purgatory: Purgatory, happened: Happened, reported: list[tuple[str, Exception]]
+) -> None:
+    is_open: list[bool] = []
+
+    def broken() -> bool:
+        if is_open:
+            raise RuntimeError("broken condition")
+        return False
+
+    operations = (
+        Operation("a", happened, holds=lambda: bool(is_open)),
+        Operation("b", happened, holds=broken),
+        Operation("c", happened, holds=lambda: bool(is_open)),
+    )
+    for operation in operations:
+        purgatory.try_complete_else_watch(operation, ["k"], 100)
+    is_open.append(True)
+    purgatory.check_and_complete("k")
+    drain(purgatory)
+    assert happened == [
+        ("a", "SATISFIED"),
+        ("b", "UNKNOWN_SERVER_ERROR after broken condition"),
+        ("c", "SATISFIED"),
+    ]
+    assert [str(error) for _, error in reported] == ["broken condition"]
+    assert purgatory.next_deadline_ms is None
+
+
+def test_an_exception_in_an_answer_fails_that_operation_and_the_turn_goes_on(
+    purgatory: Purgatory, happened: Happened, reported: list[tuple[str, Exception]]
+) -> None:
+    def broken() -> None:
+        raise RuntimeError("broken answer")
+
+    purgatory.try_complete_else_watch(Operation("a", happened, effect=broken), ["k"], 100)
+    purgatory.try_complete_else_watch(Operation("b", happened), ["k"], 100)
+    purgatory.expire(100)
+    assert happened == [
+        ("a", "UNKNOWN_SERVER_ERROR after broken answer"),
+        ("b", "EXPIRED"),
+    ]
+    assert len(reported) == 1
+
+
+def test_a_client_that_is_gone_loses_what_it_parked_and_nobody_else_does(
+    purgatory: Purgatory, happened: Happened
+) -> None:
+    for name, owner in (("a", "c1"), ("b", "c2"), ("c", "c1")):
+        purgatory.try_complete_else_watch(Operation(name, happened, owner=owner), ["k"], 100)
+    assert purgatory.cancel_owner("c1") == 2
+    assert purgatory.cancel_owner("c1") == 0
+    assert happened == [("a", "CANCELLED"), ("c", "CANCELLED")]
+    purgatory.expire(100)
+    assert happened[2:] == [("b", "EXPIRED")]
+
+
+def test_the_shutdown_completes_everything_and_what_comes_after_it(
+    purgatory: Purgatory, happened: Happened
+) -> None:
+    late = Operation("late", happened)
+    first = Operation(
+        "first",
+        happened,
+        effect=lambda: void(purgatory.try_complete_else_watch(late, ["k"], 100)),
+    )
+    purgatory.try_complete_else_watch(first, ["k"], 100)
+    purgatory.try_complete_else_watch(Operation("second", happened), ["l"], 50)
+    purgatory.shutdown()
+    assert happened == [("late", "SHUTDOWN"), ("first", "SHUTDOWN"), ("second", "SHUTDOWN")]
+    assert purgatory.next_deadline_ms is None
+    satisfied = Operation("satisfied", happened, holds=lambda: True)
+    assert purgatory.try_complete_else_watch(satisfied, ["k"], 100)
+    assert happened[-1] == ("satisfied", "SATISFIED")
+
+
+@pytest.mark.parametrize(
+    ("limits", "parked"),
+    [
+        (ParkingLimits(count_max=3), 3),
+        (ParkingLimits(bytes_max=40), 4),
+        (ParkingLimits(owner_count_max=1), 2),
+        (ParkingLimits(owner_bytes_max=20), 4),
+    ],
+)
+def test_what_waits_is_bounded_in_count_and_bytes_in_all_and_per_client(
+    limits: ParkingLimits, parked: int, happened: Happened
+) -> None:
+    purgatory = Purgatory(report=lambda doing, error: None, limits=limits)
+    operations = [
+        Operation(str(number), happened, owner=f"c{number % 2}", held_bytes=10)
+        for number in range(10)
+    ]
+    for operation in operations:
+        purgatory.try_complete_else_watch(operation, ["k"], 100)
+    assert purgatory.stats()["Fetch"]["delayed"] == parked
+    assert [why for _, why in happened] == ["REFUSED"] * (10 - parked)
+    purgatory.cancel_owner("c0")
+    purgatory.cancel_owner("c1")
+    late = Operation("late", happened, owner="c0", held_bytes=10)
+    assert not purgatory.try_complete_else_watch(late, ["k"], 100)
+
+
+def test_a_turn_of_wake_ups_is_bounded_and_the_next_one_goes_on(
+    purgatory: Purgatory, happened: Happened
+) -> None:
+    is_open: list[bool] = []
+    for number in range(10):
+        purgatory.try_complete_else_watch(
+            Operation(str(number), happened, holds=lambda: bool(is_open)), ["k"], 100
+        )
+    is_open.append(True)
+    purgatory.check_and_complete("k")
+    assert purgatory.drain(4) == 4
+    assert [name for name, _ in happened] == ["0", "1", "2", "3"]
+    assert purgatory.has_work
+    assert purgatory.drain(100) == 6
+    assert not purgatory.has_work
+
+
+def test_a_turn_of_expiries_is_bounded_and_the_next_one_goes_on(
+    purgatory: Purgatory, happened: Happened
+) -> None:
+    for number in range(10):
+        purgatory.try_complete_else_watch(Operation(str(number), happened), ["k"], 100)
+    purgatory.expire(100, 4)
+    assert [name for name, _ in happened] == ["0", "1", "2", "3"]
+    assert purgatory.next_deadline_ms == 100
+    purgatory.expire(100, 100)
+    assert len(happened) == 10
+
+
+def test_a_key_that_changes_while_it_is_walked_is_walked_again(
+    purgatory: Purgatory, happened: Happened
+) -> None:
+    satisfied: set[str] = set()
+
+    def satisfy_first() -> None:
+        satisfied.add("first")
+        purgatory.check_and_complete("k")
+
+    first = Operation("first", happened, holds=lambda: "first" in satisfied)
+    second = Operation(
+        "second", happened, holds=lambda: "second" in satisfied, effect=satisfy_first
+    )
+    purgatory.try_complete_else_watch(first, ["k"], 100)
+    purgatory.try_complete_else_watch(second, ["k"], 100)
+    satisfied.add("second")
+    purgatory.check_and_complete("k")
+    drain(purgatory)
+    assert happened == [("second", "SATISFIED"), ("first", "SATISFIED")]
+
+
+def test_gauges_count_each_kind_for_itself(purgatory: Purgatory, happened: Happened) -> None:
+    purgatory.try_complete_else_watch(Operation("a", happened), ["k", "l", "k"], 100)
+    purgatory.try_complete_else_watch(Produce("b", happened), ["k"], 100)
+    timers: KeyedTimers[str] = purgatory.keyed_timers(lambda keys, now_ms: None, kind="Heartbeat")
+    timers.schedule("m", 10)
+    assert purgatory.stats() == {
+        "Fetch": {"watched": 2, "delayed": 1},
+        "Produce": {"watched": 1, "delayed": 1},
+        "Heartbeat": {"watched": 0, "delayed": 1},
+    }
+
+
+def park_a_hundred_thousand(purgatory: Purgatory, happened: Happened) -> list[Operation]:
+    rng = random.Random(3)
+    operations = [Operation("", happened) for _ in range(100_000)]
+    for number, operation in enumerate(operations):
+        keys = [number % 1_000, number % 777 + 5_000]
+        purgatory.try_complete_else_watch(operation, keys, rng.randrange(500))
+    return operations
+
+
+def test_a_hundred_thousand_parked_operations_expire_in_short_turns(
+    purgatory: Purgatory, happened: Happened
+) -> None:
+    operations = park_a_hundred_thousand(purgatory, happened)
+    for operation in operations[::2]:
+        purgatory.cancel_operation(operation)
+    turns_s = []
+    while (next_ms := purgatory.next_deadline_ms) is not None:
+        began_s = time.perf_counter()
+        purgatory.expire(next_ms)
+        turns_s.append(time.perf_counter() - began_s)
+    assert len(happened) == 100_000
+    assert sorted(turns_s)[-10] < 0.02, "the machine may steal a few turns, not ten"
+
+
+def test_the_memory_of_a_hundred_thousand_operations_is_given_back(purgatory: Purgatory) -> None:
+    happened: Happened = []
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        operations = park_a_hundred_thousand(purgatory, happened)
+        for operation in operations:
+            purgatory.cancel_operation(operation)
+        del operations, operation
+        happened.clear()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 200_000, "100,000 would be 40 MB"
