@@ -1,0 +1,173 @@
+"""The contenders: Kohort, and Apache Kafka with the memory and the flags of its own start script.
+
+Both run with the defaults that a user gets who starts them, on a port and in a directory of their
+own.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Self
+
+from protocol.codec import codec
+from protocol.messages.api_versions import ApiVersionsResponse
+from tests import java_env
+from tests.kafka_server import KafkaServer
+from tests.kohort_server import KohortServer
+from tests.server_process import ServerProcess, answers_metadata, free_port
+
+_KAFKA_FLAGS: Final = (
+    # What bin/kafka-server-start.sh and bin/kafka-run-class.sh give it.
+    "-Xms1G",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+    "-Djava.awt.headless=true",
+)
+
+_API_VERSIONS_REQUEST: Final = struct.pack(">ihhih5s", 15, 18, 0, 7, 5, b"bench")
+
+_POLL_S: Final = 0.001
+_START_TIMEOUT_S: Final = 60.0
+
+
+class RunningBroker:
+    """A broker process, timed from before it was started."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        """Start it; `server` says how."""
+        server.directory.mkdir(parents=True, exist_ok=True)
+        # Kafka's directory is formatted by this, which is not part of its start.
+        command = server.command()
+        self._server = server
+        with server.log_file.open("ab") as log:
+            self.started_s = time.perf_counter()
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    @property
+    def port(self) -> int:
+        return self._server.port
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def wait_first_answer(self) -> None:
+        """Return when an ApiVersions request was answered, rightly and in full."""
+        while not _answers_api_versions(self.port):
+            self._check_alive()
+            time.sleep(_POLL_S)
+
+    def wait_serving(self) -> None:
+        """Return when Metadata lists a broker: Kafka answers ApiVersions before it serves."""
+        while not answers_metadata(self.port):
+            self._check_alive()
+            time.sleep(_POLL_S)
+
+    def cpu_s(self) -> float:
+        """Processor time used so far, of all threads."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2]
+        user, system = fields.split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+    def resident_mib(self) -> float:
+        """Memory in use, shared libraries included."""
+        for line in Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8").splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) / 1024
+        raise RuntimeError(f"process {self.pid} is gone")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _check_alive(self) -> None:
+        is_late = time.perf_counter() - self.started_s > _START_TIMEOUT_S
+        if is_late or self._process.poll() is not None:
+            self._process.kill()
+            tail = self._server.log_file.read_text(errors="replace")[-2000:]
+            raise RuntimeError(f"the broker did not start:\n{tail}")
+
+
+class Contender(ABC):
+    """A kind of broker."""
+
+    name: str
+
+    @abstractmethod
+    def server(self, directory: Path, overrides: Mapping[str, str] | None = None) -> ServerProcess:
+        """A broker with its data under `directory`, not started."""
+
+    def start(self, directory: Path, overrides: Mapping[str, str] | None = None) -> RunningBroker:
+        return RunningBroker(self.server(directory, overrides))
+
+
+class Kohort(Contender):
+    """Ours. Its metrics are on the port `metrics_port`."""
+
+    name = "Kohort"
+
+    def __init__(self) -> None:
+        self.metrics_port = free_port()
+
+    def server(self, directory: Path, overrides: Mapping[str, str] | None = None) -> ServerProcess:
+        ports = {"kohort.metrics.port": str(self.metrics_port)}
+        return KohortServer(directory, overrides={**ports, **(overrides or {})})
+
+
+class Kafka(Contender):
+    """Apache Kafka 4.4.0."""
+
+    name = "Kafka"
+
+    def server(self, directory: Path, overrides: Mapping[str, str] | None = None) -> ServerProcess:
+        return _KafkaServer(directory, overrides=overrides)
+
+
+class _KafkaServer(KafkaServer):
+    def command(self) -> list[str]:
+        java, _heap, *rest = super().command()
+        return [java, "-Xmx1G", *_KAFKA_FLAGS, *rest]
+
+
+def contenders(*, with_kafka: bool) -> list[Contender]:
+    """Ours, and Kafka if it is wanted and Java and its jars are there."""
+    jars = Path(java_env.__file__).parents[1] / ".cache" / "java" / "broker"
+    is_there = shutil.which("java") is not None and jars.is_dir()
+    return [Kohort(), Kafka()] if with_kafka and is_there else [Kohort()]
+
+
+def _answers_api_versions(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=_START_TIMEOUT_S) as connection:
+            connection.sendall(_API_VERSIONS_REQUEST)
+            head = connection.recv(8, socket.MSG_WAITALL)
+            if len(head) < 8:
+                return False
+            size, correlation_id = struct.unpack(">ii", head)
+            body = connection.recv(size - 4, socket.MSG_WAITALL)
+    except OSError:
+        return False
+    response, end = codec(ApiVersionsResponse, 0).decode(body)
+    if correlation_id != 7 or end != size - 4 or response.error_code or not response.api_keys:
+        raise RuntimeError(f"a wrong answer to ApiVersions: {response!r}")
+    return True
