@@ -21,6 +21,7 @@ SHAPES = [
     Record(b""),
     Record(b"value", b"key"),
     Record(b"value", b"", (("a", b"1"), ("a", None), ("ключ", b""))),
+    Record(b"value", None, (("last", b"header"),)),
     Record(b"v" * 63, b"k" * 64),
     Record(b"v" * 64, b"k" * 63),
     Record(b"v" * 8_191),
@@ -82,7 +83,7 @@ def test_keys_and_values_are_found_without_being_copied() -> None:
     assert field_of(source, span.value_start, span.value_length) == b"Value"
 
 
-@pytest.mark.parametrize("record", SHAPES[:5], ids=range(5))
+@pytest.mark.parametrize("record", SHAPES[:6], ids=range(6))
 def test_a_record_cut_short_anywhere_is_refused(record: Record) -> None:
     block = one_record(record)
     for size in range(len(block)):
@@ -110,7 +111,10 @@ HEAD = b"\x00\x00\x00"
     [
         pytest.param(HEAD + b"\x03\x01\x00", id="key of length -2"),
         pytest.param(HEAD + b"\x01\x03\x00", id="value of length -2"),
+        pytest.param(HEAD + b"\x03k\x01\x00", id="key of length -2 and a byte"),
+        pytest.param(HEAD + b"\x01\x03v\x00", id="value of length -2 and a byte"),
         pytest.param(HEAD + b"\x01\x01\x01", id="header count -1"),
+        pytest.param(HEAD + b"\x01\x01\x02\x01", id="header key of length -1 alone"),
         pytest.param(HEAD + b"\x01\x01\x02\x01\x01", id="header without key"),
         pytest.param(HEAD + b"\x01\x01\x02\x00\x03", id="header value of length -2"),
         pytest.param(HEAD + b"\x01\x01\x04\x00\x01", id="a header too few"),
@@ -124,6 +128,13 @@ HEAD = b"\x00\x00\x00"
 def test_a_record_with_nonsense_inside_is_refused(body: bytes) -> None:
     with pytest.raises(DecodeError):
         read_span(encode_varint(len(body)) + body + bytes(64), 0)
+
+
+def test_a_record_of_negative_length_is_refused() -> None:
+    block = one_record(Record(b"value", b"key"))
+    for size in (block[0] - 1, block[0] + 1):
+        with pytest.raises(DecodeError):
+            read_span(bytes([size]) + block[1:], 0)
 
 
 @pytest.mark.parametrize("garbage", [b"\xff" * 40, b"\x01" * 40, b"\x80" * 40, b"garbage " * 5])
@@ -164,7 +175,7 @@ def test_following_lengths_finds_where_each_record_stops() -> None:
 
 
 @pytest.mark.parametrize(
-    "block", [b"", b"\x80", b"\xff\xff", b"\x01", b"\x83\x80\x00", b"\xff" * 9]
+    "block", [b"", b"\x80", b"\xff\xff", b"\x01\x01", b"\x00\x01", b"\x83\x80\x00", b"\xff" * 9]
 )
 def test_lengths_that_cannot_be_followed_are_refused(block: bytes) -> None:
     with pytest.raises(DecodeError):
