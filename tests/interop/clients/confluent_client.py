@@ -1,0 +1,153 @@
+"""confluent-kafka: the current librdkafka."""
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from tests.interop.clients.threads import ThreadMember
+from tests.interop.model import MAX_REQUEST_BYTES, Client, Codec, Record
+
+
+class ConfluentClient(Client):
+    name = "confluent"
+
+    def produce(
+        self,
+        topic: str,
+        records: Sequence[Record],
+        *,
+        codec: Codec = "none",
+        idempotent: bool = False,
+    ) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "compression.type": codec,
+                "enable.idempotence": idempotent,
+                "acks": "all",
+                "message.max.bytes": MAX_REQUEST_BYTES,
+                "linger.ms": 5,
+            }
+        )
+        failures: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _message: Message) -> None:
+            if error is not None:
+                failures.append(error)
+
+        for record in records:
+            optional: dict[str, Any] = {}
+            if record.partition is not None:
+                optional["partition"] = record.partition
+            if record.timestamp_ms is not None:
+                optional["timestamp"] = record.timestamp_ms
+            producer.produce(
+                topic,
+                record.value,
+                record.key,
+                headers=list(record.headers),
+                on_delivery=delivered,
+                **optional,
+            )
+            producer.poll(0)
+        assert producer.flush(60) == 0, "messages were left unsent"
+        assert not failures, failures
+
+    def consume(self, topic: str, count: int, *, timeout_s: float = 30) -> list[Record]:
+        records: list[Record] = []
+        deadline = time.monotonic() + timeout_s
+        consumer = self._reader()
+        try:
+            partitions = _partitions(consumer, topic)
+            consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+            while len(records) < count and time.monotonic() < deadline:
+                records += _records(consumer.consume(500, 0.1))
+        finally:
+            consumer.close()
+        return records
+
+    def offsets_for_time(self, topic: str, timestamp_ms: int) -> dict[int, int | None]:
+        consumer = self._reader()
+        try:
+            wanted = [
+                TopicPartition(topic, number, timestamp_ms)
+                for number in _partitions(consumer, topic)
+            ]
+            found = consumer.offsets_for_times(wanted, timeout=30)
+        finally:
+            consumer.close()
+        return {
+            place.partition: place.offset if place.offset >= 0 else None
+            for place in found
+            if place.error is None
+        }
+
+    def join(self, group: str, topic: str) -> "ConfluentMember":
+        return ConfluentMember(self.bootstrap, group, topic)
+
+    def _reader(self) -> Consumer:
+        return Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                # The library wants a group id even where no group is used.
+                "group.id": "unused",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+            }
+        )
+
+
+class ConfluentMember(ThreadMember):
+    def __init__(self, bootstrap: str, group: str, topic: str) -> None:
+        self._config: dict[str, str | int | bool] = {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "partition.assignment.strategy": "range",
+            "heartbeat.interval.ms": 300,
+            "session.timeout.ms": 10_000,
+        }
+        self._topic = topic
+        super().__init__()
+
+    def poll_until(self, leaving: threading.Event) -> None:
+        consumer = Consumer(self._config)
+        consumer.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke)
+        try:
+            while not leaving.is_set():
+                self.took(_records(consumer.consume(500, 0.05)))
+        finally:
+            consumer.close()
+
+    def _on_assign(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.holds({partition.partition for partition in partitions})
+
+    def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        places = [place for place in consumer.position(partitions) if place.offset >= 0]
+        if places:
+            consumer.commit(offsets=places, asynchronous=False)
+        self.holds(set())
+
+
+def _partitions(consumer: Consumer, topic: str) -> list[int]:
+    return sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
+
+
+def _records(messages: list[Message]) -> list[Record]:
+    for message in messages:
+        assert message.error() is None, message.error()
+    return [
+        Record(
+            value=message.value(),
+            key=message.key(),
+            headers=tuple(message.headers() or ()),
+            timestamp_ms=message.timestamp()[1],
+            partition=message.partition(),
+            offset=message.offset(),
+        )
+        for message in messages
+    ]

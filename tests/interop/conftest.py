@@ -1,0 +1,146 @@
+"""The broker under test, topics to use up, and the client libraries.
+
+The tests are about Kafka's behaviour, not Kohort's: with BOOTSTRAP=host:port in the environment
+they run against that broker. Else a Kohort is started for the session.
+"""
+
+import gc
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.interop.clients.aiokafka_client import AiokafkaClient
+from tests.interop.clients.confluent_client import ConfluentClient
+from tests.interop.clients.java_client import JavaClient
+from tests.interop.clients.kafka_python_client import KafkaPythonClient
+from tests.interop.clients.kcat_client import KcatClient, kcat
+from tests.interop.model import Client
+from tests.interop.tools import Tools
+from tests.java_process import JavaProcess
+from tests.kohort_server import KohortServer
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Lets client libraries leave sockets to the garbage collector, as kafka-python does."""
+    here = Path(__file__).parent
+    ignore = "ignore::pytest.PytestUnraisableExceptionWarning"
+    for item in items:
+        if item.path.is_relative_to(here):
+            item.add_marker(pytest.mark.filterwarnings(ignore))
+
+
+CLIENT_NAMES = ("aiokafka", "confluent", "kafka-python", "kcat", "java")
+
+CreateTopic = Callable[..., str]
+ClientNamed = Callable[[str], Client]
+
+
+@pytest.fixture(scope="session")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the broker under test."""
+    if given := os.environ.get("BOOTSTRAP"):
+        yield given
+        return
+    with KohortServer(tmp_path_factory.mktemp("kohort")) as server:
+        yield server.bootstrap
+
+
+@pytest.fixture(autouse=True)
+def leave_nothing_behind() -> Iterator[None]:
+    """Collects what a client library dropped now, so that no other test is blamed for it."""
+    yield
+    gc.collect()
+
+
+@pytest.fixture
+def own_kohort(tmp_path: Path) -> Iterator[KohortServer]:
+    """A Kohort of the test's own, started, which it may stop, kill and look into."""
+    if os.environ.get("BOOTSTRAP"):
+        pytest.skip("needs a broker that the test itself may restart, not the one of BOOTSTRAP")
+    with KohortServer(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def admin(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap})
+
+
+@pytest.fixture
+def create_topic(admin: AdminClient) -> Iterator[CreateTopic]:
+    """Creates a topic under a name of its own, and deletes it after the test."""
+    created: list[str] = []
+
+    def create(partitions: int = 1, **config: str) -> str:
+        name = f"interop-{uuid.uuid4().hex[:12]}"
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
+        admin.create_topics([topic])[name].result(30)
+        created.append(name)
+        return name
+
+    yield create
+    if created:
+        for future in admin.delete_topics(created).values():
+            future.exception(30)
+
+
+@pytest.fixture
+def topic(create_topic: CreateTopic) -> str:
+    """A topic with one partition."""
+    return create_topic()
+
+
+@pytest.fixture
+def group() -> str:
+    """A group id that nobody else uses."""
+    return f"interop-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(scope="session")
+def java_clients() -> Iterator[JavaProcess]:
+    with JavaProcess("ClientDriver", "broker") as process:
+        yield process
+
+
+@pytest.fixture(scope="session")
+def tool_process() -> Iterator[JavaProcess]:
+    with JavaProcess("ToolRunner", "tools") as process:
+        yield process
+
+
+@pytest.fixture
+def tools(bootstrap: str, tool_process: JavaProcess) -> Tools:
+    """Kafka's own command line classes."""
+    return Tools(bootstrap, tool_process)
+
+
+@pytest.fixture
+def client_named(bootstrap: str, request: pytest.FixtureRequest) -> ClientNamed:
+    """A client library by its name; the test is skipped where it is not installed."""
+
+    def build(name: str) -> Client:
+        match name:
+            case "aiokafka":
+                return AiokafkaClient(bootstrap)
+            case "confluent":
+                return ConfluentClient(bootstrap)
+            case "kafka-python":
+                return KafkaPythonClient(bootstrap)
+            case "kcat":
+                kcat()
+                return KcatClient(bootstrap)
+            case _:
+                return JavaClient(bootstrap, request.getfixturevalue("java_clients"))
+
+    return build
+
+
+@pytest.fixture(params=CLIENT_NAMES)
+def client(request: pytest.FixtureRequest, client_named: ClientNamed) -> Client:
+    """Each client library in turn."""
+    return client_named(request.param)

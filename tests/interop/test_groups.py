@@ -1,0 +1,171 @@
+"""Consumer groups: members share a topic, come and go, and nothing is lost or read twice."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from tests.interop.conftest import ClientNamed, CreateTopic
+from tests.interop.model import Client, Member, Record, wait_until
+
+PARTITIONS = 6
+
+
+class Stream(threading.Thread):
+    """Produces numbered records to all partitions until it is stopped."""
+
+    def __init__(self, client: Client, topic: str) -> None:
+        super().__init__(daemon=True)
+        self._client = client
+        self._topic = topic
+        self._stopping = threading.Event()
+        self._turn = threading.Lock()
+        self._failure: BaseException | None = None
+        self.sent: list[bytes] = []
+
+    def run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                with self._turn:
+                    self._send_some()
+                time.sleep(0.02)
+        except BaseException as problem:  # noqa: BLE001  Raised again in the test's own thread.
+            self._failure = problem
+
+    def _send_some(self) -> None:
+        values = [b"%d" % (len(self.sent) + extra) for extra in range(30)]
+        records = [
+            Record(value, partition=index % PARTITIONS) for index, value in enumerate(values)
+        ]
+        self._client.produce(self._topic, records)
+        self.sent += values
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Nothing is on its way to the broker, and nothing follows, until the context ends."""
+        with self._turn:
+            yield
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join(60)
+        assert self._failure is None, self._failure
+
+
+@contextmanager
+def streaming(client: Client, topic: str) -> Iterator[Stream]:
+    stream = Stream(client, topic)
+    stream.start()
+    try:
+        yield stream
+    finally:
+        stream.stop()
+
+
+def share_evenly(members: list[Member]) -> Callable[[], bool]:
+    """Whether the members hold all partitions, each its part, none twice."""
+
+    def check() -> bool:
+        held = [member.assigned() for member in members]
+        return (
+            sum(map(len, held)) == PARTITIONS
+            and set().union(*held) == set(range(PARTITIONS))
+            and all(len(partitions) == PARTITIONS // len(members) for partitions in held)
+        )
+
+    return check
+
+
+def wait_for_shares(members: list[Member]) -> None:
+    wait_until(share_evenly(members), lambda: str([member.assigned() for member in members]))
+
+
+def check_exactly_once(stream: Stream, members: list[Member]) -> None:
+    """Waits until all that was sent was read, then checks it record by record."""
+    wait_until_all_read(stream, members)
+    read = Counter(record.value for member in members for record in member.records())
+    assert read == Counter(stream.sent)
+    for member in members:
+        check_order(member.records())
+
+
+def wait_until_all_read(stream: Stream, members: list[Member]) -> None:
+    def count() -> int:
+        return sum(len(member.records()) for member in members)
+
+    wait_until(lambda: count() >= len(stream.sent), lambda: f"{count()} of {len(stream.sent)} read")
+
+
+def check_order(records: list[Record]) -> None:
+    """Within one partition a member reads forward, also over several times of holding it."""
+    last: dict[int | None, int] = {}
+    for record in records:
+        assert record.offset is not None
+        assert record.offset > last.get(record.partition, -1)
+        last[record.partition] = record.offset
+
+
+def run_rebalances(clients: list[Client], writer: Client, group: str, topic: str) -> None:
+    """Two members share a topic, a third joins, the first leaves; records flow all the time."""
+    with ExitStack() as stack, streaming(writer, topic) as stream:
+        members = [stack.enter_context(client.join(group, topic)) for client in clients[:2]]
+        wait_for_shares(members)
+        members.append(stack.enter_context(clients[2].join(group, topic)))
+        wait_for_shares(members)
+        if clients[0].leaves_at_any_time:
+            members[0].leave()
+        else:
+            with stream.paused():
+                wait_until_all_read(stream, members)
+                members[0].leave()
+        wait_for_shares(members[1:])
+        stream.stop()
+        check_exactly_once(stream, members)
+
+
+def test_three_members_share_a_topic_through_a_rebalance_and_each_record_is_read_once(
+    client: Client, client_named: ClientNamed, create_topic: CreateTopic, group: str
+) -> None:
+    topic = create_topic(partitions=PARTITIONS)
+
+    run_rebalances([client] * 3, client_named("confluent"), group, topic)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("aiokafka", "confluent", "java"),
+        ("java", "kafka-python", "kcat"),
+        ("kcat", "aiokafka", "kafka-python"),
+    ],
+    ids="+".join,
+)
+def test_members_of_different_libraries_share_one_group(
+    client_named: ClientNamed, create_topic: CreateTopic, group: str, names: tuple[str, ...]
+) -> None:
+    topic = create_topic(partitions=PARTITIONS)
+    clients = [client_named(name) for name in names]
+
+    run_rebalances(clients, client_named("confluent"), group, topic)
+
+
+def test_a_group_continues_where_its_last_member_left(
+    client: Client, create_topic: CreateTopic, group: str
+) -> None:
+    topic = create_topic(partitions=PARTITIONS)
+    first = [Record(b"%d" % number, partition=number % PARTITIONS) for number in range(60)]
+    second = [Record(b"more %d" % number, partition=number % PARTITIONS) for number in range(60)]
+    client.produce(topic, first)
+    with client.join(group, topic) as member:
+        wait_until(lambda: len(member.records()) == len(first), "all of the first part read")
+    client.produce(topic, second)
+
+    with client.join(group, topic) as successor:
+        wait_until(lambda: len(successor.records()) >= len(second), "all of the second part read")
+
+    assert Counter(record.value for record in successor.records()) == Counter(
+        record.value for record in second
+    )

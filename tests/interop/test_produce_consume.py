@@ -1,0 +1,115 @@
+"""Every client library by itself: what it writes, it reads back."""
+
+import random
+import string
+import time
+
+import pytest
+
+from tests.interop.conftest import CreateTopic
+from tests.interop.model import CODECS, Client, Codec, Record, content
+
+
+def letters(count: int, seed: int) -> bytes:
+    """Text that no codec shrinks to nothing."""
+    return "".join(random.Random(seed).choices(string.ascii_letters, k=count)).encode()
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_records_of_every_shape_come_back_as_they_were_sent(
+    client: Client, topic: str, codec: Codec
+) -> None:
+    sent = [
+        Record(b"only a value"),
+        Record(b"value", key=b"key"),
+        Record(b"", key=b"empty value"),
+        Record(None, key=b"tombstone"),
+        Record(b"with headers", key=b"h", headers=(("trace", b"abc"), ("trace", b"again"))),
+        Record(letters(5000, 1), key=letters(100, 2)),
+        *(Record(b"value %d" % number, key=b"key %d" % number) for number in range(200)),
+    ]
+    client.produce(topic, sent, codec=codec)
+
+    received = client.consume(topic, len(sent))
+
+    assert [content(record) for record in received] == [content(record) for record in sent]
+    assert [record.offset for record in received] == list(range(len(sent)))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_record_of_one_megabyte_comes_back_whole(
+    client: Client, topic: str, codec: Codec
+) -> None:
+    value = letters(1_000_000, 3)
+
+    client.produce(topic, [Record(value), Record(b"after it")], codec=codec)
+
+    assert [record.value for record in client.consume(topic, 2)] == [value, b"after it"]
+
+
+def test_a_record_keeps_the_time_that_its_producer_gave_it(client: Client, topic: str) -> None:
+    before = int(time.time() * 1000)
+    given = 1_600_000_000_123
+    client.produce(topic, [Record(b"old", timestamp_ms=given), Record(b"now")])
+    after = int(time.time() * 1000)
+
+    old, now = (record.timestamp_ms for record in client.consume(topic, 2))
+
+    assert now is not None
+    assert before <= now <= after
+    if client.sets_timestamps:
+        assert old == given
+
+
+def test_a_topic_with_log_append_time_stamps_records_with_the_time_of_arrival(
+    client: Client, create_topic: CreateTopic
+) -> None:
+    topic = create_topic(message_timestamp_type="LogAppendTime")
+    before = int(time.time() * 1000)
+    client.produce(topic, [Record(b"one", timestamp_ms=1_600_000_000_000), Record(b"two")])
+    after = int(time.time() * 1000)
+
+    stamps = [record.timestamp_ms for record in client.consume(topic, 2)]
+
+    assert all(stamp is not None and before <= stamp <= after for stamp in stamps)
+
+
+def test_records_go_to_the_partitions_that_were_named(
+    client: Client, create_topic: CreateTopic
+) -> None:
+    topic = create_topic(partitions=3)
+    sent = [Record(b"%d" % number, partition=number % 3) for number in range(30)]
+    client.produce(topic, sent)
+
+    received = client.consume(topic, len(sent))
+
+    for partition in range(3):
+        values = [record.value for record in received if record.partition == partition]
+        assert values == [b"%d" % number for number in range(partition, 30, 3)]
+
+
+def test_equal_keys_meet_in_one_partition(client: Client, create_topic: CreateTopic) -> None:
+    topic = create_topic(partitions=4)
+    sent = [
+        Record(b"%d" % number, key=b"key %d" % (number % 7), partition=None) for number in range(70)
+    ]
+    client.produce(topic, sent)
+
+    received = client.consume(topic, len(sent))
+
+    assert len(received) == len(sent)
+    homes = {(record.key, record.partition) for record in received}
+    assert len(homes) == 7
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_an_idempotent_producer_leaves_each_record_once_and_in_order(
+    client: Client, topic: str, codec: Codec
+) -> None:
+    sent = [Record(b"%d" % number) for number in range(2000)]
+
+    client.produce(topic, sent, codec=codec, idempotent=True)
+    client.produce(topic, sent, codec=codec, idempotent=True)
+
+    received = client.consume(topic, 2 * len(sent))
+    assert [record.value for record in received] == 2 * [record.value for record in sent]

@@ -1,0 +1,62 @@
+"""Kafka's command line classes, as an operator calls them."""
+
+from dataclasses import dataclass
+
+from tests.java_process import JavaProcess
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    exit: int
+    out: str
+    err: str
+
+
+class Tools:
+    """Each method is one of Kafka's bin/kafka-*.sh; arguments are those of its command line."""
+
+    def __init__(self, bootstrap: str, process: JavaProcess) -> None:
+        self._bootstrap = bootstrap
+        self._process = process
+
+    def topics(self, *arguments: str) -> str:
+        return self.run("org.apache.kafka.tools.TopicCommand", *arguments)
+
+    def configs(self, *arguments: str) -> str:
+        return self.run("kafka.admin.ConfigCommand", *arguments)
+
+    def consumer_groups(self, *arguments: str) -> str:
+        name = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+        return self.run(name, *arguments)
+
+    def console_producer(self, *arguments: str, stdin: str) -> str:
+        return self.run("org.apache.kafka.tools.ConsoleProducer", *arguments, stdin=stdin)
+
+    def console_consumer(self, *arguments: str) -> str:
+        return self.run("org.apache.kafka.tools.consumer.ConsoleConsumer", *arguments)
+
+    def get_offsets(self, *arguments: str) -> str:
+        return self.run("org.apache.kafka.tools.GetOffsetShell", *arguments)
+
+    def delete_records(self, *arguments: str) -> str:
+        return self.run("org.apache.kafka.tools.DeleteRecordsCommand", *arguments)
+
+    def log_dirs(self, *arguments: str) -> str:
+        return self.run("org.apache.kafka.tools.LogDirsCommand", *arguments)
+
+    def api_versions(self) -> str:
+        return self.run("org.apache.kafka.tools.BrokerApiVersionsCommand")
+
+    def run(self, name: str, *arguments: str, stdin: str = "") -> str:
+        """Standard output; a failure of the tool is a failure of the test."""
+        result = self.attempt(name, *arguments, stdin=stdin)
+        assert result.exit == 0, f"{name} exited with {result.exit}:\n{result.out}\n{result.err}"
+        return result.out
+
+    def attempt(self, name: str, *arguments: str, stdin: str = "") -> ToolResult:
+        return self.offline(name, "--bootstrap-server", self._bootstrap, *arguments, stdin=stdin)
+
+    def offline(self, name: str, *arguments: str, stdin: str = "") -> ToolResult:
+        """A class that reads files or that takes no broker's address."""
+        answer = self._process.call(**{"class": name}, args=arguments, stdin=stdin)
+        return ToolResult(**answer)

@@ -1,0 +1,79 @@
+"""A real Apache Kafka 4.4.0: one KRaft node with its own data, from the jars that Maven fetched."""
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests import java_env
+from tests.server_process import ServerProcess, free_port
+
+_CLUSTER_ID = "a29ob3J0LXRlc3RzLTAwMQ"
+_LOG_SETTINGS = Path(__file__).parent / "java" / "log4j2.properties"
+
+
+class KafkaServer(ServerProcess):
+    """`overrides` replace the settings below, which are Kafka's own but for what one node needs."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        port: int | None = None,
+        overrides: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(directory, port=port)
+        controller = f"127.0.0.1:{free_port()}"
+        self.properties = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "log.dirs": str(self.data),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "100",
+            **(overrides or {}),
+        }
+
+    @property
+    def data(self) -> Path:
+        return self.directory / "data"
+
+    def command(self) -> list[str]:
+        properties = self.directory / "server.properties"
+        lines = [f"{name}={value}\n" for name, value in self.properties.items()]
+        properties.write_text("".join(lines))
+        if not (self.data / "meta.properties").exists():
+            self._format(properties)
+        return [*self._java("512M"), "kafka.Kafka", str(properties)]
+
+    def _java(self, heap: str) -> list[str]:
+        return [
+            java_env.java(),
+            f"-Xmx{heap}",
+            f"-Dlog4j2.configurationFile={_LOG_SETTINGS}",
+            "-cp",
+            java_env.classpath("broker"),
+        ]
+
+    def _format(self, properties: Path) -> None:
+        subprocess.run(
+            [
+                *self._java("128M"),
+                "kafka.tools.StorageTool",
+                "format",
+                "--cluster-id",
+                _CLUSTER_ID,
+                "--config",
+                str(properties),
+            ],
+            check=True,
+            capture_output=True,
+        )
