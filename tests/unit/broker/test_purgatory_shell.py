@@ -93,6 +93,23 @@ def test_an_earlier_deadline_brings_the_timer_forward(
     assert late.happened is None
 
 
+def test_a_shell_that_was_out_of_work_is_woken_by_the_next_deadline(
+    run: Run, clock: VirtualClock, purgatory: Purgatory
+) -> None:
+    first, second = Operation(clock), Operation(clock)
+
+    async def test() -> None:
+        PurgatoryShell(purgatory, clock)
+        purgatory.try_complete_else_watch(first, ["k"], 1_000)
+        await asyncio.sleep(5)
+        purgatory.try_complete_else_watch(second, ["k"], 7_000)
+        await asyncio.sleep(5)
+
+    run(test())
+    assert first.happened == ("EXPIRED", 1_000)
+    assert second.happened == ("EXPIRED", 7_000)
+
+
 def test_one_timer_serves_all_deadlines(
     run: Run, clock: VirtualClock, purgatory: Purgatory
 ) -> None:
