@@ -16,6 +16,9 @@ SUBJECTS: dict[str, Subject] = {
 }
 """In the order of the table."""
 
+SCRATCH = machine.ROOT / ".cache" / "bench"
+"""On the disk that the sources are on: /tmp may be memory."""
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
@@ -29,7 +32,8 @@ def main() -> int:
         parser.error(f"subjects are {', '.join(SUBJECTS)}, and runs at least 1")
     chosen = options.subjects or list(SUBJECTS)
     fighters = contenders(with_kafka=not options.no_kafka)
-    with tempfile.TemporaryDirectory(prefix="kohort-bench-", dir=".") as directory:
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as directory:
         bench = Bench(options.runs, Path(directory), fighters)
         sections = [(SUBJECTS[name].TITLE, list(SUBJECTS[name].measure(bench))) for name in chosen]
     _print(bench, sections)
