@@ -42,6 +42,20 @@ class KohortSettings(Settings):
         at_least=1,
         doc="A connection that began a request and does not complete it for so long is closed.",
     )
+    kohort_validate_records: String = setting(
+        "framing",
+        one_of=("header", "framing", "full"),
+        doc="How far produced batches are checked beyond header and CRC. `framing`: compressed "
+        "ones inflate, and the lengths of the records fill the batch exactly; `full`: every "
+        "record parses, as in Kafka, at about ten times the cost; `header`: no further. "
+        "Compacted topics are always checked in full.",
+    )
+    kohort_inflated_batch_bytes_max: Int = setting(
+        64 << 20,
+        at_least=1 << 20,
+        doc="What a compressed batch may inflate to when it is checked; more is refused with "
+        "INVALID_RECORD.",
+    )
     kohort_max_partitions: Int = setting(
         20_000,
         at_least=1,
