@@ -158,6 +158,11 @@ class GroupBase:
         self._staged.append(write)
 
     @property
+    def has_effects(self) -> bool:
+        """Is there something to collect?"""
+        return bool(self._effects or self._staged)
+
+    @property
     def is_writing(self) -> bool:
         """Is the outcome of an append awaited?"""
         return bool(self.in_flight or self._staged)

@@ -1,0 +1,373 @@
+"""One group while the broker runs: keeps its steps in order, carries out what they ask for.
+
+A turn takes the commands that wait, steps the group with one time, awaits one append for all their
+records, releases the answers and hands the deadlines to the purgatory. While nothing is being
+appended there is nobody to wait for: a command is stepped by whoever brings it, and the group needs
+no task. A task exists only from an append to the moment when nothing is left in the inbox.
+
+If an append fails, the group compensates (see :mod:`broker.core.group.base`). If a step raises, the
+mistake is ours and nothing in memory is believed any more: the command that raised is answered
+UNKNOWN_SERVER_ERROR, everybody else who waits COORDINATOR_NOT_AVAILABLE, and the group is made anew
+from the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, assert_never
+
+from broker.coordinator.ticket import Ticket
+from broker.core.group.classic_group import ClassicGroup
+from broker.core.group.effects import Append, Cancel, Effect, Note, Reply, Schedule, TimerKey
+from broker.core.group.events import Event
+from broker.core.group.records import DurableRecord
+from broker.core.group.requests import Now
+from broker.core.group.states import GroupState
+from broker.core.keyed_timers import KeyedTimers
+from protocol.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+COMMANDS_PER_TURN: Final = 200
+"""A few milliseconds' worth; then other groups and the sockets get their chance."""
+
+Step = Callable[[ClassicGroup, Now], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One thing to do to a group, in its turn."""
+
+    step: Step
+    ticket: Ticket[Any] | None = None
+    """Answered by the step, or by a later one."""
+    absent_answer: object = None
+    """For the ticket, if there is no such group when the turn comes."""
+    creates_group: bool = False
+    """Makes the group instead, if there is none."""
+    is_exclusive: bool = False
+    """Wants a turn of its own, with nothing else on its way to the log."""
+
+
+class ActorHost(Protocol):
+    """What actors share: time, the log, the purgatory, and who watches."""
+
+    inbox_max: int
+    commit_timeout_ms: int
+
+    def now(self) -> Now: ...
+
+    def append(
+        self, group_id: str, records: Sequence[DurableRecord], wall_ms: int
+    ) -> Awaitable[None] | None:
+        """See `OffsetsLog.append`."""
+        ...
+
+    def new_timers(
+        self, on_expired: Callable[[list[TimerKey], int], None], kind: str
+    ) -> KeyedTimers[TimerKey]: ...
+
+    def start_task(self, work: Any, name: str) -> None:  # noqa: ANN401 - a coroutine of anything.
+        """Run it under the host's eyes."""
+        ...
+
+    def observe(self, group_id: str, event: Event, now: Now) -> None:
+        """For the history and the metrics."""
+        ...
+
+    def remove(self, actor: GroupActor) -> None:
+        """The group is gone."""
+        ...
+
+    def submit(self, group_id: str, command: Command) -> None:
+        """To whatever group has this id now."""
+        ...
+
+    def reload(self, group_id: str) -> ClassicGroup:
+        """A new group of this id, restored from the log; its effects are still to be taken."""
+        ...
+
+
+FAULTS_MAX: Final = 10
+"""After so many steps that raised, a group stays unavailable until the next start: making it anew
+reads the log, and somebody who knows how to make a step raise must not keep the broker at it."""
+
+
+class GroupActor:
+    """See the module. Everything but `heartbeat` and reads goes through `submit`."""
+
+    __slots__ = (
+        "_due",
+        "_faults",
+        "_heartbeat_timers",
+        "_host",
+        "_inbox",
+        "_is_busy",
+        "_rebalance_timers",
+        "_waiting",
+        "group",
+    )
+
+    def __init__(self, group: ClassicGroup, host: ActorHost) -> None:
+        self.group = group
+        self._host = host
+        self._inbox: deque[Command] = deque()
+        self._due: list[TimerKey] = []
+        """Deadlines that came while an append was under way."""
+        self._waiting: dict[Ticket[Any], None] = {}
+        """Tickets that steps have left unanswered."""
+        self._is_busy = False
+        """Is there a task, so that commands have to queue?"""
+        self._faults = 0
+        self._heartbeat_timers: KeyedTimers[TimerKey] | None = None
+        self._rebalance_timers: KeyedTimers[TimerKey] | None = None
+
+    @property
+    def waiting_count(self) -> int:
+        """Requests that wait for an answer of the group."""
+        return len(self._waiting) + len(self._inbox)
+
+    @property
+    def is_available(self) -> bool:
+        """False once too many steps have raised."""
+        return self._faults < FAULTS_MAX
+
+    def begin(self) -> None:
+        """Carry out what making the group has asked for."""
+        self._go_on([])
+
+    def submit(self, command: Command) -> None:
+        """Step now if nothing is being appended, else in turn."""
+        if not self._is_busy and self.is_available:
+            self._go_on([command])
+        elif self.is_available and len(self._inbox) < self._host.inbox_max:
+            self._inbox.append(command)
+        elif command.ticket is not None:
+            command.ticket.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+    def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Answered on the spot, in whatever state the group is; costs no turn."""
+        if not self.is_available:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        now = self._host.now()
+        error = self.group.heartbeat(member_id, instance_id, generation, now.ms)
+        if self.group.has_effects:
+            self._release(self.group.take_effects(), now)
+        return error
+
+    def unload(self, error: ErrorCode) -> None:
+        """The broker stops: answer everybody `error` and forget all deadlines."""
+        now = self._host.now()
+        self.group.unload(error, now)
+        self._release(self.group.take_effects(), now)
+        self._fail_all(KafkaError(error))
+        self.cancel_timers()
+
+    def cancel_timers(self) -> None:
+        """Forget all deadlines."""
+        for timers in (self._heartbeat_timers, self._rebalance_timers):
+            if timers is not None:
+                timers.cancel_all()
+
+    # Turns.
+
+    def _go_on(self, commands: Sequence[Command]) -> None:
+        """Take a turn, and leave the rest to a task if that has to wait."""
+        pending = self._turn(commands)
+        if pending is not None:
+            self._is_busy = True
+            self._host.start_task(self._work(pending), f"group {self.group.group_id}")
+        elif self.group.state is GroupState.DEAD:
+            self._leave()
+
+    async def _work(self, pending: Awaitable[None] | None) -> None:
+        """Take turns until nothing is left to do."""
+        try:
+            while self.is_available:
+                if pending is not None:
+                    pending = self._finish(await self._wait_outcome(pending))
+                    continue
+                if self.group.state is GroupState.DEAD or not (self._inbox or self._due):
+                    break
+                pending = self._turn(self._take_commands())
+                await asyncio.sleep(0)
+        finally:
+            self._is_busy = False
+        if self.group.state is GroupState.DEAD:
+            self._leave()
+
+    def _take_commands(self) -> list[Command]:
+        commands: list[Command] = []
+        while self._inbox and len(commands) < COMMANDS_PER_TURN:
+            if self._inbox[0].is_exclusive and commands:
+                break
+            commands.append(self._inbox.popleft())
+            if commands[-1].is_exclusive:
+                break
+        return commands
+
+    def _turn(self, commands: Sequence[Command]) -> Awaitable[None] | None:
+        """Step the group with what has come, and carry out what that asks for; returns an append
+        that has to be waited for.
+        """
+        now = self._host.now()
+        due, self._due = self._due, []
+        command: Command | None = None
+        try:
+            if due:
+                self.group.on_deadlines(due, now)
+            for command in commands:
+                if command.ticket is not None:
+                    self._waiting[command.ticket] = None
+                command.step(self.group, now)
+            return self._carry_out(now)
+        except Exception:
+            logger.exception("A step of group %r failed", self.group.group_id)
+            self._start_over(None if command is None else command.ticket, commands)
+            return None
+
+    def _finish(self, error: KafkaError | None) -> Awaitable[None] | None:
+        """The outcome of an append is known; returns the next one that has to be waited for."""
+        try:
+            now = self._host.now()
+            self._tell_outcome(error, now)
+            return self._carry_out(now)
+        except Exception:
+            logger.exception("A write of group %r failed", self.group.group_id)
+            self._start_over(None, ())
+            return None
+
+    def _carry_out(self, now: Now) -> Awaitable[None] | None:
+        """Do what the steps ask for, appends included as long as they need no waiting."""
+        while (append := self._release(self.group.take_effects(), now)) is not None:
+            try:
+                pending = self._host.append(self.group.group_id, append.records, now.wall_ms)
+            except KafkaError as error:
+                self._tell_outcome(error, now)
+                continue
+            if pending is not None:
+                return pending
+            self._tell_outcome(None, now)
+        return None
+
+    def _tell_outcome(self, error: KafkaError | None, now: Now) -> None:
+        if error is None:
+            self.group.on_appended(now)
+        else:
+            logger.warning("An append for group %r failed: %s", self.group.group_id, error)
+            self.group.on_append_failed(error.code, now)
+
+    def _release(self, effects: Sequence[Effect], now: Now) -> Append | None:
+        """Carry out effects, except for an append, which is returned."""
+        append = None
+        for effect in effects:
+            match effect:
+                case Reply(ticket, body):
+                    assert isinstance(ticket, Ticket)
+                    self._waiting.pop(ticket, None)
+                    ticket.answer(body)
+                case Schedule(key, deadline_ms):
+                    self._timers_of(key).schedule(key, deadline_ms)
+                case Cancel(key):
+                    self._timers_of(key).cancel(key)
+                case Note(event):
+                    self._host.observe(self.group.group_id, event, now)
+                case Append():
+                    append = effect
+                case _:
+                    assert_never(effect)
+        return append
+
+    async def _wait_outcome(self, pending: Awaitable[None]) -> KafkaError | None:
+        """Wait for it, however long that takes, as every later step depends on it; but do not let
+        clients wait for ever.
+        """
+        outcome = asyncio.ensure_future(pending)
+        while not outcome.done():
+            await asyncio.wait([outcome], timeout=self._host.commit_timeout_ms / 1_000)
+            if not outcome.done():
+                self._answer_late()
+        try:
+            outcome.result()
+        except KafkaError as error:
+            return error
+        return None
+
+    def _answer_late(self) -> None:
+        now = self._host.now()
+        logger.warning("An append for group %r takes long", self.group.group_id)
+        self.group.on_append_late()
+        self._release(self.group.take_effects(), now)
+        self._fail_inbox(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+    # Timers.
+
+    def _timers_of(self, key: TimerKey) -> KeyedTimers[TimerKey]:
+        """Made when first needed: most groups there are have no members just now."""
+        if key.kind in {"session", "pending"}:
+            if self._heartbeat_timers is None:
+                self._heartbeat_timers = self._host.new_timers(self._on_deadlines, "Heartbeat")
+            return self._heartbeat_timers
+        if self._rebalance_timers is None:
+            self._rebalance_timers = self._host.new_timers(self._on_deadlines, "Rebalance")
+        return self._rebalance_timers
+
+    def _on_deadlines(self, keys: list[TimerKey], now_ms: int) -> None:
+        """An expiry is a message like any other; the group looks at the time itself."""
+        del now_ms
+        self._due.extend(keys)
+        if not self._is_busy and self.is_available:
+            self._go_on([])
+
+    # Ends.
+
+    def _leave(self) -> None:
+        """The group is gone. What still comes for it finds another group, or none."""
+        self.cancel_timers()
+        self._host.remove(self)
+        inbox, self._inbox = self._inbox, deque()
+        for command in inbox:
+            self._host.submit(self.group.group_id, command)
+
+    def _start_over(self, culprit: Ticket[Any] | None, commands: Sequence[Command]) -> None:
+        """A step raised: believe only the log. Commands of the turn that were not stepped yet count
+        as if they had been.
+        """
+        self._faults += 1
+        self.cancel_timers()
+        self._due.clear()
+        if culprit is not None and culprit in self._waiting:
+            del self._waiting[culprit]
+            culprit.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        for command in commands:
+            if command.ticket is not None and not command.ticket.is_answered:
+                self._waiting[command.ticket] = None
+        self._fail_all(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        try:
+            self.group = self._host.reload(self.group.group_id)
+            append = self._release(self.group.take_effects(), self._host.now())
+            assert append is None, "a group that was read from the log has nothing to add to it"
+        except Exception:
+            logger.exception("Group %r stays unavailable", self.group.group_id)
+            self._faults = FAULTS_MAX
+            self.cancel_timers()
+
+    def _fail_all(self, error: KafkaError) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for ticket in waiting:
+            if not ticket.is_answered:
+                ticket.fail(error)
+        self._fail_inbox(error)
+
+    def _fail_inbox(self, error: KafkaError) -> None:
+        """Answer requests that no step has seen; what else is there stays."""
+        inbox, self._inbox = self._inbox, deque()
+        for command in inbox:
+            if command.ticket is None:
+                self._inbox.append(command)
+            else:
+                command.ticket.fail(error)

@@ -1,0 +1,84 @@
+"""Reading groups back from the log.
+
+Only the last record of a key counts, so keys and values are kept as bytes until the end of the log
+and decoded once. A record that cannot be understood is left out and reported: its batch was whole,
+so somebody else has written it. A partition that cannot be read to its end is another matter. Its
+groups would seem to have no offsets, and their consumers would start over, so they are refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from broker.coordinator.offsets_log import OffsetsLog, StoredRecord, partition_of
+from broker.core.group.records import DurableRecord, decode_key, decode_record
+from protocol.errors import DecodeError, KafkaError
+
+logger = logging.getLogger(__name__)
+
+RECORDS_PER_TURN: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedGroups:
+    """What the log holds."""
+
+    records_by_group: dict[str, list[DurableRecord]]
+    unreadable_partitions: frozenset[int]
+
+
+async def load_groups(log: OffsetsLog) -> LoadedGroups:
+    """All groups, as the last record of each of their keys."""
+    by_group: dict[str, list[DurableRecord]] = {}
+    unreadable: set[int] = set()
+    for partition in range(log.partition_count):
+        latest: dict[bytes, StoredRecord] = {}
+        try:
+            for count, record in enumerate(log.read(partition), start=1):
+                _keep(latest, record)
+                if count % RECORDS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+        except KafkaError as error:
+            logger.error(  # noqa: TRY400 - what is wrong is the disk, not this code.
+                "Partition %d of the groups' log cannot be read, its groups are unavailable: %s",
+                partition,
+                error,
+            )
+            unreadable.add(partition)
+            continue
+        for durable in _decode(latest.values()):
+            by_group.setdefault(durable.group_id, []).append(durable)
+    return LoadedGroups(by_group, frozenset(unreadable))
+
+
+def read_group(log: OffsetsLog, group_id: str) -> list[DurableRecord]:
+    """One group, from a log that may hold many.
+
+    Raises:
+        KafkaError: the log cannot be read.
+    """
+    latest: dict[bytes, StoredRecord] = {}
+    for record in log.read(partition_of(group_id, log.partition_count)):
+        _keep(latest, record)
+    return [durable for durable in _decode(latest.values()) if durable.group_id == group_id]
+
+
+def _keep(latest: dict[bytes, StoredRecord], record: StoredRecord) -> None:
+    if record.value is None:
+        latest.pop(record.key, None)
+    else:
+        latest[record.key] = record
+
+
+def _decode(records: Iterable[StoredRecord]) -> Iterator[DurableRecord]:
+    for record in records:
+        try:
+            key = decode_key(record.key)
+            if key is not None:
+                yield decode_record(key, record.value, record.headers)
+        except DecodeError as error:
+            logger.warning("Left out a record of the groups' log, key %r: %s", record.key, error)

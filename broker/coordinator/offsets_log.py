@@ -1,0 +1,139 @@
+"""Where groups write: __consumer_offsets as the coordinator sees it, and one that forgets.
+
+A group lives in one partition, chosen as Kafka does, so that tools find it. The records of one call
+become one batch, all or nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from broker.core.group.records import (
+    DurableRecord,
+    RecordHeaders,
+    encode_headers,
+    encode_key,
+    encode_value,
+)
+from protocol.errors import KafkaError
+from protocol.records.builder import encode_batch
+from protocol.records.record import Record, decode_records
+
+PARTITION_COUNT_DEFAULT: Final = 50
+
+
+class StoredRecord(NamedTuple):
+    """A record as it lies in the log."""
+
+    key: bytes
+    value: bytes | None
+    headers: RecordHeaders
+
+
+class OffsetsLog(Protocol):
+    """The log, in partitions."""
+
+    @property
+    def partition_count(self) -> int: ...
+
+    def append(
+        self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
+    ) -> Awaitable[None] | None:
+        """Append in order, as one batch; None if that is durable already.
+
+        The awaitable ends when the records are durable, and may be cancelled without an effect on
+        them. Either way KafkaError means that they are not in the log and will not be.
+        """
+        ...
+
+    def read(self, partition: int) -> Iterator[StoredRecord]:
+        """All durable records, in order.
+
+        Raises:
+            KafkaError: what follows cannot be read.
+        """
+        ...
+
+
+def partition_of(group_id: str, partition_count: int) -> int:
+    """The partition a group lives in: Java's string hash, sign bit cleared, modulo the count."""
+    hashed = 0
+    units = group_id.encode("utf-16-be", "surrogatepass")
+    for position in range(0, len(units), 2):
+        hashed = (31 * hashed + (units[position] << 8 | units[position + 1])) & 0xFFFF_FFFF
+    return (hashed & 0x7FFF_FFFF) % partition_count
+
+
+def encode_as_batch(records: Sequence[DurableRecord], wall_ms: int) -> bytes:
+    """The records as one batch of the topic."""
+    return encode_batch(
+        [
+            Record(
+                encode_value(record),
+                key=encode_key(record),
+                headers=encode_headers(record),
+                timestamp=wall_ms,
+            )
+            for record in records
+        ]
+    )
+
+
+class MemoryOffsetsLog:
+    """Keeps batches in memory; for tests, and for brokers whose groups need not outlive them.
+
+    Can be made slow (`hold`, `release`) and made to fail (`failure`), as a disk can.
+    """
+
+    def __init__(self, partition_count: int = PARTITION_COUNT_DEFAULT) -> None:
+        self._batches: list[list[bytes]] = [[] for _ in range(partition_count)]
+        self._held: list[tuple[asyncio.Future[None], int, bytes]] | None = None
+        self.failure: KafkaError | None = None
+        """Raised by every append that begins, or is released, while it is set."""
+        self.append_count = 0
+
+    @property
+    def partition_count(self) -> int:
+        return len(self._batches)
+
+    def append(
+        self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
+    ) -> Awaitable[None] | None:
+        """Durable at once unless held."""
+        batch = encode_as_batch(records, wall_ms)
+        self.append_count += 1
+        if self._held is None:
+            self._store(partition, batch)
+            return None
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._held.append((future, partition, batch))
+        return asyncio.shield(future)
+
+    def read(self, partition: int) -> Iterator[StoredRecord]:
+        for batch in self._batches[partition]:
+            for record in decode_records(batch):
+                assert record.key is not None
+                yield StoredRecord(record.key, record.value, record.headers)
+
+    def hold(self) -> None:
+        """Appends from now on wait for `release`."""
+        if self._held is None:
+            self._held = []
+
+    def release(self) -> None:
+        """What waits becomes durable, or fails, and so does what comes, at once."""
+        held, self._held = self._held or [], None
+        for future, partition, batch in held:
+            try:
+                self._store(partition, batch)
+            except KafkaError as error:
+                future.set_exception(error)
+            else:
+                future.set_result(None)
+
+    def _store(self, partition: int, batch: bytes) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self._batches[partition].append(batch)

@@ -1,0 +1,79 @@
+"""JoinGroup (key 11): become, or stay, a member of a group's next generation.
+
+v0-9. v1 rebalance timeout, v4 member id required, v5 instance id, v6 flexible and with it the tag
+that states a reason as a number (ours), v7 protocol type in the answer, v8 a reason as text, v9
+skip assignment. The rules are in :mod:`broker.core.group.join`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Final
+
+from broker.core.group.reasons import state_reason
+from broker.core.group.requests import JoinRequest, JoinResult
+from broker.handlers.context import RequestContext
+from broker.handlers.registry import handles
+from protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
+
+REBALANCE_TIMEOUT_SINCE: Final = 1
+MEMBER_ID_REQUIRED_SINCE: Final = 4
+NULL_PROTOCOL_NAME_SINCE: Final = 7
+SKIP_ASSIGNMENT_SINCE: Final = 9
+
+
+@handles(JoinGroupRequest, versions="0-9")
+def join_group(
+    ctx: RequestContext, request: JoinGroupRequest
+) -> JoinGroupResponse | asyncio.Future[JoinGroupResponse]:
+    """Usually held back until the join phase of the rebalance ends."""
+    version = ctx.api_version
+    ticket = ctx.broker.groups.join(
+        request.group_id,
+        JoinRequest(
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            client_id=ctx.header.client_id or "",
+            client_host=ctx.connection.peer_host,
+            session_timeout_ms=request.session_timeout_ms,
+            rebalance_timeout_ms=(
+                request.rebalance_timeout_ms
+                if version >= REBALANCE_TIMEOUT_SINCE
+                else request.session_timeout_ms
+            ),
+            protocol_type=request.protocol_type,
+            protocols=tuple((offer.name, offer.metadata) for offer in request.protocols),
+            requires_known_id=version >= MEMBER_ID_REQUIRED_SINCE,
+            can_skip_assignment=version >= SKIP_ASSIGNMENT_SINCE,
+            reason=state_reason(request.join_reason, request.reason),
+        ),
+    )
+    return ticket.then(partial(_respond, version))
+
+
+def _respond(version: int, result: JoinResult) -> JoinGroupResponse:
+    name = result.protocol_name
+    if name is None and version < NULL_PROTOCOL_NAME_SINCE:
+        name = ""
+    return JoinGroupResponse(
+        error_code=result.error,
+        generation_id=result.generation,
+        protocol_type=result.protocol_type,
+        protocol_name=name,
+        leader=result.leader,
+        skip_assignment=result.skip_assignment,
+        member_id=result.member_id,
+        members=[
+            JoinGroupResponseMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                metadata=member.metadata,
+            )
+            for member in result.members
+        ],
+    )

@@ -1,0 +1,158 @@
+"""OffsetFetch (key 9): where a group, from v8 several groups, will go on reading.
+
+v1-10. v2 null for all topics and a top-level error, v5 leader epoch, v6 flexible, v7
+require-stable, v8 several groups, v9 member id and epoch (of no meaning for classic groups), v10 topic ids instead
+of names. Only durable positions are told. A partition that nobody committed has offset -1, which is
+no error; an open transaction with a position is one for those who ask for stable ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from broker.core.group.classic_group import ClassicGroup
+from broker.handlers.context import RequestContext
+from broker.handlers.registry import handles
+from protocol.errors import ErrorCode
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from protocol.types import ZERO_UUID
+
+TOP_LEVEL_ERROR_SINCE: Final = 2
+SEVERAL_GROUPS_SINCE: Final = 8
+TOPIC_IDS_SINCE: Final = 10
+
+
+class _Wanted(NamedTuple):
+    """Positions somebody asks for."""
+
+    topic: str | None
+    """None for a topic id that means nothing here."""
+    topic_id: bytes
+    partitions: Sequence[int]
+
+
+@handles(OffsetFetchRequest, versions="1-10")
+def offset_fetch(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    """Reads only; never waits."""
+    stable = request.require_stable
+    if ctx.api_version >= SEVERAL_GROUPS_SINCE:
+        groups = [_fetch_group(ctx, group, stable=stable) for group in request.groups]
+        return OffsetFetchResponse(groups=groups)
+    topics = None
+    if request.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ]
+    asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+    found = _fetch_group(ctx, asked, stable=stable)
+    if found.error_code and ctx.api_version < TOP_LEVEL_ERROR_SINCE:
+        found.topics = [_failed_topic(topic, found.error_code) for topic in topics or ()]
+    return OffsetFetchResponse(
+        topics=[_as_before_v8(topic) for topic in found.topics], error_code=found.error_code
+    )
+
+
+def _fetch_group(
+    ctx: RequestContext, asked: OffsetFetchRequestGroup, *, stable: bool
+) -> OffsetFetchResponseGroup:
+    answer = OffsetFetchResponseGroup(group_id=asked.group_id, topics=[])
+    answer.error_code = ctx.broker.groups.read_error(asked.group_id)
+    if answer.error_code:
+        return answer
+    group = ctx.broker.groups.group(asked.group_id)
+    if asked.topics is None:
+        wanted = _all_topics(ctx, group)
+    else:
+        wanted = (_wanted(ctx, topic) for topic in asked.topics)
+    for topic in wanted:
+        answer.topics.append(
+            OffsetFetchResponseTopics(
+                name=topic.topic or "",
+                topic_id=topic.topic_id,
+                partitions=[
+                    _position(group, topic.topic, index, stable=stable)
+                    for index in topic.partitions
+                ],
+            )
+        )
+    return answer
+
+
+def _wanted(ctx: RequestContext, asked: OffsetFetchRequestTopics) -> _Wanted:
+    if ctx.api_version < TOPIC_IDS_SINCE:
+        return _Wanted(asked.name, ZERO_UUID, asked.partition_indexes)
+    topic = ctx.broker.topics.get_by_id(asked.topic_id)
+    name = None if topic is None else topic.name
+    return _Wanted(name, asked.topic_id, asked.partition_indexes)
+
+
+def _all_topics(ctx: RequestContext, group: ClassicGroup | None) -> Iterator[_Wanted]:
+    if group is None:
+        return
+    for name, partitions in group.offsets.topics().items():
+        topic = ctx.broker.topics.get(name)
+        topic_id = ZERO_UUID if topic is None else topic.topic_id
+        if topic is not None or ctx.api_version < TOPIC_IDS_SINCE:
+            yield _Wanted(name, topic_id, tuple(partitions))
+
+
+def _position(
+    group: ClassicGroup | None, topic: str | None, index: int, *, stable: bool
+) -> OffsetFetchResponsePartitions:
+    answer = OffsetFetchResponsePartitions(
+        partition_index=index, committed_offset=-1, metadata="", error_code=ErrorCode.NONE
+    )
+    if topic is None:
+        answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+        return answer
+    if group is None:
+        return answer
+    if stable and group.offsets.is_unstable(topic, index):
+        answer.error_code = ErrorCode.UNSTABLE_OFFSET_COMMIT
+        return answer
+    committed = group.committed(topic, index)
+    if committed is not None:
+        answer.committed_offset = committed.offset
+        answer.committed_leader_epoch = committed.leader_epoch
+        answer.metadata = committed.metadata
+    return answer
+
+
+def _failed_topic(asked: OffsetFetchRequestTopics, error: int) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        name=asked.name,
+        partitions=[
+            OffsetFetchResponsePartitions(
+                partition_index=index, committed_offset=-1, metadata="", error_code=error
+            )
+            for index in asked.partition_indexes
+        ],
+    )
+
+
+def _as_before_v8(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
+    return OffsetFetchResponseTopic(
+        name=topic.name,
+        partitions=[
+            OffsetFetchResponsePartition(
+                partition_index=one.partition_index,
+                committed_offset=one.committed_offset,
+                committed_leader_epoch=one.committed_leader_epoch,
+                metadata=one.metadata,
+                error_code=one.error_code,
+            )
+            for one in topic.partitions
+        ],
+    )
