@@ -6,13 +6,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import machine, startup
+from benchmarks import machine, records, startup
 from benchmarks.brokers import contenders
 from benchmarks.harness import Bench, Row, Subject
 from benchmarks.table import as_json, render
 
 SUBJECTS: dict[str, Subject] = {
     "start": startup,
+    "records": records,
 }
 """In the order of the table."""
 
