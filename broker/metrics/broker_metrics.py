@@ -3,14 +3,14 @@
 Importing this module costs nothing: prometheus-client comes with the first scrape.
 """
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 from broker.metrics.gc_pauses import GcPauseMeter
 from broker.metrics.loop_lag import LoopLagMeter
+from broker.metrics.rebalances import RebalanceMetrics
 from broker.metrics.requests import EdgeMetrics
-from broker.metrics.sources import GroupSource, PurgatorySource, TopicSource
+from broker.metrics.sources import GroupsSource, NetworkSource, PurgatorySource, TopicsSource
 
 
 class BrokerMetrics:
@@ -18,6 +18,7 @@ class BrokerMetrics:
 
     def __init__(self) -> None:
         self.edge = EdgeMetrics()
+        self.rebalances = RebalanceMetrics()
         self.loop_lag = LoopLagMeter()
         self.gc_pauses = GcPauseMeter()
 
@@ -35,11 +36,10 @@ class BrokerMetrics:
 class MetricsSource:
     """The parts of a broker that a scrape looks at, on the event loop."""
 
-    topics: Callable[[], Iterable[TopicSource]]
-    groups: Callable[[], Iterable[GroupSource]]
-    high_watermark: Callable[[str, int], int | None]
-    """Of (topic, partition); None for a partition that there is not."""
+    topics: TopicsSource
+    groups: GroupsSource
     purgatory: PurgatorySource
+    network: NetworkSource
     node_id: int
     address: str
     """As advertised: host:port."""

@@ -136,6 +136,41 @@ NUM_GROUPS_BY_STATE: Final = {
 }
 NUM_OFFSETS = _gauge(f"{_MANAGER}_numoffsets", "Committed offsets that are stored.")
 
+_COORDINATOR: Final = "kafka_server_group_coordinator_metrics"
+COMPLETED_REBALANCES = _unknown(
+    f"{_COORDINATOR}_group_completed_rebalance_count",
+    "Rebalances that ended with an assignment, stored and handed out; a count since the start.",
+)
+OFFSET_COMMITS = _unknown(
+    f"{_COORDINATOR}_offset_commit_count", "Offsets that were committed, since the start."
+)
+OFFSET_EXPIRATIONS = _unknown(
+    f"{_COORDINATOR}_offset_expiration_count",
+    "Committed offsets dropped because nobody used them for too long, since the start.",
+)
+OFFSET_DELETIONS = _unknown(
+    f"{_COORDINATOR}_offset_deletion_count",
+    "Committed offsets deleted on request or with their topic, since the start.",
+)
+REBALANCES_STARTED = _counter(
+    "kohort_rebalances_started_total", "Rebalances that began, by what the broker saw.", "cause"
+)
+REBALANCES_AVOIDED = _counter(
+    "kohort_rebalances_avoided_total",
+    "Joins that might have started a rebalance and did not, with the reason that the member gave.",
+    "cause",
+    "reason",
+)
+REBALANCE_PHASE = _histogram(
+    "kohort_rebalance_phase_seconds",
+    "How long rebalances waited for members to join (phase join) and for the leader's assignment "
+    "(phase sync).",
+    "phase",
+)
+MEMBERS_REMOVED = _counter(
+    "kohort_group_members_removed_total", "Members that ceased to be one, and why.", "cause"
+)
+
 PURGATORY_SIZE = _gauge(
     "kafka_server_delayedoperationpurgatory_purgatorysize",
     "Operations that wait for a condition, counted once for each partition or group that they "
@@ -173,6 +208,14 @@ REQUESTS_REJECTED = _counter(
 )
 REQUESTS_WAITING = _gauge(
     "kohort_requests_waiting", "Requests in flight: taken up and not answered yet."
+)
+
+REQUEST_BYTES_HELD = _gauge(
+    "kohort_request_bytes_held",
+    "Memory of requests that are being received or have no answer yet.",
+)
+RESPONSE_BYTES_HELD = _gauge(
+    "kohort_response_bytes_held", "Answers that clients which read slowly have not taken yet."
 )
 
 CONNECTIONS = _gauge("kohort_connections", "Client connections open now.")
@@ -247,8 +290,21 @@ SECTIONS: Final = (
     ),
     Section(
         "Group coordinator",
-        "Under the names of Kafka's own meters. Kafka counts once a minute; these are exact.",
-        (NUM_GROUPS, *NUM_GROUPS_BY_STATE.values(), NUM_OFFSETS),
+        "Over all groups. Where Kafka has a meter it is under that name; Kafka counts groups once "
+        "a minute, these are exact.",
+        (
+            NUM_GROUPS,
+            *NUM_GROUPS_BY_STATE.values(),
+            NUM_OFFSETS,
+            COMPLETED_REBALANCES,
+            OFFSET_COMMITS,
+            OFFSET_EXPIRATIONS,
+            OFFSET_DELETIONS,
+            REBALANCES_STARTED,
+            REBALANCES_AVOIDED,
+            REBALANCE_PHASE,
+            MEMBERS_REMOVED,
+        ),
     ),
     Section(
         "Purgatory",
@@ -270,6 +326,8 @@ SECTIONS: Final = (
             CONNECTIONS_CLOSED,
             RECEIVED_BYTES,
             SENT_BYTES,
+            REQUEST_BYTES_HELD,
+            RESPONSE_BYTES_HELD,
         ),
     ),
     Section(

@@ -7,9 +7,9 @@ from prometheus_client.metrics_core import Metric
 
 from broker.metrics import catalogue
 from broker.metrics.catalogue import MetricInfo
-from broker.metrics.families import Family
+from broker.metrics.families import Family, single
 from broker.metrics.requests import DURATION_BOUNDS_S, EdgeMetrics
-from broker.metrics.sources import PurgatorySource
+from broker.metrics.sources import NetworkSource, PurgatorySource
 from broker.metrics.tally import HistogramTally
 from protocol.errors import ErrorCode
 
@@ -26,13 +26,13 @@ class EdgeCollector:
         yield from self._collect_requests()
         edge = self._edge
         yield _by_reason(catalogue.REQUESTS_REJECTED, edge.rejected)
-        yield _single(catalogue.REQUESTS_WAITING, edge.waiting_count)
-        yield _single(catalogue.CONNECTIONS, edge.connection_count)
-        yield _single(catalogue.CONNECTIONS_OPENED, edge.opened_count)
+        yield single(catalogue.REQUESTS_WAITING, edge.waiting_count)
+        yield single(catalogue.CONNECTIONS, edge.connection_count)
+        yield single(catalogue.CONNECTIONS_OPENED, edge.opened_count)
         yield _by_reason(catalogue.CONNECTIONS_REFUSED, edge.refused)
         yield _by_reason(catalogue.CONNECTIONS_CLOSED, edge.closed)
-        yield _single(catalogue.RECEIVED_BYTES, edge.received_bytes)
-        yield _single(catalogue.SENT_BYTES, edge.sent_bytes)
+        yield single(catalogue.RECEIVED_BYTES, edge.received_bytes)
+        yield single(catalogue.SENT_BYTES, edge.sent_bytes)
 
     def _collect_requests(self) -> Iterator[Metric]:
         requests = Family(catalogue.REQUESTS)
@@ -55,6 +55,17 @@ class EdgeCollector:
         yield by_error
 
 
+class MemoryCollector:
+    """Collector of what requests and answers hold in memory."""
+
+    def __init__(self, network: NetworkSource) -> None:
+        self._network = network
+
+    def collect(self) -> Iterator[Metric]:
+        yield single(catalogue.REQUEST_BYTES_HELD, self._network.memory.used_bytes)
+        yield single(catalogue.RESPONSE_BYTES_HELD, self._network.unsent.total_bytes)
+
+
 class PurgatoryCollector:
     """Collector of what waits, by Kafka's names of the kinds."""
 
@@ -69,13 +80,7 @@ class PurgatoryCollector:
             delayed.add(counts["delayed"], kind)
         yield size
         yield delayed
-        yield _single(catalogue.PURGATORY_HELD_BYTES, self._purgatory.held_bytes)
-
-
-def _single(info: MetricInfo, value: float) -> Family:
-    family = Family(info)
-    family.add(value)
-    return family
+        yield single(catalogue.PURGATORY_HELD_BYTES, self._purgatory.held_bytes)
 
 
 def _by_reason(info: MetricInfo, counts: dict[str, int]) -> Family:

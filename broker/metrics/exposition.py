@@ -11,10 +11,11 @@ from prometheus_client.process_collector import ProcessCollector as ClientProces
 from prometheus_client.registry import CollectorRegistry
 
 from broker.metrics.broker_metrics import BrokerMetrics, MetricsConfig, MetricsSource
-from broker.metrics.edge import EdgeCollector, PurgatoryCollector
+from broker.metrics.edge import EdgeCollector, MemoryCollector, PurgatoryCollector
 from broker.metrics.groups import GroupCollector
 from broker.metrics.pacer import Pacer
 from broker.metrics.process import ClusterCollector, ProcessCollector, ScrapeCollector
+from broker.metrics.rebalance_collector import RebalanceCollector
 from broker.metrics.text_format import TextFormat, write
 from broker.metrics.topics import TopicCollector
 
@@ -32,7 +33,7 @@ class Exposition:
         )
         self._groups = GroupCollector(
             source.groups,
-            source.high_watermark,
+            source.topics,
             groups_max=config.kohort_metrics_groups_max,
             group_partitions_max=config.kohort_metrics_group_partitions_max,
         )
@@ -44,6 +45,8 @@ class Exposition:
             self._topics,
             self._groups,
             EdgeCollector(metrics.edge),
+            MemoryCollector(source.network),
+            RebalanceCollector(metrics.rebalances),
             PurgatoryCollector(source.purgatory),
             ProcessCollector(metrics.loop_lag, metrics.gc_pauses, version=source.version),
             self._scrape,

@@ -49,6 +49,13 @@ class Family(Metric):
         return dict(zip(self._info.labels, labels, strict=True))
 
 
+def single(info: MetricInfo, value: float) -> Family:
+    """A metric without labels."""
+    family = Family(info)
+    family.add(value)
+    return family
+
+
 class WideFamily(Metric):
     """A metric with so many samples that they are made only while they are written."""
 

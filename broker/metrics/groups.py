@@ -1,7 +1,7 @@
 """Collects consumer groups: members, states, committed offsets and how far behind they are."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from prometheus_client.metrics_core import Metric
@@ -9,12 +9,10 @@ from prometheus_client.metrics_core import Metric
 from broker.metrics import catalogue
 from broker.metrics.budget import GROUPS, SeriesBudget
 from broker.metrics.catalogue import OTHER
-from broker.metrics.families import Family, Labels, Rows, WideFamily
+from broker.metrics.families import Labels, Rows, WideFamily, single
 from broker.metrics.pacer import Pacer
-from broker.metrics.sources import GroupSource
-
-HighWatermark = Callable[[str, int], int | None]
-"""Of (topic, partition); None for a partition that there is not."""
+from broker.metrics.sources import GroupSource, GroupsSource, TopicsSource
+from broker.metrics.topics import high_watermark
 
 
 @dataclass(slots=True)
@@ -59,14 +57,14 @@ class GroupCollector:
 
     def __init__(
         self,
-        groups: Callable[[], Iterable[GroupSource]],
-        high_watermark: HighWatermark,
+        groups: GroupsSource,
+        topics: TopicsSource,
         *,
         groups_max: int,
         group_partitions_max: int,
     ) -> None:
         self._groups = groups
-        self._high_watermark = high_watermark
+        self._topics = topics
         self._groups_max = groups_max
         self._group_partitions_max = group_partitions_max
         self._seen = _Seen()
@@ -83,7 +81,7 @@ class GroupCollector:
         offset_budget = SeriesBudget(self._group_partitions_max)
         rest = GroupSample(Labels({"consumergroup": OTHER}))
         rest_offsets = OffsetSample(_labels(OTHER, OTHER, OTHER), lag=0)
-        for group in list(self._groups()):
+        for group in list(self._groups.groups()):
             seen.states[group.state.value] += 1
             seen.offset_count += group.offsets.count
             has_series = (
@@ -123,16 +121,10 @@ class GroupCollector:
 
     def _collect_totals(self) -> Iterator[Metric]:
         seen = self._seen
-        total = Family(catalogue.NUM_GROUPS)
-        total.add(seen.states.total())
-        yield total
+        yield single(catalogue.NUM_GROUPS, seen.states.total())
         for state, info in catalogue.NUM_GROUPS_BY_STATE.items():
-            in_state = Family(info)
-            in_state.add(seen.states[state])
-            yield in_state
-        offsets = Family(catalogue.NUM_OFFSETS)
-        offsets.add(seen.offset_count)
-        yield offsets
+            yield single(info, seen.states[state])
+        yield single(catalogue.NUM_OFFSETS, seen.offset_count)
 
     async def _look_at_offsets(self, group: GroupSource, seen: _Seen, pacer: Pacer) -> None:
         group_id = group.group_id
@@ -153,9 +145,9 @@ class GroupCollector:
                 await pacer.pause()
 
     def _lag(self, topic: str, partition: int, offset: int) -> int | None:
-        high_watermark = self._high_watermark(topic, partition)
+        end = high_watermark(self._topics, topic, partition)
         # Behind zero if the topic was made anew, or somebody committed what he had not read.
-        return None if high_watermark is None else max(0, high_watermark - offset)
+        return None if end is None else max(0, end - offset)
 
 
 def _look_at(group: GroupSource) -> GroupSample:

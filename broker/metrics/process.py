@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from prometheus_client.metrics_core import Metric
 
 from broker.metrics import catalogue
-from broker.metrics.families import Family
+from broker.metrics.families import Family, single
 from broker.metrics.gc_pauses import GcPauseMeter
 from broker.metrics.loop_lag import LoopLagMeter
 
@@ -22,9 +22,7 @@ class ProcessCollector:
         lag = Family(catalogue.LOOP_LAG)
         lag.add_histogram(self._loop_lag.lag)
         yield lag
-        worst = Family(catalogue.LOOP_LAG_MAX)
-        worst.add(self._loop_lag.recent_maximum_s)
-        yield worst
+        yield single(catalogue.LOOP_LAG_MAX, self._loop_lag.recent_maximum_s)
         pauses = Family(catalogue.GC_PAUSE)
         for generation, tally in enumerate(self._gc_pauses.pauses):
             pauses.add_histogram(tally, str(generation))
@@ -42,9 +40,7 @@ class ClusterCollector:
         self._address = address
 
     def collect(self) -> Iterator[Metric]:
-        brokers = Family(catalogue.BROKERS)
-        brokers.add(1)
-        yield brokers
+        yield single(catalogue.BROKERS, 1)
         info = Family(catalogue.BROKER_INFO)
         info.add(1, str(self._node_id), self._address)
         yield info
@@ -63,6 +59,4 @@ class ScrapeCollector:
         for kind, count in self.folded.items():
             folded.add(count, kind)
         yield folded
-        seconds = Family(catalogue.SCRAPE_SECONDS)
-        seconds.add(self.seconds)
-        yield seconds
+        yield single(catalogue.SCRAPE_SECONDS, self.seconds)

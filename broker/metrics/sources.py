@@ -1,6 +1,6 @@
 """What the collectors read of the broker's parts. The real ones satisfy it as they are."""
 
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sized
 from enum import Enum
 from typing import Protocol
 
@@ -13,7 +13,7 @@ class LogSource(Protocol):
     @property
     def size_bytes(self) -> int: ...
     @property
-    def segment_count(self) -> int: ...
+    def segments(self) -> Sized: ...
 
 
 class PartitionSource(Protocol):
@@ -31,13 +31,35 @@ class PartitionSource(Protocol):
     def failure(self) -> Exception | None: ...
 
 
+class PartitionsSource(Protocol):
+    """A topic's partitions, by index; see `broker.topics.partition_list`."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> PartitionSource:
+        """The partition, opened if it was not open."""
+        ...
+
+    def peek(self, index: int) -> PartitionSource | None:
+        """The partition if it is open."""
+        ...
+
+
 class TopicSource(Protocol):
-    """A topic; see `broker.topics.manager`."""
+    """A topic; see `broker.topics.topic`."""
 
     @property
     def name(self) -> str: ...
     @property
-    def partitions(self) -> Sequence[PartitionSource]: ...
+    def is_internal(self) -> bool: ...
+    @property
+    def partitions(self) -> PartitionsSource: ...
+
+
+class TopicsSource(Protocol):
+    """All topics; see `broker.topics.manager`."""
+
+    def all(self) -> Iterable[TopicSource]: ...
+    def get(self, name: str) -> TopicSource | None: ...
 
 
 class OffsetSource(Protocol):
@@ -68,9 +90,34 @@ class GroupSource(Protocol):
     def offsets(self) -> OffsetTableSource: ...
 
 
+class GroupsSource(Protocol):
+    """All groups; see `broker.coordinator.coordinator`."""
+
+    def groups(self) -> Iterable[GroupSource]: ...
+
+
 class PurgatorySource(Protocol):
     """See `broker.core.purgatory`."""
 
     @property
     def held_bytes(self) -> int: ...
     def stats(self) -> Mapping[str, Mapping[str, int]]: ...
+
+
+class RequestMemorySource(Protocol):
+    @property
+    def used_bytes(self) -> int: ...
+
+
+class UnsentSource(Protocol):
+    @property
+    def total_bytes(self) -> int: ...
+
+
+class NetworkSource(Protocol):
+    """The edge; see `broker.network.server`."""
+
+    @property
+    def memory(self) -> RequestMemorySource: ...
+    @property
+    def unsent(self) -> UnsentSource: ...

@@ -1,6 +1,6 @@
 """Collects topics and partitions: offsets, sizes, and what kafka_exporter tells of replicas."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final
@@ -12,7 +12,7 @@ from broker.metrics.budget import PARTITIONS, TOPICS, SeriesBudget
 from broker.metrics.catalogue import OTHER
 from broker.metrics.families import Labels, Rows, WideFamily
 from broker.metrics.pacer import Pacer
-from broker.metrics.sources import PartitionSource, TopicSource
+from broker.metrics.sources import PartitionSource, TopicSource, TopicsSource
 
 
 @dataclass(slots=True)
@@ -79,9 +79,7 @@ _OF_PARTITIONS: Final = (
 class TopicCollector:
     """Collector of one broker's topics; `refresh` looks, `collect` tells what was seen."""
 
-    def __init__(
-        self, topics: Callable[[], Iterable[TopicSource]], *, node_id: int, partitions_max: int
-    ) -> None:
+    def __init__(self, topics: TopicsSource, *, node_id: int, partitions_max: int) -> None:
         self._topics = topics
         self._node_id = node_id
         self._partitions_max = partitions_max
@@ -98,13 +96,15 @@ class TopicCollector:
         budget = SeriesBudget(self._partitions_max)
         rest = TopicSample(Labels({"topic": OTHER}))
         rest_partitions = PartitionSample(_labels(OTHER, OTHER), 0, 0, 0, 0, 0, 0)
-        for topic in list(self._topics()):
+        for topic in list(self._topics.all()):
             has_series = budget.take(len(topic.partitions))
             sample = TopicSample(Labels({"topic": topic.name})) if has_series else rest
-            for partition in list(topic.partitions):
-                seen_partition = _look_at(topic, partition)
-                sample.partition_count += 1
-                sample.appended_bytes += partition.visible_bytes
+            sample.partition_count += len(topic.partitions)
+            for index in range(len(topic.partitions)):
+                partition = open_partition(self._topics, topic, index)
+                seen_partition = _look_at(topic.name, index, partition)
+                if partition is not None:
+                    sample.appended_bytes += partition.visible_bytes
                 if has_series:
                     seen.partitions.append(seen_partition)
                 else:
@@ -142,14 +142,39 @@ def _rows(
     return lambda: ((sample.labels, value_of(sample)) for sample in samples)
 
 
-def _look_at(topic: TopicSource, partition: PartitionSource) -> PartitionSample:
+def open_partition(topics: TopicsSource, topic: TopicSource, index: int) -> PartitionSource | None:
+    """The partition, opened if need be; None if there is nothing in it, or it is gone.
+
+    Partitions that nobody has used since the start are not open, but what they hold counts. Those
+    of internal topics were opened by the start if they hold anything, and get a directory only when
+    they are used: looking at them must not be a use.
+    """
+    partition = topic.partitions.peek(index)
+    if partition is None and not topic.is_internal and topics.get(topic.name) is topic:
+        partition = topic.partitions[index]
+    return partition
+
+
+def high_watermark(topics: TopicsSource, topic_name: str, index: int) -> int | None:
+    """None for a partition that there is not."""
+    topic = topics.get(topic_name)
+    if topic is None or not 0 <= index < len(topic.partitions):
+        return None
+    partition = open_partition(topics, topic, index)
+    return 0 if partition is None else partition.high_watermark
+
+
+def _look_at(topic: str, index: int, partition: PartitionSource | None) -> PartitionSample:
+    labels = _labels(topic, str(index))
+    if partition is None:
+        return PartitionSample(labels, 0, 0, 0, 0, in_sync=1)
     log = partition.log
     return PartitionSample(
-        _labels(topic.name, str(partition.index)),
+        labels,
         partition.high_watermark,
         log.log_start_offset,
         log.size_bytes,
-        log.segment_count,
+        len(log.segments),
         int(partition.failure is None),
     )
 

@@ -1,6 +1,6 @@
 """Parts of a broker as the collectors see them, with nothing behind them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from prometheus_client.metrics_core import Metric
@@ -12,7 +12,7 @@ from broker.core.group.states import GroupState
 class Log:
     log_start_offset: int = 0
     size_bytes: int = 0
-    segment_count: int = 1
+    segments: Sequence[object] = (None,)
 
 
 @dataclass
@@ -24,10 +24,40 @@ class Partition:
     failure: Exception | None = None
 
 
+class Partitions:
+    """Some of them open, some not."""
+
+    def __init__(self, partitions: Iterable[Partition], *, unopened: Iterable[int] = ()) -> None:
+        self._partitions = list(partitions)
+        self._unopened = set(unopened)
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def __getitem__(self, index: int) -> Partition:
+        self._unopened.discard(index)
+        return self._partitions[index]
+
+    def peek(self, index: int) -> Partition | None:
+        return None if index in self._unopened else self._partitions[index]
+
+
 @dataclass
 class Topic:
     name: str
-    partitions: list[Partition]
+    partitions: Partitions
+    is_internal: bool = False
+
+
+class Topics:
+    def __init__(self, topics: Iterable[Topic]) -> None:
+        self.by_name = {topic.name: topic for topic in topics}
+
+    def all(self) -> Iterable[Topic]:
+        return self.by_name.values()
+
+    def get(self, name: str) -> Topic | None:
+        return self.by_name.get(name)
 
 
 @dataclass(frozen=True)
@@ -54,11 +84,32 @@ class Group:
     roster: list[str] = field(default_factory=list)
 
 
+class Groups:
+    def __init__(self, groups: Iterable[Group]) -> None:
+        self._groups = groups
+
+    def groups(self) -> Iterable[Group]:
+        return self._groups
+
+
 class Purgatory:
     held_bytes = 123
 
     def stats(self) -> Mapping[str, Mapping[str, int]]:
         return {"Fetch": {"watched": 5, "delayed": 2}, "Heartbeat": {"watched": 0, "delayed": 7}}
+
+
+class _Memory:
+    used_bytes = 21
+
+
+class _Unsent:
+    total_bytes = 22
+
+
+class Network:
+    memory = _Memory()
+    unsent = _Unsent()
 
 
 def values(metrics: Iterable[Metric]) -> dict[str, dict[tuple[str, ...], float]]:

@@ -1,10 +1,10 @@
 """How the edge's and the purgatory's counts are shown."""
 
-from broker.metrics.edge import EdgeCollector, PurgatoryCollector
+from broker.metrics.edge import EdgeCollector, MemoryCollector, PurgatoryCollector
 from broker.metrics.requests import DURATION_BOUNDS_S, EdgeMetrics
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatResponse
-from tests.unit.broker.metrics.sources import Purgatory, values
+from tests.unit.broker.metrics.sources import Network, Purgatory, values
 
 OK = HeartbeatResponse(error_code=0)
 
@@ -71,4 +71,11 @@ def test_the_purgatory_is_shown_by_kind_of_operation() -> None:
             ("Heartbeat",): 7,
         },
         "kohort_purgatory_held_bytes": {(): 123},
+    }
+
+
+def test_what_requests_and_answers_hold_is_shown() -> None:
+    assert values(MemoryCollector(Network()).collect()) == {
+        "kohort_request_bytes_held": {(): 21},
+        "kohort_response_bytes_held": {(): 22},
     }

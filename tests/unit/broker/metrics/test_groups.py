@@ -5,9 +5,23 @@ from collections.abc import Sequence
 from broker.core.group.states import GroupState
 from broker.metrics.groups import GroupCollector
 from broker.metrics.pacer import Pacer
-from tests.unit.broker.metrics.sources import Group, Offsets, values
+from tests.unit.broker.metrics.sources import (
+    Group,
+    Groups,
+    Offsets,
+    Partition,
+    Partitions,
+    Topic,
+    Topics,
+    values,
+)
 
-HIGH_WATERMARKS = {("orders", 0): 100, ("orders", 1): 50, ("bills", 0): 10}
+TOPICS = Topics(
+    [
+        Topic("orders", Partitions([Partition(0, 100), Partition(1, 50)])),
+        Topic("bills", Partitions([Partition(0, 10)])),
+    ]
+)
 
 MANAGER = "kafka_coordinator_group_groupmetadatamanager"
 
@@ -16,8 +30,8 @@ async def collected(
     groups: Sequence[Group], *, groups_max: int = 100, group_partitions_max: int = 100
 ) -> tuple[GroupCollector, dict[str, dict[tuple[str, ...], float]]]:
     collector = GroupCollector(
-        lambda: groups,
-        lambda topic, partition: HIGH_WATERMARKS.get((topic, partition)),
+        Groups(groups),
+        TOPICS,
         groups_max=groups_max,
         group_partitions_max=group_partitions_max,
     )

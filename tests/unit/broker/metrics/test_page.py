@@ -11,12 +11,34 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families
 
+from broker.core.group.events import (
+    Event,
+    Fate,
+    MemberRef,
+    MemberRemoved,
+    RebalanceAvoided,
+    RebalanceStarted,
+    Trigger,
+    TriggerKind,
+)
+from broker.core.group.requests import Now
+from broker.core.group.states import GroupState
 from broker.http.messages import HttpRequest, HttpResponse
 from broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
 from broker.metrics.catalogue import METRICS
 from broker.metrics.docs import document
 from broker.metrics.page import MetricsPage, prefers_openmetrics
-from tests.unit.broker.metrics.sources import Group, Offsets, Partition, Purgatory, Topic
+from tests.unit.broker.metrics.sources import (
+    Group,
+    Groups,
+    Network,
+    Offsets,
+    Partition,
+    Partitions,
+    Purgatory,
+    Topic,
+    Topics,
+)
 
 OPENMETRICS = "application/openmetrics-text"
 
@@ -28,6 +50,15 @@ class Limits:
     kohort_metrics_group_partitions_max: int = 10_000
 
 
+ORDERS = Topics([Topic("orders", Partitions([Partition(0, 7)]))])
+
+TRIGGER = Trigger(TriggerKind.MEMBER_ADDED)
+EVENTS: list[Event] = [
+    RebalanceStarted(TRIGGER, GroupState.EMPTY, 0, ()),
+    RebalanceAvoided(TRIGGER),
+    MemberRemoved(MemberRef("m", None, "c", "/127.0.0.1"), Fate.LEFT),
+]
+
 MakePage = Callable[..., MetricsPage]
 
 
@@ -36,8 +67,7 @@ async def make_page() -> AsyncIterator[MakePage]:
     executor = ThreadPoolExecutor(1)
 
     def make(
-        topics: Callable[[], Iterable[Topic]] = lambda: [Topic("orders", [Partition(0, 7)])],
-        groups: Iterable[Group] = (Group("readers", Offsets({("orders", 0): 5})),),
+        topics: Topics = ORDERS,
     ) -> MetricsPage:
         metrics = BrokerMetrics()
         metrics.edge.request_failed("Fetch", 4, 1, 0.001)
@@ -45,11 +75,13 @@ async def make_page() -> AsyncIterator[MakePage]:
         metrics.edge.connection_opened()
         metrics.edge.connection_closed("client")
         metrics.edge.connection_refused("max.connections")
+        for event in EVENTS:
+            metrics.rebalances.observe("readers", event, Now(0, 0))
         source = MetricsSource(
             topics=topics,
-            groups=lambda: groups,
-            high_watermark=lambda _topic, _partition: 7,
+            groups=Groups([Group("readers", Offsets({("orders", 0): 5}))]),
             purgatory=Purgatory(),
+            network=Network(),
             node_id=1,
             address="localhost:9092",
             version="1.2.3",
@@ -119,12 +151,13 @@ async def test_both_formats_say_the_same(make_page: MakePage) -> None:
 async def test_those_who_ask_at_the_same_time_share_one_look(make_page: MakePage) -> None:
     looks = 0
 
-    def topics() -> Iterable[Topic]:
-        nonlocal looks
-        looks += 1
-        return [Topic("orders", [Partition(0)])]
+    class CountingTopics(Topics):
+        def all(self) -> Iterable[Topic]:
+            nonlocal looks
+            looks += 1
+            return super().all()
 
-    page = make_page(topics)
+    page = make_page(CountingTopics([]))
     await scrape(page)
     answers = await asyncio.gather(*(scrape(page) for _ in range(10)))
     assert looks == 2
@@ -150,12 +183,13 @@ async def test_a_look_that_fails_fails_those_who_share_it_and_not_the_next(
 ) -> None:
     faults: list[Exception] = []
 
-    def topics() -> Iterable[Topic]:
-        if faults:
-            raise faults.pop()
-        return []
+    class FaultyTopics(Topics):
+        def all(self) -> Iterable[Topic]:
+            if faults:
+                raise faults.pop()
+            return super().all()
 
-    page = make_page(topics)
+    page = make_page(FaultyTopics([]))
     await scrape(page)
     faults.append(RuntimeError("fault"))
     answers = await asyncio.gather(scrape(page), scrape(page), return_exceptions=True)
@@ -164,8 +198,8 @@ async def test_a_look_that_fails_fails_those_who_share_it_and_not_the_next(
 
 
 async def test_the_loop_goes_on_turning_during_a_large_scrape(make_page: MakePage) -> None:
-    topics = [Topic(f"t{n}", [Partition(index) for index in range(10)]) for n in range(300)]
-    page = make_page(lambda: topics)
+    partitions = Partitions(map(Partition, range(10)))
+    page = make_page(Topics(Topic(f"t{number}", partitions) for number in range(300)))
     await scrape(page)
     scraping = asyncio.create_task(scrape(page))
     turns = 0
@@ -178,8 +212,9 @@ async def test_the_loop_goes_on_turning_during_a_large_scrape(make_page: MakePag
 
 
 async def test_how_many_were_folded_is_told(make_page: MakePage) -> None:
-    topics = [Topic("large", [Partition(0)] * 10_001), Topic("small", [Partition(0)])]
-    response = await scrape(make_page(lambda: topics))
+    large, small = Partitions(map(Partition, range(10_001))), Partitions([Partition(0)])
+    topics = Topics([Topic("large", large), Topic("small", small)])
+    response = await scrape(make_page(topics))
     folded = families(response)["kohort_metrics_folded"].samples
     assert {sample.labels["kind"]: sample.value for sample in folded} == {
         "topics": 1,

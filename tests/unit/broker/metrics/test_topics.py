@@ -3,31 +3,31 @@
 from collections.abc import Sequence
 
 from broker.metrics.pacer import Pacer
-from broker.metrics.topics import TopicCollector
-from tests.unit.broker.metrics.sources import Log, Partition, Topic, values
+from broker.metrics.topics import TopicCollector, high_watermark
+from tests.unit.broker.metrics.sources import Log, Partition, Partitions, Topic, Topics, values
 
 
 def topic(
     name: str, *, partition_count: int = 1, high_watermark: int = 0, visible_bytes: int = 0
 ) -> Topic:
+    indexes = range(partition_count)
     return Topic(
-        name,
-        [Partition(index, high_watermark, visible_bytes) for index in range(partition_count)],
+        name, Partitions(Partition(index, high_watermark, visible_bytes) for index in indexes)
     )
 
 
 async def collected(
     topics: Sequence[Topic], *, partitions_max: int = 100
 ) -> tuple[TopicCollector, dict[str, dict[tuple[str, ...], float]]]:
-    collector = TopicCollector(lambda: topics, node_id=7, partitions_max=partitions_max)
+    collector = TopicCollector(Topics(topics), node_id=7, partitions_max=partitions_max)
     await collector.refresh(Pacer())
     return collector, values(collector.collect())
 
 
 async def test_a_partition_is_shown_with_its_offsets_sizes_and_leader() -> None:
-    log = Log(log_start_offset=3, size_bytes=400, segment_count=5)
+    log = Log(log_start_offset=3, size_bytes=400, segments=[None] * 5)
     partition = Partition(0, high_watermark=9, visible_bytes=700, log=log)
-    _, found = await collected([Topic("orders", [partition])])
+    _, found = await collected([Topic("orders", Partitions([partition]))])
     assert found == {
         "kafka_topic_partitions": {("orders",): 1},
         "kohort_topic_appended_bytes_total": {("orders",): 700},
@@ -44,7 +44,9 @@ async def test_a_partition_is_shown_with_its_offsets_sizes_and_leader() -> None:
 
 
 async def test_a_partition_that_is_offline_has_no_replica_in_sync() -> None:
-    _, found = await collected([Topic("orders", [Partition(0, failure=OSError("disk"))])])
+    _, found = await collected(
+        [Topic("orders", Partitions([Partition(0, failure=OSError("disk"))]))]
+    )
     assert found["kafka_topic_partition_in_sync_replica"] == {("orders", "0"): 0}
     assert found["kafka_topic_partition_under_replicated_partition"] == {("orders", "0"): 1}
 
@@ -71,7 +73,7 @@ async def test_topics_beyond_the_limit_are_summed_and_counted() -> None:
 
 
 async def test_the_offline_ones_among_those_summed_are_counted() -> None:
-    topics = [Topic("orders", [Partition(0), Partition(1, failure=OSError("disk"))])]
+    topics = [Topic("orders", Partitions([Partition(0), Partition(1, failure=OSError("disk"))]))]
     _, found = await collected(topics, partitions_max=0)
     assert found["kafka_topic_partition_under_replicated_partition"] == {("(other)", "(other)"): 1}
 
@@ -86,3 +88,45 @@ async def test_what_was_seen_is_not_kept_until_the_next_scrape() -> None:
     assert found
     collector.forget()
     assert values(collector.collect()) == {}
+
+
+async def test_a_partition_that_nobody_has_used_is_opened_to_be_seen() -> None:
+    partitions = Partitions([Partition(0, 7), Partition(1, 8)], unopened=[1])
+    _, found = await collected([Topic("orders", partitions)])
+    assert found["kafka_topic_partition_current_offset"] == {("orders", "0"): 7, ("orders", "1"): 8}
+    assert partitions.peek(1) is not None
+
+
+async def test_a_partition_of_an_internal_topic_is_not_opened_to_be_seen() -> None:
+    partitions = Partitions([Partition(0, 7), Partition(1, 8)], unopened=[1])
+    _, found = await collected([Topic("__consumer_offsets", partitions, is_internal=True)])
+    assert found["kafka_topic_partition_current_offset"] == {
+        ("__consumer_offsets", "0"): 7,
+        ("__consumer_offsets", "1"): 0,
+    }
+    assert found["kafka_topic_partition_in_sync_replica"]["__consumer_offsets", "1"] == 1
+    assert partitions.peek(1) is None
+
+
+async def test_a_topic_that_is_deleted_during_a_look_is_not_opened_again() -> None:
+    partitions = Partitions([Partition(0), Partition(1)], unopened=[0, 1])
+    topics = Topics([Topic("orders", partitions)])
+
+    class DeletingPacer(Pacer):
+        async def pause(self) -> None:
+            topics.by_name.clear()
+
+    collector = TopicCollector(topics, node_id=1, partitions_max=10)
+    await collector.refresh(DeletingPacer())
+    assert partitions.peek(0) is not None
+    assert partitions.peek(1) is None
+
+
+def test_the_end_of_a_partition_is_known_whether_it_is_open_or_not() -> None:
+    orders = Topic("orders", Partitions([Partition(0, 7), Partition(1, 8)], unopened=[1]))
+    topics = Topics([orders])
+    assert high_watermark(topics, "orders", 0) == 7
+    assert high_watermark(topics, "orders", 1) == 8
+    assert high_watermark(topics, "orders", 2) is None
+    assert high_watermark(topics, "orders", -1) is None
+    assert high_watermark(topics, "bills", 0) is None
