@@ -46,8 +46,8 @@ class KohortSettings(Settings):
         "framing",
         one_of=("header", "framing", "full"),
         doc="How far produced batches are checked beyond header and CRC. `framing`: compressed "
-        "ones inflate, and the lengths of the records fill the batch exactly; `full`: every "
-        "record parses, as in Kafka, at about ten times the cost; `header`: no further. "
+        "ones inflate, the first record parses, and the lengths of all fill the batch exactly; "
+        "`full`: every record parses, as in Kafka, at about ten times the cost; `header`: none. "
         "Compacted topics are always checked in full.",
     )
     kohort_inflated_batch_bytes_max: Int = setting(

@@ -32,8 +32,14 @@ Steps = Generator[None, None, None]
 
 
 def framing_steps(block: Block, record_count: int) -> Steps:
-    """The lengths of `record_count` records fill the block exactly, else DecodeError."""
+    """The first record parses, the lengths of all fill the block exactly, else DecodeError.
+
+    What a producer does wrong inside of records it mostly does wrong in the first one as well.
+    """
     _check_count(block, record_count)
+    first = read_span(block, 0)
+    if first.offset_delta != 0:
+        raise DecodeError(f"record 0 has offset delta {first.offset_delta}")
     position, left = 0, record_count
     while left > _FRAMES_PER_STEP:
         position = skip_records(block, position, _FRAMES_PER_STEP)
@@ -130,12 +136,12 @@ def full_steps(block: Block, header: BatchHeader, rules: RecordRules) -> Steps:
             timestamp = base_timestamp + span.timestamp_delta
             if timestamp > max_timestamp:  # noqa: PLR1730 - a call to max() costs as much as a field.
                 max_timestamp = timestamp
-            if not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP:
-                rules.bad_timestamps += 1
-                rules.object(rules.timestamps.objection(timestamp, index))
             if needs_key and span.key_length < 0:
                 rules.bad_keys += 1
                 rules.object(RecordError(index, _NO_KEY))
+            elif not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP:
+                rules.bad_timestamps += 1
+                rules.object(rules.timestamps.objection(timestamp, index))
     if position != len(block):
         raise DecodeError(f"{count} records end at byte {position} of {len(block)}")
     rules.max_timestamp = max_timestamp

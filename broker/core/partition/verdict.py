@@ -52,14 +52,14 @@ class ValidationDepth(StrEnum):
 
     ======== ============ ======= ======= ===================================================
     header   0            0       0       CRC, count against last offset delta and size
-    framing  0.15 - 0.35  1.5 - 3 0.3     the lengths of the records fill the block exactly
+    framing  0.15 - 0.35  1.5 - 3 0.3     first record, and the lengths of all fill the block
     full     1.5 - 3.5    14 - 30 1.7 - 3 every field of every record is what it should be
     ======== ============ ======= ======= ===================================================
 
     Compressed batches are opened for the last two, which adds 0.4 (lz4, snappy), 1 (zstd) or 4 ms
     (gzip) per inflated MB. `framing` is the default: for a tenth of the price it finds what broken
     producers really send (wrong counts, cut or foreign payloads, blocks that do not decompress,
-    bombs). What it misses is a record of the right length with nonsense inside. Prior art:
+    bombs). What it misses is a later record of the right length with nonsense inside. Prior art:
     Redpanda's kafka_produce_batch_validation.
 
     Whatever is chosen, every record is parsed where Kafka's rules need it: in compacted topics

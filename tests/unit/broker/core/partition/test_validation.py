@@ -215,24 +215,36 @@ def test_records_that_do_not_parse_are_invalid(
     assert verdict.code is ErrorCode.INVALID_RECORD
 
 
-@pytest.mark.parametrize("codec", Codec)
-def test_only_a_full_look_finds_nonsense_inside_a_record_of_the_right_length(codec: Codec) -> None:
-    block = bytearray(one_record(Record(b"v", b"k")))
-    block[-1] = 1  # A header count of -1.
-    batch = with_block(bytes(block), 1, codec)
-    codes = [getattr(validate(batch, PLAIN, TERMS, policy), "code", None) for policy in POLICIES]
-    assert codes == [None, None, ErrorCode.INVALID_RECORD]
+GOOD = one_record(Record(b"v", b"k"))
+MINUS_ONE_HEADERS = GOOD[:-1] + b"\x01"
+BADLY_FOLLOWED = one_record(Record(b"v", b"k"), 0, 1)[:-1] + b"\x01"
+
+
+def codes_by_depth(block: bytes, record_count: int, codec: Codec) -> list[ErrorCode | None]:
+    batch = with_block(block, record_count, codec)
+    verdicts = [validate(batch, PLAIN, TERMS, policy) for policy in POLICIES]
+    return [verdict.code if isinstance(verdict, RejectedBatch) else None for verdict in verdicts]
 
 
 @pytest.mark.parametrize("codec", Codec)
-@pytest.mark.parametrize("deltas", [(0, 0), (1, 0), (0, 5), (-1, 0)])
-def test_only_a_full_look_finds_offset_deltas_that_do_not_count_up(
-    codec: Codec, deltas: tuple[int, int]
+@pytest.mark.parametrize(
+    "first", [MINUS_ONE_HEADERS, one_record(Record(b"v"), 0, 1), one_record(Record(b"v"), 0, -1)]
+)
+def test_nonsense_inside_the_first_record_is_found_unless_only_the_header_is_looked_at(
+    codec: Codec, first: bytes
 ) -> None:
-    block = b"".join(one_record(Record(b"v"), 0, delta) for delta in deltas)
-    batch = with_block(block, 2, codec)
-    codes = [getattr(validate(batch, PLAIN, TERMS, policy), "code", None) for policy in POLICIES]
-    assert codes == [None, None, ErrorCode.INVALID_RECORD]
+    invalid = ErrorCode.INVALID_RECORD
+    assert codes_by_depth(first, 1, codec) == [None, invalid, invalid]
+
+
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize(
+    "second", [BADLY_FOLLOWED, one_record(Record(b"v"), 0, 0), one_record(Record(b"v"), 0, 5)]
+)
+def test_only_a_full_look_finds_nonsense_inside_a_later_record_of_the_right_length(
+    codec: Codec, second: bytes
+) -> None:
+    assert codes_by_depth(GOOD + second, 2, codec) == [None, None, ErrorCode.INVALID_RECORD]
 
 
 def test_what_a_policy_does_not_open_is_not_judged() -> None:
@@ -371,8 +383,10 @@ def test_where_the_past_is_limited_only_records_without_timestamp_are_exempt(
     assert [error.batch_index for error in verdict.record_errors] == [1, 4]
 
 
-def test_a_bad_timestamp_weighs_more_than_a_missing_key() -> None:
-    batch = encode_batch([*records(1, key=None), *records(1, timestamp=NOW + DAY)])
+def test_a_bad_timestamp_weighs_more_than_a_missing_key_of_another_record() -> None:
+    both = records(1, key=None, timestamp=NOW + DAY)
+    assert code_of(encode_batch(both), COMPACTED) is ErrorCode.INVALID_RECORD
+    batch = encode_batch([*both, *records(1, timestamp=NOW + DAY)])
     verdict = rejected(validate(batch, COMPACTED, TERMS))
     assert verdict.code is ErrorCode.INVALID_TIMESTAMP
     assert [error.batch_index for error in verdict.record_errors] == [0, 1]
