@@ -1,0 +1,72 @@
+"""What a Produce request meets: a topic's rules, the request's terms and every policy."""
+
+from dataclasses import dataclass
+
+from broker.core.partition.validation import validate
+from broker.core.partition.verdict import (
+    ProduceTerms,
+    RejectedBatch,
+    TopicRules,
+    ValidationDepth,
+    ValidationPolicy,
+    ValidBatch,
+    Verdict,
+)
+from protocol.errors import ErrorCode
+from protocol.records.batch import crc_matches, read_header
+from protocol.records.builder import encode_batch
+from protocol.records.record import Record
+
+NOW = 1_700_000_000_000
+HOUR = 3_600_000
+DAY = 24 * HOUR
+
+
+@dataclass(frozen=True)
+class Topic:
+    """Kafka's defaults."""
+
+    cleanup_policy: tuple[str, ...] = ("delete",)
+    max_message_bytes: int = 1_048_588
+    max_decompressed_message_bytes: int = 2_147_483_639
+    segment_bytes: int = 1 << 30
+    message_timestamp_type: str = "CreateTime"
+    message_timestamp_before_max_ms: int = (1 << 63) - 1
+    message_timestamp_after_max_ms: int = HOUR
+
+
+PLAIN = Topic()
+COMPACTED = Topic(cleanup_policy=("compact",))
+STAMPING = Topic(message_timestamp_type="LogAppendTime")
+TERMS = ProduceTerms(api_version=9, acks=-1, has_transactional_id=False, wall_ms=NOW)
+POLICIES = [ValidationPolicy(depth) for depth in ValidationDepth]
+OPENING = [policy for policy in POLICIES if policy.depth is not ValidationDepth.HEADER]
+FULL = ValidationPolicy(ValidationDepth.FULL)
+
+
+def records(count: int = 3, key: bytes | None = b"key", timestamp: int = NOW) -> list[Record]:
+    return [Record(b"value %d" % n, key, (), timestamp) for n in range(count)]
+
+
+OK = encode_batch(records())
+
+
+def rejected(verdict: Verdict) -> RejectedBatch:
+    assert isinstance(verdict, RejectedBatch)
+    return verdict
+
+
+def accepted(verdict: Verdict) -> ValidBatch:
+    assert isinstance(verdict, ValidBatch), verdict
+    assert read_header(verdict.batch) == verdict.header
+    assert crc_matches(verdict.batch, verdict.header)
+    return verdict
+
+
+def code_of(
+    batch: bytes | None, topic: TopicRules = PLAIN, terms: ProduceTerms = TERMS
+) -> ErrorCode:
+    """The one code that all policies give."""
+    codes = {rejected(validate(batch, topic, terms, policy)).code for policy in POLICIES}
+    assert len(codes) == 1
+    return codes.pop()
