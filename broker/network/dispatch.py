@@ -87,6 +87,8 @@ class Dispatcher:
         if returned is None or returned.__class__ is route.response:
             return self._answer(call, cast(Struct | None, returned))
         future = self._start(returned) if route.is_async else returned
+        if future.done():
+            return self._finish(call, future)
         return PendingAnswer(future, partial(self._finish, call, future))
 
     def connection_lost(self, connection: ConnectionInfo) -> None:

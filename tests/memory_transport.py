@@ -1,0 +1,126 @@
+"""A transport without a socket, for driving a connection's protocol object by hand.
+
+It does what asyncio's socket transport does and no more: it reads into the protocol's buffer only
+while reading is not paused, keeps what the peer has not taken, tells the protocol when that is too
+much, and reports the loss of the connection in a later turn of the loop.
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+
+class MemoryTransport(asyncio.Transport):
+    """The broker's end of a connection; the test is the peer."""
+
+    def __init__(self, protocol: asyncio.BufferedProtocol, *, ip: str = "127.0.0.1") -> None:
+        super().__init__({"peername": (ip, 50_000), "sockname": ("127.0.0.1", 9_092)})
+        self._protocol = protocol
+        self._loop = asyncio.get_running_loop()
+        self._to_read = bytearray()
+        self._unsent = bytearray()
+        self._low, self._high = 0, 65_536
+        self._is_reading = True
+        self._is_protocol_paused = False
+        self._is_closing = False
+        self.takes_all = True
+        """False for a peer that does not read: its responses stay unsent until `take`."""
+        self.taken = bytearray()
+        """What the peer has read."""
+        self.write_count = 0
+        self.is_lost = False
+        protocol.connection_made(self)
+
+    # The peer.
+
+    def send(self, data: bytes) -> None:
+        """Bytes from the peer; those that the protocol does not want yet stay in the socket."""
+        self._to_read += data
+        self._read()
+
+    @property
+    def unread_bytes(self) -> int:
+        """What is still in the socket."""
+        return len(self._to_read)
+
+    def take(self, byte_count: int) -> None:
+        """The peer reads so much."""
+        self.taken += self._unsent[:byte_count]
+        del self._unsent[:byte_count]
+        self._after_sending()
+
+    def lose(self) -> None:
+        """The peer is gone."""
+        self._close_soon()
+
+    # The transport, as the protocol sees it.
+
+    def is_reading(self) -> bool:
+        return self._is_reading
+
+    def pause_reading(self) -> None:
+        assert self._is_reading
+        self._is_reading = False
+
+    def resume_reading(self) -> None:
+        assert not self._is_reading
+        self._is_reading = True
+        self._loop.call_soon(self._read)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert high is not None
+        assert low is not None
+        self._high, self._low = high, low
+
+    def get_write_buffer_size(self) -> int:
+        return len(self._unsent)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.writelines([data])
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        self.write_count += 1
+        for data in list_of_data:
+            if not self._is_closing:
+                self._unsent += data
+        self._after_sending()
+        if len(self._unsent) > self._high and not self._is_protocol_paused:
+            self._is_protocol_paused = True
+            self._protocol.pause_writing()
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def close(self) -> None:
+        self._is_closing = True
+        self._after_sending()
+
+    def abort(self) -> None:
+        self._unsent.clear()
+        self._close_soon()
+
+    # Within.
+
+    def _read(self) -> None:
+        while self._to_read and self._is_reading and not self._is_closing:
+            room = memoryview(self._protocol.get_buffer(-1))
+            assert len(room) > 0
+            byte_count = min(len(room), len(self._to_read))
+            room[:byte_count] = self._to_read[:byte_count]
+            del self._to_read[:byte_count]
+            self._protocol.buffer_updated(byte_count)
+
+    def _after_sending(self) -> None:
+        if self.takes_all:
+            self.taken += self._unsent
+            self._unsent.clear()
+        if self._is_protocol_paused and len(self._unsent) <= self._low:
+            self._is_protocol_paused = False
+            self._protocol.resume_writing()
+        if self._is_closing and not self._unsent:
+            self._close_soon()
+
+    def _close_soon(self) -> None:
+        self._is_closing = True
+        if not self.is_lost:
+            self.is_lost = True
+            self._loop.call_soon(self._protocol.connection_lost, None)

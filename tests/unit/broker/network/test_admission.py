@@ -1,0 +1,46 @@
+import pytest
+
+from broker.network.admission import Admission
+from broker.network.limits import NetworkLimits
+
+
+def test_all_connections_together_are_limited() -> None:
+    admission = Admission(NetworkLimits(max_connections=2))
+    assert admission.admit("10.0.0.1") is None
+    assert admission.admit("10.0.0.2") is None
+    assert admission.admit("10.0.0.3") == "max.connections"
+    admission.release("10.0.0.1")
+    assert admission.admit("10.0.0.3") is None
+    assert admission.count == 2
+
+
+def test_connections_from_one_address_are_limited() -> None:
+    admission = Admission(NetworkLimits(max_connections_per_ip=1))
+    assert admission.admit("10.0.0.1") is None
+    assert admission.admit("10.0.0.1") == "max.connections.per.ip"
+    assert admission.admit("10.0.0.2") is None
+    admission.release("10.0.0.1")
+    assert admission.admit("10.0.0.1") is None
+
+
+@pytest.mark.parametrize(("override", "admitted"), [(0, 0), (3, 3)])
+def test_an_override_replaces_the_limit_for_its_address_in_both_directions(
+    override: int, admitted: int
+) -> None:
+    limits = NetworkLimits(
+        max_connections_per_ip=1, max_connections_per_ip_overrides={"10.0.0.1": override}
+    )
+    admission = Admission(limits)
+    answers = [admission.admit("10.0.0.1") for _ in range(4)]
+    assert answers == [None] * admitted + ["max.connections.per.ip.overrides"] * (4 - admitted)
+    assert admission.admit("10.0.0.2") is None
+    assert admission.admit("10.0.0.2") == "max.connections.per.ip"
+
+
+def test_addresses_that_left_are_forgotten() -> None:
+    admission = Admission(NetworkLimits())
+    for number in range(1_000):
+        ip = f"10.0.{number // 256}.{number % 256}"
+        admission.admit(ip)
+        admission.release(ip)
+    assert not admission._per_ip

@@ -1,0 +1,416 @@
+import asyncio
+import logging
+import struct
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from broker.clock import VirtualClock
+from broker.handlers.context import ConnectionInfo
+from broker.handlers.registry import CloseConnection
+from broker.metrics.requests import EdgeMetrics
+from broker.network.connection import Connection
+from broker.network.limits import REQUESTS_PER_TURN, WRITE_HIGH_WATER_BYTES, NetworkLimits
+from broker.network.peer_log import PeerLog
+from broker.network.server import NetworkServer
+from broker.network.service import Answer, PendingAnswer
+from protocol.codec import Buffer
+from tests.memory_transport import MemoryTransport
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+class Echo:
+    """Answers with the request. What a request says of itself is done first."""
+
+    def __init__(self) -> None:
+        self.begun: list[bytes] = []
+        self.parked: dict[bytes, asyncio.Future[None]] = {}
+        self.lost: list[ConnectionInfo] = []
+        self.response = b""
+
+    def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | PendingAnswer:
+        body = bytes(frame[:100])
+        self.begun.append(body)
+        if body.startswith(b"park"):
+            future = self.parked[body] = asyncio.get_running_loop().create_future()
+            return PendingAnswer(future, lambda: self.finish(future, body))
+        if body.startswith(b"stubborn"):
+            task = asyncio.get_running_loop().create_task(self.fail_when_cancelled())
+            return PendingAnswer(task, lambda: None)
+        if body.startswith(b"close"):
+            raise CloseConnection("as asked")
+        if body.startswith(b"fault"):
+            raise RuntimeError("a fault of ours")
+        if body.startswith(b"large"):
+            return [framed(body)[:4], body, memoryview(self.response)]
+        return None if body.startswith(b"silent") else [framed(body)]
+
+    def finish(self, future: asyncio.Future[None], body: bytes) -> Answer:
+        if body.startswith(b"park, close"):
+            raise CloseConnection("as asked")
+        return None if body.startswith(b"park, silent") else [framed(body)]
+
+    async def fail_when_cancelled(self) -> None:
+        try:
+            await asyncio.sleep(1_000)
+        except asyncio.CancelledError:
+            raise RuntimeError("too late") from None
+
+    def connection_lost(self, connection: ConnectionInfo) -> None:
+        self.lost.append(connection)
+
+
+class Edge:
+    """A server without listeners, whose connections are made by hand."""
+
+    def __init__(self, limits: NetworkLimits) -> None:
+        self.service = Echo()
+        self.clock = VirtualClock()
+        self.metrics = EdgeMetrics()
+        self.log = PeerLog(logging.getLogger("peers"), self.clock)
+        self.server = NetworkServer(
+            self.service, limits, clock=self.clock, metrics=self.metrics, log=self.log
+        )
+
+    def connect(self, ip: str = "127.0.0.1") -> MemoryTransport:
+        self.connection = Connection(self.server, asyncio.get_running_loop())
+        return MemoryTransport(self.connection, ip=ip)
+
+
+@pytest_asyncio.fixture
+async def edge() -> AsyncIterator[Edge]:
+    edge = Edge(NetworkLimits())
+    yield edge
+    await edge.server.close(100)
+
+
+def bodies(taken: bytes | bytearray) -> list[bytes]:
+    """The frames that a peer has read."""
+    found = []
+    position = 0
+    while position < len(taken):
+        (size,) = struct.unpack_from(">i", taken, position)
+        found.append(bytes(taken[position + 4 : position + 4 + size]))
+        position += 4 + size
+    return found
+
+
+async def turns(count: int = 5) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_a_request_is_answered_in_the_same_turn_with_one_write(edge: Edge) -> None:
+    peer = edge.connect()
+    peer.send(framed(b"one") + framed(b"two") + framed(b"three"))
+    assert bodies(peer.taken) == [b"one", b"two", b"three"]
+    assert peer.write_count == 1
+
+
+async def test_the_next_request_is_not_begun_before_the_one_before_it_is_answered(
+    edge: Edge,
+) -> None:
+    peer = edge.connect()
+    peer.send(framed(b"park 1") + framed(b"two") + framed(b"park 3"))
+    peer.send(framed(b"four"))
+    await turns()
+    assert edge.service.begun == [b"park 1"]
+    assert edge.metrics.waiting_count == 1
+    edge.service.parked[b"park 1"].set_result(None)
+    await turns()
+    assert edge.service.begun == [b"park 1", b"two", b"park 3"]
+    edge.service.parked[b"park 3"].set_result(None)
+    await turns()
+    assert bodies(peer.taken) == [b"park 1", b"two", b"park 3", b"four"]
+    assert edge.metrics.waiting_count == 0
+
+
+async def test_a_request_without_an_answer_holds_nothing_up(edge: Edge) -> None:
+    peer = edge.connect()
+    peer.send(framed(b"silent") + framed(b"park, silent") + framed(b"last"))
+    await turns()
+    edge.service.parked[b"park, silent"].set_result(None)
+    await turns()
+    assert bodies(peer.taken) == [b"last"]
+
+
+async def test_what_a_client_sends_ahead_stays_in_its_socket(edge: Edge) -> None:
+    peer = edge.connect()
+    peer.send(framed(b"park"))
+    await turns()
+    for _ in range(100):
+        peer.send(framed(bytes(50_000)))
+    assert peer.unread_bytes > 4_500_000
+    assert edge.server.memory.used_bytes < 400_000
+    edge.service.parked[b"park"].set_result(None)
+    await turns(300)
+    assert len(bodies(peer.taken)) == 101
+    assert edge.server.memory.used_bytes == 0
+
+
+async def test_one_large_frame_is_received_while_the_one_before_it_is_executed(
+    edge: Edge,
+) -> None:
+    peer = edge.connect()
+    peer.send(framed(b"park") + framed(bytes(3_000_000)) + framed(bytes(2_000_000)))
+    await turns()
+    assert 1_500_000 < peer.unread_bytes <= 2_000_004
+    assert edge.service.begun == [b"park"]
+    edge.service.parked[b"park"].set_result(None)
+    await turns(300)
+    assert len(edge.service.begun) == 3
+
+
+async def test_a_client_that_does_not_read_gets_no_further_request_executed(edge: Edge) -> None:
+    edge.service.response = bytes(300_000)
+    peer = edge.connect()
+    peer.takes_all = False
+    for number in range(200):
+        peer.send(framed(b"large %d" % number))
+    await turns(100)
+    begun = len(edge.service.begun)
+    assert begun <= 5
+    assert peer.get_write_buffer_size() <= WRITE_HIGH_WATER_BYTES + 2 * 300_000
+    assert edge.server.unsent.total_bytes == peer.get_write_buffer_size()
+    peer.take(WRITE_HIGH_WATER_BYTES)
+    await turns()
+    assert len(edge.service.begun) > begun
+    peer.takes_all = True
+    for _ in range(100):
+        peer.take(1)
+        await turns()
+    assert len(edge.service.begun) == 200
+    assert edge.server.unsent.total_bytes == 0
+
+
+async def test_a_flood_of_one_client_leaves_the_others_their_turns(edge: Edge) -> None:
+    flood, other = edge.connect(), edge.connect()
+    flood.send(framed(b"flood") * 5_000)
+    assert len(edge.service.begun) == REQUESTS_PER_TURN
+    other.send(framed(b"other"))
+    assert bodies(other.taken) == [b"other"]
+    await turns(5_000 // REQUESTS_PER_TURN + 5)
+    assert len(bodies(flood.taken)) == 5_000
+
+
+async def test_a_request_that_can_only_be_answered_by_closing_closes_after_earlier_answers(
+    edge: Edge, caplog: pytest.LogCaptureFixture
+) -> None:
+    peer = edge.connect("10.1.2.3")
+    peer.send(framed(b"one") + framed(b"close") + framed(b"three"))
+    await turns()
+    assert bodies(peer.taken) == [b"one"]
+    assert peer.is_lost
+    assert edge.service.begun == [b"one", b"close"]
+    assert caplog.messages == ["Closed the connection of 10.1.2.3: as asked"]
+    assert edge.metrics.closed == {"bad_request": 1}
+
+
+async def test_a_parked_request_may_end_in_closing(edge: Edge) -> None:
+    peer = edge.connect()
+    peer.send(framed(b"park, close") + framed(b"two"))
+    await turns()
+    edge.service.parked[b"park, close"].set_result(None)
+    await turns()
+    assert peer.is_lost
+    assert edge.service.begun == [b"park, close"]
+
+
+async def test_a_size_that_is_none_closes_the_connection_and_says_so(
+    edge: Edge, caplog: pytest.LogCaptureFixture
+) -> None:
+    peer = edge.connect()
+    peer.send(framed(b"one") + b"GET / HTTP/1.1\r\n\r\n")
+    await turns()
+    assert bodies(peer.taken) == [b"one"]
+    assert peer.is_lost
+    assert "HTTP" in caplog.text
+    assert edge.metrics.rejected == {"bad_frame": 1}
+
+
+async def test_a_fault_of_ours_ends_one_connection_loudly_and_no_other(
+    edge: Edge, caplog: pytest.LogCaptureFixture
+) -> None:
+    peer, other = edge.connect(), edge.connect()
+    peer.send(framed(b"fault"))
+    await turns()
+    assert peer.is_lost
+    assert "a fault of ours" in caplog.text
+    assert edge.metrics.closed == {"fault": 1}
+    other.send(framed(b"one"))
+    assert bodies(other.taken) == [b"one"]
+
+
+async def test_a_client_that_is_gone_has_its_request_cancelled_and_everything_given_back(
+    edge: Edge,
+) -> None:
+    peer = edge.connect()
+    info = edge.connection.info
+    peer.send(framed(b"park") + framed(bytes(100)) + framed(bytes(500_000))[:400_000])
+    await turns()
+    assert edge.server.memory.used_bytes > 0
+    peer.lose()
+    await turns()
+    assert edge.service.parked[b"park"].cancelled()
+    assert edge.service.lost == [info]
+    assert edge.server.memory.used_bytes == 0
+    assert edge.server.connection_count == 0
+    assert edge.metrics.waiting_count == 0
+    assert edge.metrics.connection_count == 0
+
+
+async def test_a_late_failure_of_a_lost_clients_request_is_seen(
+    edge: Edge, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    peer = edge.connect()
+    peer.send(framed(b"stubborn"))
+    await turns()
+    peer.lose()
+    await turns()
+    assert "too late" in caplog.text
+
+
+async def test_a_large_frame_counts_until_it_is_answered(edge: Edge) -> None:
+    peer = edge.connect()
+    peer.send(framed(b"park".ljust(500_000)))
+    await turns()
+    assert edge.server.memory.used_bytes == 500_000
+    (future,) = edge.service.parked.values()
+    future.set_result(None)
+    await turns()
+    assert edge.server.memory.used_bytes == 0
+
+
+async def test_memory_that_is_short_stops_the_reading_of_large_frames_only() -> None:
+    edge = Edge(NetworkLimits(queued_max_request_bytes=1_000_000))
+    parked, overdrawn, starved, small = (edge.connect() for _ in range(4))
+    parked.send(framed(b"park".ljust(900_000)))
+    stream = framed(b"large frame".ljust(700_000))
+    for peer in (overdrawn, starved):
+        for start in range(0, len(stream), 100_000):
+            peer.send(stream[start : start + 100_000])
+    await turns()
+    assert len(bodies(overdrawn.taken)) == 1, "one may exceed the budget"
+    small.send(framed(b"small"))
+    assert bodies(small.taken) == [b"small"]
+    # The first to exceed has ended, so the second could go on.
+    assert len(bodies(starved.taken)) == 1
+    second = edge.connect()
+    overdrawn.send(stream[:200_000])
+    second.send(stream[:200_000])
+    second.send(stream[200_000:])
+    await turns()
+    assert second.unread_bytes > 0
+    assert not second.is_reading()
+    overdrawn.send(stream[200_000:])
+    await turns()
+    assert len(bodies(overdrawn.taken)) == 2
+    assert len(bodies(second.taken)) == 1
+    assert edge.server.memory.used_bytes == 900_000
+    (future,) = edge.service.parked.values()
+    future.set_result(None)
+    await edge.server.close(100)
+
+
+async def test_slow_readers_are_closed_when_their_responses_take_too_much_memory() -> None:
+    edge = Edge(NetworkLimits(kohort_unsent_max_bytes=5_000_000))
+    edge.service.response = bytes(2_000_000)
+    peers = [edge.connect() for _ in range(4)]
+    for peer in peers:
+        peer.takes_all = False
+        peer.send(framed(b"large"))
+    await turns()
+    assert [peer.is_lost for peer in peers] == [True, True, False, False]
+    assert edge.metrics.closed == {"slow_reader": 2}
+    for peer in peers:
+        peer.lose()
+    await turns()
+
+
+@pytest.mark.parametrize(
+    ("limits", "begin", "reason"),
+    [
+        (NetworkLimits(connections_max_idle_ms=60_000), b"", "idle"),
+        (NetworkLimits(kohort_frame_timeout_ms=60_000), b"\x00\x00", "frame_timeout"),
+        (NetworkLimits(kohort_frame_timeout_ms=60_000), framed(b"abc")[:5], "frame_timeout"),
+    ],
+)
+async def test_a_client_that_keeps_us_waiting_is_closed(
+    limits: NetworkLimits, begin: bytes, reason: str
+) -> None:
+    edge = Edge(limits)
+    peer = edge.connect()
+    peer.send(begin)
+    for _ in range(61):
+        assert not peer.is_lost
+        edge.connection.check(edge.clock.advance(1_000))
+    edge.connection.check(edge.clock.advance(1_000))
+    await turns()
+    assert peer.is_lost
+    assert edge.metrics.closed == {reason: 1}
+
+
+async def test_a_client_that_waits_for_us_is_not_closed() -> None:
+    edge = Edge(NetworkLimits(connections_max_idle_ms=60_000, kohort_frame_timeout_ms=60_000))
+    peer = edge.connect()
+    peer.send(framed(b"park") + framed(bytes(400_000))[:300_000])
+    await turns()
+    for _ in range(600):
+        edge.connection.check(edge.clock.advance(1_000))
+    assert not peer.is_lost
+    peer.lose()
+    await turns()
+
+
+async def test_stopping_answers_the_request_under_way_and_begins_no_other(edge: Edge) -> None:
+    idle, busy = edge.connect(), edge.connect()
+    busy.send(framed(b"park") + framed(b"two"))
+    closing = asyncio.create_task(edge.server.close(10_000))
+    await turns()
+    assert [idle.is_lost, busy.is_lost] == [True, False]
+    edge.service.parked[b"park"].set_result(None)
+    await closing
+    assert [idle.is_lost, busy.is_lost] == [True, True]
+    assert bodies(busy.taken) == [b"park"]
+    assert edge.metrics.closed == {"shutdown": 2}
+
+
+async def test_stopping_does_not_wait_for_clients_that_do_not_read(edge: Edge) -> None:
+    edge.service.response = bytes(100)
+    peer = edge.connect()
+    peer.takes_all = False
+    peer.send(framed(b"large"))
+    await edge.server.close(50)
+    assert peer.is_lost
+    assert edge.server.connection_count == 0
+
+
+async def test_refused_connections_are_closed_at_once_and_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    edge = Edge(NetworkLimits(max_connections=1))
+    first, second = edge.connect(), edge.connect("10.9.9.9")
+    second.send(framed(b"one"))
+    await turns()
+    assert (first.is_lost, second.is_lost) == (False, True)
+    assert edge.service.begun == []
+    assert edge.metrics.refused == {"max.connections": 1}
+    assert caplog.messages == ["Refused a connection from 10.9.9.9 because of max.connections"]
+    first.lose()
+    await turns()
+    third = edge.connect()
+    third.send(framed(b"one"))
+    assert bodies(third.taken) == [b"one"]
+    await edge.server.close(100)
+
+
+async def test_bytes_are_counted_both_ways(edge: Edge) -> None:
+    peer = edge.connect()
+    peer.send(framed(b"four") + framed(b"five"))
+    assert edge.metrics.received_bytes == 16
+    assert edge.metrics.sent_bytes == 16

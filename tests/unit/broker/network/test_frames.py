@@ -1,0 +1,263 @@
+import struct
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.network.frames import (
+    RECEIVE_BUFFER_BYTES,
+    UNASKED_ROOM_BYTES,
+    FrameError,
+    FrameReader,
+)
+from broker.network.memory import Claimant, RequestMemory
+
+LIMIT = 100 * 1024 * 1024
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+class Side:
+    """One connection's reader, and its claim on a budget of its own."""
+
+    def __init__(
+        self, *, limit_bytes: int = LIMIT, buffer_bytes: int = RECEIVE_BUFFER_BYTES
+    ) -> None:
+        self.memory = RequestMemory(limit_bytes)
+        self.claimant = Claimant(self.memory, self.on_granted)
+        self.buffer = memoryview(bytearray(buffer_bytes))
+        self.reader = FrameReader(self.buffer, self.claimant, LIMIT)
+
+    def on_granted(self) -> None:
+        self.reader.grow()
+
+    def is_starved(self) -> bool:
+        return self.reader.is_starved
+
+    def read(self, data: bytes) -> int:
+        """One read of a socket that has `data`; returns how much of it fitted."""
+        room = self.reader.buffer()
+        count = min(len(room), len(data))
+        room[:count] = data[:count]
+        self.reader.received(count)
+        return count
+
+    def take_all(self) -> list[bytes]:
+        frames = []
+        while (frame := self.reader.next_frame()) is not None:
+            if isinstance(frame, bytearray):
+                self.claimant.give_back(len(frame))
+            frames.append(bytes(frame))
+        self.reader.keep_rest()
+        # Another connection uses the buffer now.
+        self.buffer[:] = b"\xee" * len(self.buffer)
+        return frames
+
+    def feed(self, data: bytes) -> list[bytes]:
+        frames = []
+        while data:
+            data = data[self.read(data) :]
+            frames += self.take_all()
+        return frames
+
+
+def test_a_frame_that_arrives_whole_is_handed_over_without_its_size() -> None:
+    side = Side()
+    assert side.feed(framed(b"request")) == [b"request"]
+    assert side.claimant.held_bytes == 0
+
+
+def test_many_frames_of_one_read_come_one_by_one() -> None:
+    side = Side()
+    bodies = [b"%d" % number for number in range(1_000)]
+    assert side.feed(b"".join(map(framed, bodies))) == bodies
+
+
+def test_a_frame_that_arrives_byte_by_byte_is_put_together() -> None:
+    side = Side()
+    frames = []
+    for byte in framed(b"request" * 300):
+        frames += side.feed(bytes([byte]))
+    assert frames == [b"request" * 300]
+    assert side.claimant.held_bytes == 0
+
+
+@given(
+    bodies=st.lists(
+        st.binary(min_size=1, max_size=40) | st.integers(1, 20_000).map(bytes), max_size=12
+    ),
+    cuts=st.lists(st.integers(1, 9_000), min_size=1, max_size=30),
+    buffer_bytes=st.sampled_from([4, 5, 64, 1_000, 8_192]),
+)
+def test_frames_are_the_same_however_they_are_cut(
+    bodies: list[bytes], cuts: list[int], buffer_bytes: int
+) -> None:
+    side = Side(buffer_bytes=buffer_bytes)
+    stream = b"".join(map(framed, bodies))
+    frames = []
+    number = 0
+    while stream:
+        count = cuts[number % len(cuts)]
+        number += 1
+        frames += side.feed(stream[:count])
+        stream = stream[count:]
+    assert frames == bodies
+    assert side.claimant.held_bytes == 0
+    assert side.memory.used_bytes == 0
+
+
+@given(
+    bodies=st.lists(st.binary(min_size=1, max_size=3_000), min_size=1, max_size=8),
+    takes=st.lists(st.integers(0, 2), min_size=1, max_size=20),
+    cut=st.integers(1, 2_000),
+)
+def test_frames_that_are_left_waiting_come_out_in_order(
+    bodies: list[bytes], takes: list[int], cut: int
+) -> None:
+    """A reader that is read into although frames wait, as a transport may do after a pause."""
+    side = Side()
+    stream = b"".join(map(framed, bodies))
+    frames: list[bytes] = []
+    for start in range(0, len(stream), cut):
+        data = stream[start : start + cut]
+        while data:
+            data = data[side.read(data) :]
+            for _ in range(takes[start % len(takes)]):
+                frame = side.reader.next_frame()
+                if frame is not None:
+                    frames.append(bytes(frame))
+            side.reader.keep_rest()
+            side.buffer[:] = b"\xee" * len(side.buffer)
+    frames += side.take_all()
+    assert frames == bodies
+
+
+def test_a_large_frame_is_read_into_a_buffer_of_its_own() -> None:
+    side = Side()
+    body = bytes(range(256)) * 8_000
+    data = framed(body)
+    frame = None
+    while data:
+        data = data[side.read(data) :]
+        frame = side.reader.next_frame()
+        side.reader.keep_rest()
+    assert isinstance(frame, bytearray)
+    view = memoryview(frame)
+    side.claimant.give_back(len(frame))
+    assert side.feed(framed(b"the next one" * 20_000)) == [b"the next one" * 20_000]
+    assert view == body, "a frame is never written to again"
+
+
+def test_room_is_made_for_what_arrives_not_for_what_is_announced() -> None:
+    """A hundred connections announce a hundred megabytes each, and send a byte of them."""
+    sides = [Side(buffer_bytes=64) for _ in range(100)]
+    tracemalloc.start()
+    try:
+        for side in sides:
+            side.feed(struct.pack(">i", LIMIT) + b"x")
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 100 * 8_000
+    assert all(side.claimant.held_bytes <= 8_000 for side in sides)
+
+
+def test_room_grows_with_few_copies() -> None:
+    side = Side()
+    stream = framed(bytes(20_000_000))
+    rooms = set()
+    for start in range(0, len(stream), 50_000):
+        side.feed(stream[start : start + 50_000])
+        rooms.add(id(side.reader._room))
+        arrived = min(start + 50_000, len(stream))
+        assert side.claimant.held_bytes <= max(8 * arrived, 4_096)
+    assert len(rooms) <= 6
+
+
+@pytest.mark.parametrize("size", [0, -1, -(2**31), LIMIT + 1, 2**31 - 1])
+def test_a_size_that_cannot_be_one_is_refused(size: int) -> None:
+    side = Side()
+    side.read(struct.pack(">i", size))
+    with pytest.raises(FrameError, match=str(size)):
+        side.reader.next_frame()
+
+
+@pytest.mark.parametrize("kept", [1, 2, 3, 4])
+def test_a_bad_size_is_refused_however_it_arrives(kept: int) -> None:
+    side = Side()
+    side.read(struct.pack(">i", -1)[:kept])
+    with pytest.raises(FrameError, match="size -1"):  # noqa: PT012 - whichever sees it first.
+        side.reader.keep_rest()
+        side.read(struct.pack(">i", -1)[kept:])
+        side.reader.next_frame()
+
+
+@pytest.mark.parametrize(
+    ("begin", "name"),
+    [
+        (b"GET / HTTP/1.1\r\n", "an HTTP request"),
+        (b"POST /topics HTTP/1.1", "an HTTP request"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "a TLS handshake"),
+        (b"\x16\x03\x03\x00\xf0", "a TLS handshake"),
+        (b"SSH-2.0-OpenSSH", "an SSH client"),
+    ],
+)
+def test_other_protocols_are_named(begin: bytes, name: str) -> None:
+    side = Side()
+    side.read(begin)
+    with pytest.raises(FrameError, match=name):
+        side.reader.next_frame()
+
+
+def test_a_frame_waits_for_memory_that_others_hold_and_goes_on_when_it_is_given_back() -> None:
+    side = Side(limit_bytes=1_000_000)
+    other = Claimant(side.memory, lambda: None)
+    overdrawn = Claimant(side.memory, lambda: None)
+    other.take(900_000)
+    assert overdrawn.ask(200_000), "one may exceed the budget"
+    body = b"y" * 500_000
+    stream = framed(body)
+    sent = side.read(stream[:RECEIVE_BUFFER_BYTES])
+    assert side.take_all() == []
+    assert side.is_starved()
+    assert side.claimant.held_bytes <= RECEIVE_BUFFER_BYTES
+    other.give_back(900_000)
+    overdrawn.give_back(200_000)
+    assert not side.is_starved()
+    assert side.feed(stream[sent:]) == [body]
+    assert side.memory.used_bytes == 0
+
+
+def test_a_small_frame_gets_its_room_however_much_others_hold() -> None:
+    side = Side(limit_bytes=1_000)
+    others = [Claimant(side.memory, lambda: None) for _ in range(2)]
+    others[0].take(10_000)
+    assert others[0].ask(10_000)
+    assert not others[1].ask(10_000)
+    body = b"z" * UNASKED_ROOM_BYTES
+    stream = framed(body)
+    assert side.feed(stream[:100]) == []
+    assert not side.is_starved()
+    assert side.feed(stream[100:]) == [body]
+
+
+def test_an_unfinished_frame_can_be_told_from_the_next_one() -> None:
+    side = Side()
+    side.feed(b"\x00\x00")
+    first = side.reader.part
+    assert first is not None
+    side.feed(b"\x00\x05ab")
+    second = side.reader.part
+    assert second is not None
+    assert (second.number > first.number, second.filled_bytes) == (True, 2)
+    side.feed(b"cd")
+    assert side.reader.part == (second.number, 4)
+    assert side.feed(b"e\x00") == [b"abcde"]
+    third = side.reader.part
+    assert third is not None
+    assert third.number > second.number
+    side.feed(b"\x00\x00\x01x")
+    assert side.reader.part is None
