@@ -42,13 +42,17 @@ final class ToolRunner {
 
     private static final class ToolExit extends Error {
         private static final long serialVersionUID = 1L;
-        private final int code;
 
         ToolExit(int code) {
-            super("exit " + code);
-            this.code = code;
+            super("exit " + code, null, false, false);
+            if (exitCode == null) {
+                exitCode = code;
+            }
         }
     }
+
+    /** The first code counts: some tools catch the exception that stands for the end of their JVM, and exit again. */
+    private static Integer exitCode;
 
     private static final Switch OUT = new Switch();
     private static final Switch ERR = new Switch();
@@ -84,18 +88,15 @@ final class ToolRunner {
     }
 
     private static int call(String name, String[] arguments) throws Exception {
+        exitCode = null;
         try {
             Class.forName(name).getMethod("main", String[].class).invoke(null, (Object) arguments);
-            return 0;
         } catch (InvocationTargetException wrapped) {
-            // A tool may wrap the exit of an inner call, or end by an exception as it would end its JVM.
-            for (Throwable cause = wrapped; cause != null; cause = cause.getCause()) {
-                if (cause instanceof ToolExit exit) {
-                    return exit.code;
-                }
+            if (exitCode == null) {
+                wrapped.getCause().printStackTrace();
+                return 1;
             }
-            wrapped.getCause().printStackTrace();
-            return 1;
         }
+        return exitCode == null ? 0 : exitCode;
     }
 }
