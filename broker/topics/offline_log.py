@@ -1,0 +1,29 @@
+"""What a partition has in place of its log when that cannot be opened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from broker.config import TopicConfig
+from broker.storage.log import PartitionLog
+
+
+@dataclass(slots=True)
+class _OfflineLog:
+    """Answers what is asked of a log without using it; a partition that is offline asks no more."""
+
+    directory: Path
+    config: TopicConfig
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    flushed_offset: int = 0
+    size_bytes: int = 0
+    segments: tuple[object, ...] = ()
+    failed: bool = True
+
+
+def offline_log(directory: Path, config: TopicConfig) -> PartitionLog:
+    """The stand-in; its partition must be taken offline at once."""
+    return cast("PartitionLog", _OfflineLog(directory, config))

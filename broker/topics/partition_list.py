@@ -1,0 +1,58 @@
+"""The partitions of a topic, each opened when it is first used.
+
+After a clean stop nothing of a partition has to be looked at before somebody asks for it, so a
+broker with thousands of them starts as fast as an empty one; and the fifty partitions of
+__consumer_offsets get a directory only when a group comes to live in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import overload
+
+from broker.topics.partition import Partition
+
+
+class PartitionList(Sequence[Partition]):
+    """Partitions by index, without gaps."""
+
+    def __init__(self, count: int, open_partition: Callable[[int], Partition]) -> None:
+        self._open_partition = open_partition
+        self._partitions: list[Partition | None] = [None] * count
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    @overload
+    def __getitem__(self, index: int) -> Partition: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Partition]: ...
+    def __getitem__(self, index: int | slice) -> Partition | list[Partition]:
+        if isinstance(index, slice):
+            return [self[one] for one in range(*index.indices(len(self)))]
+        partition = self._partitions[index]
+        if partition is None:
+            index %= len(self)
+            partition = self._partitions[index] = self._open_partition(index)
+        return partition
+
+    def peek(self, index: int) -> Partition | None:
+        """A partition if it is open already."""
+        return self._partitions[index]
+
+    def opened(self) -> Iterator[Partition]:
+        """Those that are open, by index."""
+        return (partition for partition in self._partitions if partition is not None)
+
+    def is_online(self, index: int) -> bool:
+        """Whether requests for a partition are served; one that nobody has used yet is."""
+        partition = self._partitions[index]
+        return partition is None or partition.failure is None
+
+    def open_all(self) -> bool:
+        """Open all, perhaps on another thread, before anybody uses them; whether that worked."""
+        return all(partition.failure is None for partition in self[:])
+
+    def extend(self, partitions: Iterable[Partition]) -> None:
+        """Add partitions at the end."""
+        self._partitions.extend(partitions)
