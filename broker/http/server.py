@@ -31,6 +31,10 @@ class HttpServer:
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
+    def add_pages(self, pages: Mapping[str, Page]) -> None:
+        """Serve more; also while it runs, for what is not there from the start."""
+        self._pages.update(pages)
+
     @property
     def port(self) -> int:
         """Where it listens; for those who asked for any free port."""

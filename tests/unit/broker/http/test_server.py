@@ -226,3 +226,10 @@ async def test_closing_ends_connections_and_requests_under_way() -> None:
     async with asyncio.timeout(10):
         assert await reader.read() == b""
     writer.close()
+
+
+async def test_a_page_that_is_added_later_is_served_from_then_on() -> None:
+    async with serving() as server:
+        assert b" 404 " in await exchange(server, b"GET /new HTTP/1.0\r\n\r\n")
+        server.add_pages({"/new": _echo})
+        assert b" 200 " in await exchange(server, b"GET /new HTTP/1.0\r\n\r\n")

@@ -1,0 +1,289 @@
+"""A broker that was used by a real client, as Prometheus and Grafana see it."""
+
+import asyncio
+import json
+import re
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from prometheus_client.metrics_core import Metric
+from prometheus_client.openmetrics import parser as openmetrics_parser
+from prometheus_client.parser import text_string_to_metric_families
+
+from broker.app import Broker, StartError
+from broker.config import load
+from broker.metrics.catalogue import METRICS
+from broker.metrics.docs import document
+from tests.server_process import free_port
+
+ROOT = Path(__file__).parents[2]
+DASHBOARDS = sorted((ROOT / "deploy" / "grafana" / "dashboards").glob("*.json"))
+
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+
+METRIC_NAME = re.compile(r"\b(?:kafka|kohort|process|python)_[a-z0-9_]+\b")
+
+DASHBOARD_7589 = {
+    # What Grafana's "Kafka Exporter Overview" asks for, with the labels it selects and groups by.
+    "kafka_topic_partition_current_offset": {"topic", "partition"},
+    "kafka_topic_partitions": {"topic"},
+    "kafka_consumergroup_lag": {"consumergroup", "topic", "partition"},
+    "kafka_consumergroup_current_offset": {"consumergroup", "topic", "partition"},
+}
+
+
+@asynccontextmanager
+async def running(directory: Path, **settings: str) -> AsyncIterator[tuple[Broker, int]]:
+    """A broker, and the port of its metrics."""
+    port = free_port()
+    overrides = {
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "log.dirs": str(directory),
+        "kohort.metrics.port": str(port),
+        "group.initial.rebalance.delay.ms": "0",
+        **{name.replace("_", "."): value for name, value in settings.items()},
+    }
+    given = [f"{name}={value}" for name, value in overrides.items()]
+    async with Broker(load(overrides=given, environment={})).running() as broker:
+        yield broker, port
+
+
+def fetch(port: int, path: str, accept: str = "text/plain") -> tuple[int, str, str]:
+    """(status, content type, text) of a page."""
+    request = urllib.request.Request(f"http://localhost:{port}{path}", headers={"Accept": accept})
+    try:
+        answer = urllib.request.urlopen(request, timeout=30)
+    except urllib.error.HTTPError as error:
+        answer = error
+    with answer:
+        return answer.status, answer.headers["Content-Type"], answer.read().decode()
+
+
+async def scrape(port: int, accept: str = "text/plain") -> dict[str, Metric]:
+    """Metric families by name."""
+    status, content_type, text = await asyncio.to_thread(fetch, port, "/metrics", accept)
+    assert status == 200
+    parse = (
+        openmetrics_parser.text_string_to_metric_families
+        if content_type.startswith("application/openmetrics-text")
+        else text_string_to_metric_families
+    )
+    return {family.name: family for family in parse(text)}
+
+
+def value(families: dict[str, Metric], name: str, **labels: str) -> float:
+    """Of the only sample of that name with these labels."""
+    found = [
+        sample.value
+        for family in families.values()
+        for sample in family.samples
+        if sample.name == name and labels.items() <= sample.labels.items()
+    ]
+    assert len(found) == 1, f"{len(found)} samples of {name}{labels}"
+    return float(found[0])
+
+
+async def use(broker: Broker) -> AIOKafkaConsumer:
+    """Write ten records, read and commit six of them; the consumer is still a member."""
+    bootstrap = f"127.0.0.1:{broker.endpoint.port}"
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap)
+    await producer.start()
+    for number in range(10):
+        await producer.send_and_wait("orders", b"record %d" % number, partition=0)
+    await producer.stop()
+    consumer = AIOKafkaConsumer(
+        "orders",
+        bootstrap_servers=bootstrap,
+        group_id="readers",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+    await consumer.start()
+    for _ in range(6):
+        await consumer.getone()
+    await consumer.commit()
+    return consumer
+
+
+async def test_a_scrape_tells_what_clients_have_done(tmp_path: Path) -> None:
+    async with running(tmp_path) as (broker, port):
+        consumer = await use(broker)
+        found = await scrape(port)
+        await consumer.stop()
+        left = await scrape(port)
+    partition = {"topic": "orders", "partition": "0"}
+    assert value(found, "kafka_topic_partitions", topic="orders") == 1
+    assert value(found, "kafka_topic_partition_current_offset", **partition) == 10
+    assert value(found, "kafka_topic_partition_oldest_offset", **partition) == 0
+    assert value(found, "kafka_topic_partition_leader", **partition) == 1
+    assert value(found, "kafka_topic_partition_in_sync_replica", **partition) == 1
+    size = value(found, "kafka_log_log_size", **partition)
+    assert size == value(found, "kohort_topic_appended_bytes_total", topic="orders") > 10
+    group = {"consumergroup": "readers"}
+    assert value(found, "kafka_consumergroup_current_offset", **group, **partition) == 6
+    assert value(found, "kafka_consumergroup_lag", **group, **partition) == 4
+    assert value(found, "kafka_consumergroup_lag_sum", **group, topic="orders") == 4
+    assert value(found, "kafka_consumergroup_members", **group) == 1
+    assert value(left, "kafka_consumergroup_members", **group) == 0
+    assert value(found, "kohort_consumergroup_state", **group, state="Stable") == 1
+    coordinator = "kafka_coordinator_group_groupmetadatamanager"
+    assert value(found, f"{coordinator}_numgroupsstable") == 1
+    assert value(found, f"{coordinator}_numoffsets") == 1
+    meters = "kafka_server_group_coordinator_metrics"
+    assert value(found, f"{meters}_group_completed_rebalance_count") == 1
+    assert value(found, f"{meters}_offset_commit_count") == 1
+    assert value(left, "kohort_group_members_removed_total", cause="left") == 1
+
+
+async def test_a_scrape_tells_of_requests_connections_and_the_process(tmp_path: Path) -> None:
+    async with running(tmp_path) as (broker, port):
+        consumer = await use(broker)
+        found = await scrape(port)
+        await consumer.stop()
+        left = await scrape(port)
+    produced = [
+        sample.value
+        for sample in found["kohort_requests"].samples
+        if sample.labels["api"] == "Produce"
+    ]
+    assert sum(produced) == 10
+    count = value(found, "kohort_request_duration_seconds_count", api="Produce")
+    assert count == 10
+    assert value(found, "kohort_received_bytes_total") > 100
+    assert value(found, "kohort_sent_bytes_total") > 100
+    assert value(found, "kohort_connections") >= 1
+    assert value(left, "kohort_connections_closed_total", reason="client") >= 2
+    assert value(found, "process_resident_memory_bytes") > 10_000_000
+    assert value(found, "kafka_brokers") == 1
+    address = f"127.0.0.1:{broker.endpoint.port}"
+    assert value(found, "kafka_broker_info", id="1", address=address) == 1
+
+
+async def test_errors_that_clients_were_told_are_counted(tmp_path: Path) -> None:
+    async with running(tmp_path, auto_create_topics_enable="false") as (broker, port):
+        consumer = AIOKafkaConsumer(
+            "missing", bootstrap_servers=f"127.0.0.1:{broker.endpoint.port}"
+        )
+        await consumer.start()
+        await consumer.stop()
+        found = await scrape(port)
+    errors = {"api": "Metadata", "error": "UNKNOWN_TOPIC_OR_PARTITION"}
+    assert value(found, "kohort_request_errors_total", **errors) >= 1
+
+
+@pytest.mark.parametrize("accept", ["text/plain", OPENMETRICS])
+async def test_every_metric_is_there_in_both_formats_and_in_the_document(
+    tmp_path: Path, accept: str
+) -> None:
+    async with running(tmp_path) as (broker, port):
+        consumer = await use(broker)
+        families = await scrape(port, accept)
+        await consumer.stop()
+    found = {
+        f"{family.name}_total" if family.type == "counter" else family.name
+        for family in families.values()
+    }
+    assert set(METRICS) - found == set()
+    assert [name for name in found if f"| `{name}` |" not in document()] == []
+
+
+async def test_no_scrape_grows_the_label_values_by_itself(tmp_path: Path) -> None:
+    async with running(tmp_path) as (broker, port):
+        consumer = await use(broker)
+        first = await scrape(port)
+        await consumer.stop()
+        await scrape(port)
+        last = await scrape(port)
+
+    def series(families: dict[str, Metric]) -> set[str]:
+        ours = (family for family in families.values() if family.name.startswith("kafka_"))
+        return {f"{sample.name}{sample.labels}" for family in ours for sample in family.samples}
+
+    assert series(last) == series(first)
+
+
+async def test_the_limits_of_the_configuration_bound_the_series(tmp_path: Path) -> None:
+    settings = {"kohort_metrics_partitions_max": "0", "kohort_metrics_groups_max": "0"}
+    async with running(tmp_path, **settings) as (broker, port):
+        consumer = await use(broker)
+        found = await scrape(port)
+        await consumer.stop()
+    offsets = found["kafka_topic_partition_current_offset"].samples
+    assert [sample.labels for sample in offsets] == [{"topic": "(other)", "partition": "(other)"}]
+    assert value(found, "kafka_consumergroup_lag", consumergroup="(other)") == 4
+    assert value(found, "kohort_metrics_folded", kind="groups") == 1
+
+
+def queries(node: object) -> Iterator[str]:
+    """Every PromQL text of a dashboard."""
+    if isinstance(node, dict):
+        for key, child in node.items():
+            if key in {"expr", "definition"} and isinstance(child, str):
+                yield child
+            else:
+                yield from queries(child)
+    elif isinstance(node, list):
+        for child in node:
+            yield from queries(child)
+
+
+def sample_names(families: dict[str, Metric]) -> set[str]:
+    """What can be queried: also of metrics that have no sample yet."""
+    names = set()
+    for family in families.values():
+        suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}
+        names |= {family.name + suffix for suffix in suffixes.get(family.type, [""])}
+    return names
+
+
+async def test_every_metric_that_a_dashboard_asks_for_is_there(tmp_path: Path) -> None:
+    async with running(tmp_path) as (broker, port):
+        consumer = await use(broker)
+        families = await scrape(port)
+        await consumer.stop()
+    assert DASHBOARDS
+    for path in DASHBOARDS:
+        dashboard = json.loads(path.read_text(encoding="utf-8"))
+        asked = [set(METRIC_NAME.findall(query)) for query in queries(dashboard)]
+        assert len(asked) > 20
+        assert all(asked), "a query without a metric"
+        assert set().union(*asked) - sample_names(families) == set()
+
+
+async def test_the_dashboard_of_kafka_exporter_finds_its_metrics_and_labels(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as (broker, port):
+        consumer = await use(broker)
+        families = await scrape(port)
+        await consumer.stop()
+    for name, labels in DASHBOARD_7589.items():
+        assert {frozenset(sample.labels) for sample in families[name].samples} == {
+            frozenset(labels)
+        }
+
+
+async def test_a_running_broker_is_healthy_and_ready(tmp_path: Path) -> None:
+    async with running(tmp_path) as (_, port):
+        for path in ("/-/healthy", "/-/ready"):
+            status, _, text = await asyncio.to_thread(fetch, port, path)
+            assert (status, text.strip()) == (200, path.removeprefix("/-/"))
+
+
+async def test_a_port_that_is_taken_stops_the_start_and_is_named(tmp_path: Path) -> None:
+    async with running(tmp_path / "first") as (_, port):
+        with pytest.raises(StartError, match=f"kohort.metrics.port={port}"):
+            async with running(tmp_path / "second", kohort_metrics_port=str(port)):
+                pass
+
+
+async def test_the_port_can_be_turned_off(tmp_path: Path) -> None:
+    async with running(tmp_path, kohort_metrics_port="-1") as (broker, port):
+        with pytest.raises(urllib.error.URLError):
+            await asyncio.to_thread(fetch, port, "/-/healthy")
+        await (await use(broker)).stop()
