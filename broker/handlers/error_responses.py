@@ -8,7 +8,7 @@ says which list of the response speaks of which list of the request.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from protocol.errors import ErrorCode
@@ -16,7 +16,8 @@ from protocol.message import RESPONSES, Struct, schema_of
 from protocol.schema import Field
 
 ITSELF: Final = ""
-"""In `Mirror.copied`: the request's element itself, where it is not a structure."""
+"""In `Mirror.copied`: the request's element itself, where it is not a structure. In
+`Mirror.request`: the request as a whole, for a list that gets one element."""
 
 
 class NoErrorField(Exception):  # noqa: N818 - not an error of ours: the protocol has no way.
@@ -33,7 +34,7 @@ class Mirror:
     """Fields of the response's element, and the fields of the request's that they repeat."""
     inner: Mirror | None = None
     """The error is in this list of the element, not in the element."""
-    values: Mapping[str, object] | None = None
+    values: Mapping[str, object] = field(default_factory=dict)
     """Other fields of the element that mean "unknown"."""
 
 
@@ -130,6 +131,8 @@ _MIRRORS: Final[dict[int, tuple[Mirror, ...]]] = {
         ),
     ),
     32: (Mirror("results", "resources", _RESOURCE),),
+    # The one log directory.
+    35: (Mirror("results", ITSELF, {}),),
     33: (Mirror("responses", "resources", _RESOURCE),),
     37: (Mirror("results", "topics", _same("name")),),
     42: (Mirror("results", "groups_names", {"group_id": ITSELF}),),
@@ -152,7 +155,7 @@ class _Failure(NamedTuple):
 
 
 def error_response(
-    request: Struct, version: int, code: ErrorCode, message: str | None = None
+    request: object, version: int, code: ErrorCode, message: str | None = None
 ) -> Struct:
     """The response to `request` that says `code`, with `message` where there is room for it.
 
@@ -162,13 +165,19 @@ def error_response(
     schema = schema_of(type(request))
     assert schema.key is not None, f"{schema.name} is not a request"
     failure = _Failure(version, code, message)
-    response = _blank(RESPONSES[schema.key], _VALUES.get(schema.key))
+    response = _blank(RESPONSES[schema.key])
+    for name, value in _VALUES.get(schema.key, {}).items():
+        if _in_version(response, name, version):
+            setattr(response, name, value)
     if _set_error(response, failure):
         return response
     for mirror in _MIRRORS.get(schema.key, ()):
-        is_there = _in_version(request, mirror.request, version) is not None
-        asked = getattr(request, mirror.request) if is_there else None
-        if asked is not None and _in_version(response, mirror.response, version) is not None:
+        asked = None
+        if mirror.request == ITSELF:
+            asked = [request]
+        elif _in_version(request, mirror.request, version):
+            asked = getattr(request, mirror.request)
+        if asked is not None and _in_version(response, mirror.response, version):
             _fill(mirror, response, asked, failure)
             return response
     raise NoErrorField(f"{schema.name} v{version}")
@@ -180,7 +189,9 @@ def _fill(mirror: Mirror, parent: Struct, asked: list[object], failure: _Failure
     assert isinstance(declared.kind, type)
     elements = []
     for one in asked:
-        element = _blank(declared.kind, mirror.values)
+        element = _blank(declared.kind)
+        for name, value in mirror.values.items():
+            setattr(element, name, value)
         for name, source in mirror.copied.items():
             setattr(element, name, one if source == ITSELF else getattr(one, source))
         if mirror.inner is not None:
@@ -192,15 +203,16 @@ def _fill(mirror: Mirror, parent: Struct, asked: list[object], failure: _Failure
     setattr(parent, mirror.response, elements)
 
 
-def _blank(message: type, values: Mapping[str, object] | None) -> Struct:
-    defaults = {declared.name: declared.make_default() for declared in schema_of(message).fields}
-    blank: Struct = message(**(defaults | dict(values or {})))
+def _blank(message: type) -> Struct:
+    blank: Struct = message(
+        **{declared.name: declared.make_default() for declared in schema_of(message).fields}
+    )
     return blank
 
 
 def _set_error(target: Struct, failure: _Failure) -> bool:
     """Put the error into `target`; False if it has no field for it in this version."""
-    if _in_version(target, "error_code", failure.version) is None:
+    if not _in_version(target, "error_code", failure.version):
         return False
     target.error_code = failure.code  # type: ignore[attr-defined]  # Seen in the schema just now.
     room = _in_version(target, "error_message", failure.version)
@@ -211,7 +223,7 @@ def _set_error(target: Struct, failure: _Failure) -> bool:
     return True
 
 
-def _in_version(target: Struct, name: str, version: int) -> Field | None:
+def _in_version(target: object, name: str, version: int) -> Field | None:
     for declared in schema_of(type(target)).fields:
         if declared.name == name and version in declared.versions:
             return declared
