@@ -8,9 +8,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 
 import broker.__main__ as daemon
+from broker.version import VERSION
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="kohort", description="A Kafka broker in Python, and tools for its consumer groups."
     )
-    parser.add_argument("--version", action="version", version=f"kohort {version('kohort')}")
+    parser.add_argument("--version", action="version", version=f"kohort {VERSION}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     serve = commands.add_parser("serve", help="start the broker")
     daemon.add_arguments(serve)

@@ -25,6 +25,7 @@ from protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 
+LEADER_EPOCH_SINCE: Final = 4
 _NOT_FOUND: Final = (-1, -1)
 
 _SPECIAL: Final[dict[int, tuple[int, Callable[[Partition], tuple[int, int]]]]] = {
@@ -88,7 +89,7 @@ def _look_up(
     except KafkaError as error:
         answer.error_code = error.code
         return answer
-    if answer.offset >= 0:
+    if answer.offset >= 0 and ctx.api_version >= LEADER_EPOCH_SINCE:
         answer.leader_epoch = LEADER_EPOCH
     return answer
 

@@ -7,7 +7,7 @@ controller is elsewhere; here the topic is in the same answer, which saves the c
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+import asyncio
 from typing import Final
 
 from broker.handlers.authorized_operations import (
@@ -41,7 +41,7 @@ NO_LEADER: Final = -1
 @handles(MetadataRequest, versions="0-13")
 def metadata(
     ctx: RequestContext, request: MetadataRequest
-) -> MetadataResponse | Coroutine[None, None, MetadataResponse]:
+) -> MetadataResponse | asyncio.Future[MetadataResponse]:
     """Describe what is asked for; waits only where topics are created."""
     asked = request.topics
     if asked is None or (not asked and ctx.api_version < EMPTY_IS_NONE_SINCE):
@@ -51,7 +51,8 @@ def metadata(
         return _refused(asked)
     missing = _to_be_created(ctx, request, asked)
     if missing:
-        return _create_and_respond(ctx, request, asked, missing)
+        answer = _create_and_respond(ctx, request, asked, missing)
+        return asyncio.get_running_loop().create_task(answer, name="create topics")
     return _respond(ctx, request, [_look_up(ctx, topic) for topic in _distinct(asked)])
 
 

@@ -1,9 +1,10 @@
 """OffsetFetch (key 9): where a group, from v8 several groups, will go on reading.
 
 v1-10. v2 null for all topics and a top-level error, v5 leader epoch, v6 flexible, v7
-require-stable, v8 several groups, v9 member id and epoch (of no meaning for classic groups), v10 topic ids instead
-of names. Only durable positions are told. A partition that nobody committed has offset -1, which is
-no error; an open transaction with a position is one for those who ask for stable ones.
+require-stable, v8 several groups, v9 member id and epoch (of no meaning for classic groups), v10
+topic ids instead of names. Only durable positions are told. A partition that nobody committed has
+offset -1, which is no error; an open transaction with a position is one for those who ask for
+stable ones.
 """
 
 from __future__ import annotations

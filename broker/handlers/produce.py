@@ -51,7 +51,9 @@ class _Outcome:
 @handles(ProduceRequest, versions="3-13", advertised="0-13")
 def produce(
     ctx: RequestContext, request: ProduceRequest
-) -> ProduceResponse | asyncio.Future[ProduceResponse] | asyncio.Future[None] | None:
+) -> (
+    ProduceResponse | asyncio.Future[ProduceResponse] | asyncio.Task[ProduceResponse | None] | None
+):
     """Append at once; a batch that takes long to validate is continued in a task."""
     steps = _append_steps(ctx, request)
     try:
@@ -66,19 +68,22 @@ async def _continue(
 ) -> ProduceResponse | None:
     """Validate in turns of a few milliseconds, one such request at a time for the memory's sake."""
     async with ctx.broker.slow_validation:
-        while True:
-            await asyncio.sleep(0)
-            try:
-                next(steps)
-            except StopIteration as done:
-                answer = _answer(ctx, request, done.value)
-                break
+        outcome = await _finish(steps)
+    answer = _answer(ctx, request, outcome)
     return await answer if isinstance(answer, asyncio.Future) else answer
 
 
-def _append_steps(
-    ctx: RequestContext, request: ProduceRequest
-) -> Generator[None, None, _Outcome]:
+async def _finish(steps: Generator[None, None, _Outcome]) -> _Outcome:
+    while True:
+        await asyncio.sleep(0)
+        try:
+            next(steps)
+        except StopIteration as done:
+            outcome: _Outcome = done.value
+            return outcome
+
+
+def _append_steps(ctx: RequestContext, request: ProduceRequest) -> Generator[None, None, _Outcome]:
     """Append batch by batch; yields wherever the loop should get a turn."""
     outcome = _Outcome(ProduceResponse(responses=[]))
     for topic_data in request.topic_data:
@@ -171,9 +176,7 @@ def _answer(
         if not future.done():
             future.set_exception(error)
 
-    operation = DelayedProduce(
-        outcome.pending, answer=complete, fail=fail, owner=ctx.connection
-    )
+    operation = DelayedProduce(outcome.pending, answer=complete, fail=fail, owner=ctx.connection)
     deadline_ms = ctx.broker.clock.monotonic_ms() + max(request.timeout_ms, 0)
     ctx.broker.purgatory.try_complete_else_watch(operation, operation.keys, deadline_ms)
     return future

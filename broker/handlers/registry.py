@@ -7,7 +7,6 @@ answer to ApiVersions both come from it, so that what we advertise is what we se
 from __future__ import annotations
 
 import importlib
-import inspect
 import pkgutil
 from collections.abc import Callable
 from typing import Any, Final
@@ -19,8 +18,8 @@ from protocol.message import RESPONSES, schema_of
 from protocol.schema import VersionRange
 
 Handler = Callable[[RequestContext, Any], Any]
-"""``(context, request) -> response``: plain; plain but returning a future of the response where the
-answer may have to wait and usually does not; or async. None where the request has no answer."""
+"""``(context, request) -> response``: plain; plain but returning a future or a coroutine
+of the response where the answer may have to wait and usually does not; or async. None where the request has no answer."""
 
 
 class CloseConnection(Exception):  # noqa: N818 - an instruction, not an error of ours
@@ -32,7 +31,7 @@ class CloseConnection(Exception):  # noqa: N818 - an instruction, not an error o
 class Api:
     """One api that this broker serves."""
 
-    __slots__ = ("advertised", "handler", "is_async", "key", "name", "request", "versions")
+    __slots__ = ("advertised", "handler", "key", "name", "request", "versions")
 
     def __init__(self, request: type, handler: Handler, versions: str, advertised: str) -> None:
         schema = schema_of(request)
@@ -41,7 +40,6 @@ class Api:
         self.name = schema.name.removesuffix("Request")
         self.request = request
         self.handler = handler
-        self.is_async = inspect.iscoroutinefunction(handler)
         self.versions = VersionRange.parse(versions)
         """Versions that are answered."""
         self.advertised = VersionRange.parse(advertised)
@@ -57,7 +55,6 @@ class Route:
         "api",
         "decode",
         "handler",
-        "is_async",
         "request_header_has_tags",
         "response",
         "response_codec",
@@ -70,8 +67,8 @@ class Route:
         self.api = api
         self.version = version
         self.handler = api.handler
-        self.is_async = api.is_async
-        self.decode = codec(api.request, version).decode
+        request_codec: Codec[Any] = codec(api.request, version)
+        self.decode = request_codec.decode
         self.response = RESPONSES[api.key]
         self.response_codec: Codec[Any] = codec(self.response, version)
         self.request_header_has_tags = flexible

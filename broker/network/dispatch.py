@@ -86,7 +86,7 @@ class Dispatcher:
             return self._fail(call, error)
         if returned is None or returned.__class__ is route.response:
             return self._answer(call, cast(Struct | None, returned))
-        future = self._start(returned) if route.is_async else returned
+        future = self._start(returned) if isinstance(returned, Coroutine) else returned
         if future.done():
             return self._finish(call, future)
         return PendingAnswer(future, partial(self._finish, call, future))

@@ -96,7 +96,7 @@ class Partition:
         log = self.log
         duplicate = log.check_producer(header)
         if duplicate is not None:
-            return Appended(duplicate.base_offset, duplicate.last_offset + 1, -1, is_duplicate=True)
+            return Appended(duplicate.base_offset, duplicate.last_offset + 1, is_duplicate=True)
         try:
             written = log.append(batch, header, leader_epoch=LEADER_EPOCH, wall_ms=wall_ms)
         except StorageError as error:

@@ -1,0 +1,297 @@
+"""Wires the broker together; the only file that knows all the parts.
+
+Start, in this order, so that nothing is promised before it can be kept: lock the data directory,
+open the logs (recovering what a crash left), replay the groups, and only then accept connections.
+Stop is the reverse: accept nothing new, answer what waits, send what is written, close groups and
+logs, and leave the clean-shutdown mark.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import socket
+import uuid
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final
+
+from broker.clock import Clock, SystemClock
+from broker.config import BrokerConfig, Endpoint, LoadedConfig
+from broker.config.endpoints import parse_ip_overrides
+from broker.coordinator import GroupCoordinator
+from broker.coordinator.coordinator import CoordinatorConfig
+from broker.coordinator.topic_log import TopicOffsetsLog
+from broker.core.group.config import GroupConfig
+from broker.core.partition.verdict import ValidationDepth, ValidationPolicy
+from broker.core.purgatory import Purgatory
+from broker.handlers.context import BrokerServices
+from broker.handlers.registry import Router, load_handlers
+from broker.http.health import health_pages
+from broker.http.server import HttpServer
+from broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
+from broker.metrics.page import MetricsPage
+from broker.network.dispatch import Dispatcher
+from broker.network.limits import NetworkLimits
+from broker.network.listening import close_all, listening_sockets, raise_descriptor_limit
+from broker.network.peer_log import PeerLog
+from broker.network.server import NetworkServer
+from broker.purgatory_shell import PurgatoryShell
+from broker.storage.errors import DataDirectoryLockedError
+from broker.storage.lock import DataDirectoryLock
+from broker.topics.manager import TopicManager
+from broker.version import VERSION
+
+logger = logging.getLogger(__name__)
+
+IO_THREADS: Final = 4
+"""fsync, cold reads and compaction; more would only queue at the disk."""
+
+GC_THRESHOLD: Final = 50_000
+"""Young objects between two collections. Requests leave no cycles behind, so the default of 700
+only makes the collector look at parked operations again and again."""
+
+SUPPORTED_FEATURES: Final = {"join.reason": (1, 1)}
+"""What ApiVersions tells beside the apis: JoinGroup's tag 7728 is understood."""
+
+
+class StartError(Exception):
+    """The broker cannot start; the text says why and what to do."""
+
+
+class Broker:
+    """One broker, from its configuration to its last flush."""
+
+    def __init__(self, loaded: LoadedConfig, *, clock: Clock | None = None) -> None:
+        self.config: BrokerConfig = loaded.config
+        self._loaded = loaded
+        self._clock = clock or SystemClock()
+        self.metrics = BrokerMetrics()
+        self._not_ready: str | None = "starting"
+        """Why clients cannot be served now, for probes."""
+        self.services: BrokerServices
+        """Set once `running` has been entered."""
+        self.endpoint: Endpoint
+        """Where the first listener is, with the port it really has."""
+        self.network: NetworkServer
+        """The open connections. Set once `running` has been entered."""
+
+    async def run_until_signalled(self) -> None:
+        """Run until SIGTERM or SIGINT. Raises StartError."""
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        async with self.running():
+            await stop.wait()
+            logger.info("Stopping")
+        logger.info("Stopped")
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Broker]:
+        """The broker serves inside of the context and is cleanly stopped at its end.
+
+        Raises:
+            StartError: the data directory, an address or a setting cannot be used.
+        """
+        async with AsyncExitStack() as stack:
+            try:
+                await self._start(stack)
+            except (DataDirectoryLockedError, OSError) as error:
+                raise StartError(str(error)) from error
+            yield self
+
+    async def _start(self, stack: AsyncExitStack) -> None:
+        """Start part by part; `stack` stops them in the reverse order."""
+        config = self.config
+        config.data_directory.mkdir(parents=True, exist_ok=True)
+        stack.enter_context(DataDirectoryLock(config.data_directory))
+        raise_descriptor_limit()
+        # Before the logs are opened: a port that is taken should not cost a recovery.
+        sockets = self._bind(stack)
+        http = await self._start_http(stack)
+        purgatory = Purgatory(report=_report)
+        executor = ThreadPoolExecutor(IO_THREADS, thread_name_prefix="kohort-io")
+        stack.callback(executor.shutdown)
+        topics = TopicManager(
+            self._loaded, clock=self._clock, purgatory=purgatory, executor=executor
+        )
+        await topics.start()
+        stack.push_async_callback(topics.close)
+        groups = self._make_groups(topics, purgatory)
+        await groups.start()
+        stack.push_async_callback(groups.close)
+        shell = PurgatoryShell(purgatory, self._clock)
+        self.services = self._make_services(topics, groups, purgatory)
+        server, dispatcher = self._make_server()
+        self.network = server
+        stack.push_async_callback(self._stop_serving, server, dispatcher, shell)
+        await server.listen(sockets)
+        self._start_metrics(stack, http, server, executor)
+        self._not_ready = None
+        # What is there now stays; the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(GC_THRESHOLD)
+        logger.info(
+            "Kohort %s serves %s as node %d of cluster %s, data in %s",
+            VERSION,
+            ", ".join(str(endpoint) for endpoint in self._bound_endpoints),
+            config.node_id,
+            self.services.cluster_id,
+            config.data_directory.resolve(),
+        )
+
+    async def _stop_serving(
+        self, server: NetworkServer, dispatcher: Dispatcher, shell: PurgatoryShell
+    ) -> None:
+        """Answer what waits, then close the connections."""
+        self._not_ready = "stopping"
+        server.stop_accepting()
+        shell.close()
+        await self.services.groups.close()
+        await server.close(self.config.kohort_shutdown_timeout_ms)
+        await dispatcher.close()
+
+    def _bind(self, stack: AsyncExitStack) -> list[socket.socket]:
+        """Take the addresses of all listeners, without listening yet."""
+        sockets: list[socket.socket] = []
+        stack.callback(close_all, sockets)
+        self._bound_endpoints = []
+        for endpoint in self.config.listener_endpoints:
+            bound = listening_sockets(
+                endpoint.host,
+                endpoint.port,
+                send_buffer_bytes=self.config.socket_send_buffer_bytes,
+                receive_buffer_bytes=self.config.socket_receive_buffer_bytes,
+            )
+            sockets += bound
+            port = bound[0].getsockname()[1]
+            self._bound_endpoints.append(Endpoint(endpoint.listener, endpoint.host, port))
+        self.endpoint = self._bound_endpoints[0]
+        return sockets
+
+    def _advertised(self) -> Endpoint:
+        """What clients are told to connect to."""
+        advertised = self.config.advertised_endpoints[0]
+        host = advertised.host or socket.gethostname()
+        port = advertised.port or self.endpoint.port
+        return Endpoint(advertised.listener, host, port)
+
+    def _make_groups(self, topics: TopicManager, purgatory: Purgatory) -> GroupCoordinator:
+        config = self.config
+
+        def partition_count(name: str) -> int | None:
+            topic = topics.get(name)
+            return None if topic is None else len(topic.partitions)
+
+        groups = GroupCoordinator(
+            CoordinatorConfig(
+                GroupConfig(
+                    min_session_timeout_ms=config.group_min_session_timeout_ms,
+                    max_session_timeout_ms=config.group_max_session_timeout_ms,
+                    initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+                    max_size=config.group_max_size,
+                    offset_metadata_max_units=config.offset_metadata_max_bytes,
+                    offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+                ),
+                commit_timeout_ms=config.offsets_commit_timeout_ms,
+                sweep_interval_ms=config.offsets_retention_check_interval_ms,
+            ),
+            log=TopicOffsetsLog(topics, config),
+            purgatory=purgatory,
+            clock=self._clock,
+            new_member_id=lambda prefix: f"{prefix}-{uuid.uuid4()}",
+            partition_count=partition_count,
+            observers=(self.metrics.rebalances,),
+        )
+        topics.on_topics_deleted(groups.forget_topics)
+        return groups
+
+    def _make_services(
+        self, topics: TopicManager, groups: GroupCoordinator, purgatory: Purgatory
+    ) -> BrokerServices:
+        advertised = self._advertised()
+        return BrokerServices(
+            config=self.config,
+            clock=self._clock,
+            purgatory=purgatory,
+            topics=topics,
+            groups=groups,
+            node_id=self.config.node_id,
+            cluster_id=topics.cluster_id,
+            advertised_host=advertised.host,
+            advertised_port=advertised.port,
+            apis=load_handlers(),
+            features=dict(SUPPORTED_FEATURES),
+            validation=ValidationPolicy(
+                ValidationDepth(self.config.kohort_validate_records),
+                self.config.kohort_inflated_batch_bytes_max,
+            ),
+        )
+
+    def _make_server(self) -> tuple[NetworkServer, Dispatcher]:
+        config = self.config
+        limits = NetworkLimits(
+            socket_request_max_bytes=config.socket_request_max_bytes,
+            socket_listen_backlog_size=config.socket_listen_backlog_size,
+            max_connections=config.max_connections,
+            max_connections_per_ip=config.max_connections_per_ip,
+            max_connections_per_ip_overrides=parse_ip_overrides(
+                config.max_connections_per_ip_overrides
+            ),
+            connections_max_idle_ms=config.connections_max_idle_ms,
+            kohort_frame_timeout_ms=config.kohort_frame_timeout_ms,
+        )
+        log = PeerLog(logging.getLogger("broker.network"), self._clock)
+        edge = self.metrics.edge
+        dispatcher = Dispatcher(Router(self.services.apis), self.services, edge, log)
+        server = NetworkServer(dispatcher, limits, clock=self._clock, metrics=edge, log=log)
+        return server, dispatcher
+
+    async def _start_http(self, stack: AsyncExitStack) -> HttpServer:
+        """Answer probes before the logs are open, which may take a while after a crash."""
+        server = HttpServer(health_pages(lambda: self._not_ready))
+        host, port = self.config.kohort_metrics_host, self.config.kohort_metrics_port
+        if port >= 0:
+            try:
+                await server.start(host, port)
+            except OSError as error:
+                raise StartError(
+                    f"kohort.metrics.host={host}, kohort.metrics.port={port}: {error}; another "
+                    "port, 0 for any free one, or -1 for none"
+                ) from error
+            stack.push_async_callback(server.close)
+            logger.info("Metrics are on port %d of %s", server.port, host or "every interface")
+        return server
+
+    def _start_metrics(
+        self,
+        stack: AsyncExitStack,
+        http: HttpServer,
+        network: NetworkServer,
+        executor: ThreadPoolExecutor,
+    ) -> None:
+        self.metrics.start()
+        stack.callback(self.metrics.stop)
+        services = self.services
+        source = MetricsSource(
+            topics=services.topics,
+            groups=services.groups,
+            purgatory=services.purgatory,
+            network=network,
+            node_id=services.node_id,
+            address=f"{services.advertised_host}:{services.advertised_port}",
+            version=VERSION,
+        )
+        page = MetricsPage(self.metrics, source, self.config, executor)
+        stack.push_async_callback(page.close)
+        http.add_pages({"/metrics": page.answer})
+
+
+def _report(doing: str, error: Exception) -> None:
+    """A fault of ours in a delayed operation; its client has been answered."""
+    logger.error("A fault of ours while %s", doing, exc_info=error)

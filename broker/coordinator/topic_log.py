@@ -1,0 +1,109 @@
+"""The groups' log as what it is on disk: the internal topic __consumer_offsets.
+
+The topic is made when the first group has something to write, and each of its partitions when the
+first group comes to live in it, so that neither a start nor a first group waits for fifty
+directories. How durable an append is when it is told depends on the broker's flush settings, as for
+any other topic.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterator, Sequence
+from typing import Final
+
+from broker.config import BrokerConfig
+from broker.coordinator.offsets_log import StoredRecord, encode_as_batch
+from broker.core.group.records import DurableRecord
+from broker.storage.layout import partition_directory
+from broker.topics.manager import TopicManager
+from broker.topics.names import CONSUMER_OFFSETS
+from broker.topics.topic import Topic
+from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.records.batch import read_header, split_batches
+from protocol.records.record import decode_records
+
+READ_BYTES: Final = 1024 * 1024
+"""How much is read from a log at a time."""
+
+
+class TopicOffsetsLog:
+    """An OffsetsLog over the broker's own topics."""
+
+    def __init__(self, topics: TopicManager, config: BrokerConfig) -> None:
+        self._topics = topics
+        self._config = config
+        self._creating: asyncio.Task[Topic] | None = None
+
+    @property
+    def partition_count(self) -> int:
+        """As many as the topic has; before there is one, as many as it will get."""
+        topic = self._topics.get(CONSUMER_OFFSETS)
+        return self._config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
+
+    def append(
+        self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
+    ) -> Awaitable[None] | None:
+        """Append in order, as one batch; None if that is durable already."""
+        batch = encode_as_batch(records, wall_ms)
+        topic = self._topics.get(CONSUMER_OFFSETS)
+        if topic is None:
+            return self._create_and_append(partition, batch, wall_ms)
+        return _append(topic, partition, batch, wall_ms)
+
+    def read(self, partition: int) -> Iterator[StoredRecord]:
+        """All durable records, in order. Raises KafkaError: what follows cannot be read."""
+        topic = self._topics.get(CONSUMER_OFFSETS)
+        if topic is None or not self._is_on_disk(partition):
+            return
+        found = topic.partitions[partition]
+        offset = found.log.log_start_offset
+        while offset < found.high_watermark:
+            data = found.read(offset, READ_BYTES, min_one=True)
+            if not data:
+                return
+            for header, batch in split_batches(data, partial_tail=True):
+                offset = header.next_offset
+                if header.is_control:
+                    continue
+                try:
+                    records = decode_records(batch)
+                except DecodeError as error:
+                    raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+                for record in records:
+                    if record.key is not None:
+                        yield StoredRecord(record.key, record.value, record.headers)
+
+    def _is_on_disk(self, partition: int) -> bool:
+        """Whether anything was ever written there; a look must not make a directory."""
+        return (self._topics.directory / partition_directory(CONSUMER_OFFSETS, partition)).exists()
+
+    async def _create_and_append(self, partition: int, batch: bytes, wall_ms: int) -> None:
+        if self._creating is None or self._creating.done():
+            self._creating = asyncio.create_task(self._create(), name=f"create {CONSUMER_OFFSETS}")
+        topic = await asyncio.shield(self._creating)
+        waiting = _append(topic, partition, batch, wall_ms)
+        if waiting is not None:
+            await waiting
+
+    async def _create(self) -> Topic:
+        existing = self._topics.get(CONSUMER_OFFSETS)
+        if existing is not None:
+            return existing
+        return await self._topics.create_topic(
+            CONSUMER_OFFSETS,
+            partition_count=self._config.offsets_topic_num_partitions,
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(self._config.offsets_topic_segment_bytes),
+            },
+        )
+
+
+def _append(topic: Topic, partition: int, batch: bytes, wall_ms: int) -> Awaitable[None] | None:
+    found = topic.partitions[partition]
+    appended = found.append(batch, read_header(batch), wall_ms=wall_ms)
+    if found.high_watermark >= appended.next_offset:
+        return None
+    return found.wait_committed(appended.next_offset)
