@@ -14,6 +14,8 @@ _LOG_SETTINGS = Path(__file__).parent / "java" / "log4j2.properties"
 class KafkaServer(ServerProcess):
     """`overrides` replace the settings below, which are Kafka's own but for what one node needs."""
 
+    clean_exit = 143  # A JVM's way to say SIGTERM.
+
     def __init__(
         self,
         directory: Path,
@@ -41,10 +43,6 @@ class KafkaServer(ServerProcess):
             "group.initial.rebalance.delay.ms": "100",
             **(overrides or {}),
         }
-
-    @property
-    def data(self) -> Path:
-        return self.directory / "data"
 
     def command(self) -> list[str]:
         properties = self.directory / "server.properties"

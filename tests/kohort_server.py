@@ -32,10 +32,6 @@ class KohortServer(ServerProcess):
             **(overrides or {}),
         }
 
-    @property
-    def data(self) -> Path:
-        return self.directory / "data"
-
     def command(self) -> list[str]:
         command = [sys.executable, "-m", "broker"]
         for name, value in self.overrides.items():

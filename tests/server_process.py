@@ -45,6 +45,9 @@ def answers_metadata(port: int) -> bool:
 class ServerProcess(ABC):
     """One broker on 127.0.0.1 with its data under `directory`, which survives a restart."""
 
+    clean_exit = 0
+    """The exit code after SIGTERM, if all went well."""
+
     def __init__(self, directory: Path, *, port: int | None = None) -> None:
         self.directory = directory
         self.port = port or free_port()
@@ -57,6 +60,11 @@ class ServerProcess(ABC):
     @property
     def log_file(self) -> Path:
         return self.directory / "server.log"
+
+    @property
+    def data(self) -> Path:
+        """The one directory of log.dirs."""
+        return self.directory / "data"
 
     @property
     def pid(self) -> int:

@@ -21,7 +21,9 @@ from tests.interop.clients.kcat_client import KcatClient, kcat
 from tests.interop.model import Client
 from tests.interop.tools import Tools
 from tests.java_process import JavaProcess
+from tests.kafka_server import KafkaServer
 from tests.kohort_server import KohortServer
+from tests.server_process import ServerProcess
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -57,11 +59,13 @@ def leave_nothing_behind() -> Iterator[None]:
 
 
 @pytest.fixture
-def own_kohort(tmp_path: Path) -> Iterator[KohortServer]:
-    """A Kohort of the test's own, started, which it may stop, kill and look into."""
-    if os.environ.get("BOOTSTRAP"):
-        pytest.skip("needs a broker that the test itself may restart, not the one of BOOTSTRAP")
-    with KohortServer(tmp_path) as server:
+def own_broker(tmp_path: Path) -> Iterator[ServerProcess]:
+    """A broker of the test's own, started, which it may stop, kill and look into.
+
+    A Kohort; where the others run against a given broker, a real Kafka takes its place here.
+    """
+    kind = KafkaServer if os.environ.get("BOOTSTRAP") else KohortServer
+    with kind(tmp_path) as server:
         yield server
 
 

@@ -1,6 +1,6 @@
-"""What survives when the broker ends and starts again, and what Kafka's own tool reads in its files.
+"""What survives a restart of the broker, and what Kafka's own tool reads in its files.
 
-These need a Kohort of their own, so they say nothing about the broker of BOOTSTRAP.
+Each starts a broker of its own.
 """
 
 import re
@@ -14,15 +14,15 @@ from tests.interop.clients.java_client import JavaClient
 from tests.interop.model import Record, content, wait_until
 from tests.interop.tools import Tools
 from tests.java_process import JavaProcess
-from tests.kohort_server import KohortServer
+from tests.server_process import ServerProcess
 
 TOPIC = "survivor"
 RECORDS = [Record(b"%d" % number, key=b"k%d" % number) for number in range(500)]
 
 
 @pytest.fixture
-def topic(own_kohort: KohortServer) -> Iterator[str]:
-    admin = AdminClient({"bootstrap.servers": own_kohort.bootstrap})
+def topic(own_broker: ServerProcess) -> Iterator[str]:
+    admin = AdminClient({"bootstrap.servers": own_broker.bootstrap})
     admin.create_topics([NewTopic(TOPIC, 1, 1, config={"segment.bytes": "1048576"})])[TOPIC].result(
         30
     )
@@ -31,21 +31,21 @@ def topic(own_kohort: KohortServer) -> Iterator[str]:
 
 @pytest.mark.parametrize("ending", ["stop", "kill"])
 def test_records_topics_configs_and_offsets_survive_a_restart(
-    own_kohort: KohortServer, topic: str, ending: str
+    own_broker: ServerProcess, topic: str, ending: str
 ) -> None:
-    client = ConfluentClient(own_kohort.bootstrap)
+    client = ConfluentClient(own_broker.bootstrap)
     client.produce(topic, RECORDS, idempotent=True)
     with client.join("readers", topic) as member:
         wait_until(lambda: len(member.records()) == len(RECORDS), "everything read")
-    before = AdminClient({"bootstrap.servers": own_kohort.bootstrap}).list_topics(timeout=10)
+    before = AdminClient({"bootstrap.servers": own_broker.bootstrap}).list_topics(timeout=10)
 
     if ending == "stop":
-        assert own_kohort.stop() == 0
+        assert own_broker.stop() == own_broker.clean_exit
     else:
-        own_kohort.kill()
-    own_kohort.start()
+        own_broker.kill()
+    own_broker.start()
 
-    admin = AdminClient({"bootstrap.servers": own_kohort.bootstrap})
+    admin = AdminClient({"bootstrap.servers": own_broker.bootstrap})
     assert admin.list_topics(timeout=10).cluster_id == before.cluster_id
     received = client.consume(topic, len(RECORDS))
     assert [content(record) for record in received] == [content(record) for record in RECORDS]
@@ -55,14 +55,14 @@ def test_records_topics_configs_and_offsets_survive_a_restart(
     assert [record.value for record in member.records()] == [b"after"]
 
 
-def test_a_group_outlives_the_restart_of_its_broker(own_kohort: KohortServer, topic: str) -> None:
-    client = ConfluentClient(own_kohort.bootstrap)
+def test_a_group_outlives_the_restart_of_its_broker(own_broker: ServerProcess, topic: str) -> None:
+    client = ConfluentClient(own_broker.bootstrap)
     with client.join("steady", topic) as member:
         client.produce(topic, RECORDS[:100])
         wait_until(lambda: len(member.records()) == 100, "the first part read")
 
-        assert own_kohort.stop() == 0
-        own_kohort.start()
+        assert own_broker.stop() == own_broker.clean_exit
+        own_broker.start()
         client.produce(topic, RECORDS[100:])
 
         wait_until(lambda: len(member.records()) >= len(RECORDS), "the second part read")
@@ -71,22 +71,22 @@ def test_a_group_outlives_the_restart_of_its_broker(own_kohort: KohortServer, to
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_kafkas_dump_tool_reads_the_files_of_a_partition(
-    own_kohort: KohortServer,
+    own_broker: ServerProcess,
     topic: str,
     java_clients: JavaProcess,
     tool_process: JavaProcess,
     codec: str,
 ) -> None:
-    client = JavaClient(own_kohort.bootstrap, java_clients)
+    client = JavaClient(own_broker.bootstrap, java_clients)
     values = [Record(b"%06d" % number + b"x" * 2000) for number in range(1200)]
     client.produce(topic, values, codec="zstd" if codec == "zstd" else "none", idempotent=True)
-    assert own_kohort.stop() == 0
-    directory = own_kohort.data / f"{topic}-0"
+    assert own_broker.stop() == own_broker.clean_exit
+    directory = own_broker.data / f"{topic}-0"
     logs, indexes, times = (
         sorted(str(path) for path in directory.glob(pattern))
         for pattern in ("*.log", "*.index", "*.timeindex")
     )
-    tools = Tools(own_kohort.bootstrap, tool_process)
+    tools = Tools(own_broker.bootstrap, tool_process)
 
     def dump(files: list[str], *options: str) -> str:
         name = "org.apache.kafka.tools.DumpLogSegments"
