@@ -19,6 +19,7 @@ from broker.storage.filesystem import FileSystem
 from broker.storage.log import PartitionLog
 from broker.storage.metadata_store import MetadataStore, TopicRecord
 from broker.topics.directories import PartitionDirectories, unique_hex
+from broker.topics.offline_log import is_offline_log
 from broker.topics.topic import Topic
 
 logger = logging.getLogger(__name__)
@@ -79,8 +80,13 @@ class DataDirectory:
         refuse: list[Path] = []
         try:
             for partition in topic.partitions.opened():
-                if directories.exists(topic.name, partition.index):
-                    refuse.append(partition.log.delete(unique_hex()))  # noqa: PERF401 - may raise.
+                if not directories.exists(topic.name, partition.index):
+                    continue
+                if is_offline_log(partition.log):
+                    path = directories.path(topic.name, partition.index)
+                    refuse += directories.rename_deleted([path])
+                else:
+                    refuse.append(partition.log.delete(unique_hex()))
             unopened = TopicRecord(
                 topic_id=topic.topic_id,
                 name=topic.name,

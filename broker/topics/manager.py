@@ -7,9 +7,12 @@ deleted topic go. Changes wait for each other; reading never waits.
 
 from __future__ import annotations
 
+import asyncio
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from broker.config import TopicConfig
 from broker.storage.errors import StorageError
@@ -21,10 +24,25 @@ from broker.topics.partition import Partition
 from broker.topics.topic import Topic
 from protocol.errors import ErrorCode, KafkaError
 
-__all__ = ["NewTopic", "PlannedTopic", "Topic", "TopicManager"]
+__all__ = ["Alteration", "NewTopic", "PlannedTopic", "Topic", "TopicManager"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 Alteration = Callable[[Mapping[str, str]], dict[str, str]]
 """From what is set on a topic or a broker to what is to be set; raises KafkaError."""
+
+
+def _uninterrupted(
+    change: Callable[P, Coroutine[Any, Any, T]],
+) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Let a change come to its end though who asked for it is cancelled: half of it is no state."""
+
+    @wraps(change)
+    async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.shield(asyncio.ensure_future(change(*args, **kwargs)))
+
+    return run
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +75,7 @@ class TopicManager(TopicKeeper):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "deleted as soon as created")
         return topic
 
+    @_uninterrupted
     async def create_topics(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[PlannedTopic | KafkaError]:
@@ -72,6 +91,7 @@ class TopicManager(TopicKeeper):
                 for one in outcomes
             ]
 
+    @_uninterrupted
     async def create_partitions(
         self, topic: Topic, partition_count: int, *, validate_only: bool = False
     ) -> None:
@@ -90,6 +110,7 @@ class TopicManager(TopicKeeper):
             indexes = range(have, partition_count)
             self._catalog.extend(topic, await self._run(self._opener.open_many, topic, indexes))
 
+    @_uninterrupted
     async def delete_topic(self, topic: Topic) -> None:
         """Delete a topic; when this returns it is gone for everybody and for ever.
 
@@ -106,6 +127,7 @@ class TopicManager(TopicKeeper):
                 listener([topic.name])
             await self._remove(topic)
 
+    @_uninterrupted
     async def alter_topic(
         self, topic: Topic, alteration: Alteration, *, validate_only: bool = False
     ) -> None:
@@ -120,6 +142,7 @@ class TopicManager(TopicKeeper):
             topic.overrides = overrides
             self._apply(topic, config)
 
+    @_uninterrupted
     async def alter_broker(
         self, broker: str, alteration: Alteration, *, validate_only: bool = False
     ) -> None:

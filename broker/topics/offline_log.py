@@ -27,3 +27,8 @@ class _OfflineLog:
 def offline_log(directory: Path, config: TopicConfig) -> PartitionLog:
     """The stand-in; its partition must be taken offline at once."""
     return cast("PartitionLog", _OfflineLog(directory, config))
+
+
+def is_offline_log(log: object) -> bool:
+    """Whether a partition has only the stand-in."""
+    return isinstance(log, _OfflineLog)

@@ -1,0 +1,194 @@
+"""The topics start from whatever the last run left, and stop so that the next start is quick."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from broker.config import ConfigError
+from broker.storage.clean_shutdown import FILE_NAME as CLEAN_MARK
+from broker.storage.errors import StorageError
+from broker.storage.metadata_store import MetadataStore, TopicRecord
+from broker.storage.simulated_filesystem import SimulatedFileSystem
+from broker.topics.names import CONSUMER_OFFSETS
+from protocol.errors import ErrorCode, KafkaError
+from tests.running_topics import append, directories, running_topics
+
+
+async def test_a_clean_stop_leaves_its_mark_and_the_next_start_takes_it(tmp_path: Path) -> None:
+    async with running_topics(tmp_path):
+        assert not (tmp_path / CLEAN_MARK).exists()
+    assert (tmp_path / CLEAN_MARK).exists()
+    async with running_topics(tmp_path, stop_cleanly=False):
+        pass
+    assert not (tmp_path / CLEAN_MARK).exists()
+
+
+async def test_after_a_clean_stop_nothing_is_opened_before_it_is_used(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        topic = await topics.create_topic("orders", partition_count=2)
+        append(topic.partitions[0])
+    async with running_topics(tmp_path) as topics:
+        again = topics.get("orders")
+        assert again is not None
+        assert list(again.partitions.opened()) == []
+        assert again.partitions[0].high_watermark == 1
+
+
+async def test_after_a_kill_everything_is_verified_before_the_start_is_over(
+    tmp_path: Path,
+) -> None:
+    async with running_topics(tmp_path, stop_cleanly=False) as topics:
+        topic = await topics.create_topic("orders", partition_count=2)
+        append(topic.partitions[0])
+        append(topic.partitions[0])
+    log = tmp_path / "orders-0" / "00000000000000000000.log"
+    torn = log.read_bytes()[:-3]
+    log.write_bytes(torn)
+    async with running_topics(tmp_path) as topics:
+        again = topics.get("orders")
+        assert again is not None
+        assert len(list(again.partitions.opened())) == 2
+        assert again.partitions[0].log.log_end_offset == 1
+
+
+async def test_partitions_of_internal_topics_get_a_directory_on_first_use(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        topic = await topics.create_topic(CONSUMER_OFFSETS, partition_count=50)
+        assert topic.is_internal
+        assert directories(tmp_path) == []
+        append(topic.partitions[7], key=b"k")
+        assert directories(tmp_path) == ["__consumer_offsets-7"]
+
+
+async def test_deleted_records_stay_deleted_after_a_kill(tmp_path: Path) -> None:
+    async with running_topics(tmp_path, stop_cleanly=False) as topics:
+        topic = await topics.create_topic("orders", partition_count=1)
+        for _ in range(5):
+            append(topic.partitions[0])
+        assert topics.delete_records_before(topic.partitions[0], 3) == 3
+        await topics.write_checkpoints()
+    async with running_topics(tmp_path) as topics:
+        partition = topics.partition("orders", 0)
+        assert partition is not None
+        assert (partition.log.log_start_offset, partition.log.log_end_offset) == (3, 5)
+
+
+async def test_a_deletion_that_a_crash_cut_short_is_finished_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    async with running_topics(tmp_path, stop_cleanly=False) as topics:
+        old = await topics.create_topic("orders", partition_count=2)
+        append(old.partitions[0])
+        # As far as the crash let it come: marked, and nothing else.
+        topics._data.store.mark_topic_deleted(old.topic_id)
+    (tmp_path / "sales-0.0123456789abcdef0123456789abcdef-delete").mkdir()
+    async with running_topics(tmp_path) as topics:
+        assert topics.all() == []
+        assert topics._data.store.deleted_topics() == []
+        new = await topics.create_topic("orders", partition_count=1)
+        assert new.partitions[0].log.log_end_offset == 0
+    assert directories(tmp_path) == ["orders-0"]
+
+
+async def test_notes_of_a_deleted_topic_do_not_reach_the_next_of_its_name(tmp_path: Path) -> None:
+    async with running_topics(tmp_path, stop_cleanly=False) as topics:
+        old = await topics.create_topic("orders", partition_count=1)
+        for _ in range(9):
+            append(old.partitions[0])
+        topics.delete_records_before(old.partitions[0], 7)
+        await topics.write_checkpoints()
+        await topics.delete_topic(old)
+        new = await topics.create_topic("orders", partition_count=1)
+        append(new.partitions[0])
+    async with running_topics(tmp_path) as topics:
+        partition = topics.partition("orders", 0)
+        assert partition is not None
+        assert (partition.log.log_start_offset, partition.log.log_end_offset) == (0, 1)
+
+
+async def test_a_directory_of_another_topic_is_set_aside_and_not_served(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_topics(tmp_path) as topics:
+        old = await topics.create_topic("orders", partition_count=1)
+        append(old.partitions[0])
+        # Metadata that was lost, as with a database restored from an old backup.
+        topics._data.store.mark_topic_deleted(old.topic_id)
+        topics._data.store.forget_topic(old.topic_id)
+    async with running_topics(tmp_path) as topics:
+        assert "belong" in caplog.text or "directories of no topic" in caplog.text
+        new = await topics.create_topic("orders", partition_count=1)
+        assert new.partitions[0].log.log_end_offset == 0
+    assert len(directories(tmp_path, "orders-0.*-stray")) == 1
+
+
+async def test_a_partition_that_cannot_be_opened_is_offline_and_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    files = SimulatedFileSystem()
+    store = MetadataStore(None, new_cluster_id="x")
+    for index, name in enumerate(("bad", "good")):
+        store.create_topics(
+            [TopicRecord(topic_id=bytes([index]) * 16, name=name, partition_count=1, created_ms=0)]
+        )
+    files.fail("create", suffix="bad-0/00000000000000000000.log", number=errno.EIO, times=9)
+    async with running_topics(Path("/data"), files=files, store=store) as topics:
+        good, bad = topics.partition("good", 0), topics.partition("bad", 0)
+        assert good is not None
+        assert bad is not None
+        append(good)
+        with pytest.raises(KafkaError) as answer:
+            append(bad)
+        assert answer.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert bad.log.size_bytes == 0
+    assert not files.exists(f"/data/{CLEAN_MARK}")
+    assert "bad-0" in caplog.text
+
+
+async def test_a_failed_fsync_at_the_stop_leaves_no_mark(caplog: pytest.LogCaptureFixture) -> None:
+    files = SimulatedFileSystem()
+    store = MetadataStore(None, new_cluster_id="x")
+    async with running_topics(Path("/data"), files=files, store=store) as topics:
+        topic = await topics.create_topic("orders", partition_count=1)
+        append(topic.partitions[0])
+        files.fail("sync", suffix=".log", number=errno.EIO)
+    assert not files.exists(f"/data/{CLEAN_MARK}")
+
+
+async def test_the_cluster_id_stays_and_another_is_refused(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        first = topics.cluster_id
+        assert len(first) == 22
+    async with running_topics(tmp_path) as topics:
+        assert topics.cluster_id == first
+    with pytest.raises(ConfigError, match=r"kohort\.cluster\.id is other"):
+        async with running_topics(tmp_path, "kohort.cluster.id=other"):
+            pass
+
+
+async def test_a_data_directory_that_is_a_file_is_a_storage_error(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("in the way")
+    with pytest.raises(StorageError, match="data"):
+        async with running_topics(tmp_path / "data"):
+            pass
+
+
+async def test_stored_configs_that_are_not_understood_do_not_stop_the_start(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = MetadataStore(None, new_cluster_id="x")
+    configs = {"retention.ms": "5", "of.another.release": "1", "segment.bytes": "tiny"}
+    store.create_topics(
+        [
+            TopicRecord(
+                topic_id=b"i" * 16, name="t", partition_count=1, created_ms=0, configs=configs
+            )
+        ]
+    )
+    async with running_topics(Path("/data"), files=SimulatedFileSystem(), store=store) as topics:
+        topic = topics.get("t")
+        assert topic is not None
+        assert topic.config.retention_ms == 5
+        assert topic.overrides == {"retention.ms": "5"}
+    assert "of.another.release" in caplog.text

@@ -1,0 +1,219 @@
+"""Topics are created, enlarged, altered and deleted; what was answered survives everything."""
+
+import asyncio
+import errno
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from broker.storage.metadata_store import MetadataStore
+from broker.storage.simulated_filesystem import SimulatedFileSystem
+from broker.topics.manager import Alteration, NewTopic, PlannedTopic, TopicManager
+from protocol.errors import ErrorCode, KafkaError
+from tests.running_topics import append, directories, running_topics
+
+
+async def create(topics: TopicManager, *wanted: NewTopic) -> list[PlannedTopic | ErrorCode]:
+    outcomes = await topics.create_topics(wanted)
+    return [one.code if isinstance(one, KafkaError) else one for one in outcomes]
+
+
+def setting(**configs: str) -> Alteration:
+    def alteration(current: Mapping[str, str]) -> dict[str, str]:
+        return dict(current) | {name.replace("_", "."): text for name, text in configs.items()}
+
+    return alteration
+
+
+async def test_a_new_topic_is_found_by_name_and_by_id(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        topic = await topics.create_topic(
+            "orders", partition_count=3, configs={"retention.ms": "5"}
+        )
+        assert topics.get("orders") is topics.get_by_id(topic.topic_id) is topic
+        assert [partition.index for partition in topic.partitions] == [0, 1, 2]
+        assert topic.config.retention_ms == 5
+        assert topics.partition("orders", 2) is topic.partitions[2]
+        assert topics.partition("orders", 3) is None
+        assert topics.partition("orders", -1) is None
+        assert topics.partition("sales", 0) is None
+        assert (tmp_path / "orders-2").is_dir()
+
+
+async def test_topics_of_one_request_succeed_and_fail_alone(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        await topics.create_topic("a.b", partition_count=1)
+        outcomes = await create(
+            topics,
+            NewTopic(name="fine", partition_count=2),
+            NewTopic(name="a.b"),
+            NewTopic(name="a_b"),
+            NewTopic(name="no way"),
+            NewTopic(name="fine"),
+            NewTopic(name="none", partition_count=0),
+            NewTopic(name="odd", configs={"retention.ms": "x"}),
+            NewTopic(name="odd", configs={"nonsense": "1"}),
+        )
+        assert isinstance(outcomes[0], PlannedTopic)
+        assert outcomes[1:] == [
+            ErrorCode.TOPIC_ALREADY_EXISTS,
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            ErrorCode.INVALID_REQUEST,
+            ErrorCode.INVALID_PARTITIONS,
+            ErrorCode.INVALID_CONFIG,
+            ErrorCode.INVALID_CONFIG,
+        ]
+        assert {topic.name for topic in topics.all()} == {"a.b", "fine"}
+
+
+async def test_validation_alone_changes_nothing(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        (planned,) = await topics.create_topics([NewTopic(name="orders")], validate_only=True)
+        assert isinstance(planned, PlannedTopic)
+        assert topics.all() == []
+        topic = await topics.create_topic("orders", partition_count=1)
+        await topics.create_partitions(topic, 3, validate_only=True)
+        await topics.alter_topic(topic, setting(retention_ms="5"), validate_only=True)
+        await topics.alter_broker("", setting(log_retention_ms="5"), validate_only=True)
+        assert len(topic.partitions) == 1
+        assert topic.config.retention_ms == 604_800_000
+
+
+async def test_no_client_can_make_partitions_without_bound(tmp_path: Path) -> None:
+    async with running_topics(tmp_path, "kohort.max.partitions=5") as topics:
+        first = await topics.create_topic("first", partition_count=4)
+        assert await create(topics, NewTopic(name="second", partition_count=2)) == [
+            ErrorCode.INVALID_PARTITIONS
+        ]
+        with pytest.raises(KafkaError, match=r"kohort\.max\.partitions, 5"):
+            await topics.create_partitions(first, 6)
+        await topics.delete_topic(first)
+        await topics.create_topic("third", partition_count=5)
+
+
+async def test_topics_are_there_after_a_restart_with_everything(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        topic = await topics.create_topic("orders", partition_count=1, configs={"flush.ms": "7"})
+        topic_id = topic.topic_id
+        await topics.create_partitions(topic, 3)
+        await topics.alter_topic(topic, setting(retention_ms="5"))
+        append(topic.partitions[2])
+    async with running_topics(tmp_path) as topics:
+        again = topics.get("orders")
+        assert again is not None
+        assert (again.topic_id, len(again.partitions)) == (topic_id, 3)
+        assert (again.config.retention_ms, again.config.flush_ms) == (5, 7)
+        assert again.partitions[2].log.log_end_offset == 1
+        assert again.partitions[2].high_watermark == 1
+
+
+async def test_new_partitions_join_the_old_ones(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        topic = await topics.create_topic("orders", partition_count=1)
+        append(topic.partitions[0])
+        await topics.create_partitions(topic, 3)
+        assert [partition.index for partition in topic.partitions] == [0, 1, 2]
+        assert topic.partitions[0].log.log_end_offset == 1
+        with pytest.raises(KafkaError, match="already has 3"):
+            await topics.create_partitions(topic, 3)
+
+
+async def test_a_deleted_topic_is_gone_with_its_files_and_its_name_is_free(tmp_path: Path) -> None:
+    deleted: list[str] = []
+    async with running_topics(tmp_path) as topics:
+        topics.on_topics_deleted(deleted.extend)
+        old = await topics.create_topic("orders", partition_count=2)
+        partition = old.partitions[0]
+        append(partition)
+        await topics.delete_topic(old)
+        assert deleted == ["orders"]
+        assert topics.get("orders") is topics.get_by_id(old.topic_id) is None
+        with pytest.raises(KafkaError) as answer:
+            partition.check_online()
+        assert answer.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for change in (topics.delete_topic(old), topics.create_partitions(old, 5)):
+            with pytest.raises(KafkaError) as gone:
+                await change
+            assert gone.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        new = await topics.create_topic("orders", partition_count=1)
+        assert new.topic_id != old.topic_id
+        assert new.partitions[0].log.log_end_offset == 0
+    assert directories(tmp_path) == ["orders-0"]
+
+
+async def test_altered_configs_apply_at_once_to_open_logs(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        topic = await topics.create_topic("orders", partition_count=2)
+        opened = topic.partitions[0]
+        await topics.alter_topic(topic, setting(flush_messages="1"))
+        assert topic.config.flush_messages == 1
+        assert opened.config.flush_messages == opened.log.config.flush_messages == 1
+        await topics.alter_topic(topic, lambda _: {})
+        assert opened.config.flush_messages == 2**63 - 1
+        with pytest.raises(KafkaError) as refused:
+            await topics.alter_topic(topic, setting(retention_ms="x"))
+        assert refused.value.code is ErrorCode.INVALID_CONFIG
+
+
+async def test_a_setting_of_the_broker_reaches_the_topics_that_do_not_set_it(
+    tmp_path: Path,
+) -> None:
+    async with running_topics(tmp_path) as topics:
+        plain = await topics.create_topic("plain", partition_count=1)
+        own = await topics.create_topic("own", partition_count=1, configs={"retention.ms": "7"})
+        await topics.alter_broker("", setting(log_retention_ms="5"))
+        assert (plain.config.retention_ms, own.config.retention_ms) == (5, 7)
+        assert plain.partitions[0].log.config.retention_ms == 5
+        with pytest.raises(KafkaError) as refused:
+            await topics.alter_broker("1", setting(log_retention_ms="x"))
+        assert refused.value.code is ErrorCode.INVALID_REQUEST
+    async with running_topics(tmp_path) as topics:
+        again = topics.get("plain")
+        assert again is not None
+        assert again.config.retention_ms == 5
+
+
+async def test_changes_wait_for_each_other(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        outcomes = await asyncio.gather(
+            *(create(topics, NewTopic(name="orders", partition_count=3)) for _ in range(5))
+        )
+        created = [one for (one,) in outcomes if isinstance(one, PlannedTopic)]
+        assert len(created) == 1
+        assert [one for (one,) in outcomes].count(ErrorCode.TOPIC_ALREADY_EXISTS) == 4
+
+
+async def test_a_change_comes_to_its_end_though_its_request_is_cancelled(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        creation = asyncio.create_task(topics.create_topic("orders", partition_count=3))
+        await asyncio.sleep(0)
+        creation.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await creation
+        await topics.create_topic("next", partition_count=1)
+        assert topics.get("orders") is not None
+        assert (tmp_path / "orders-2").is_dir()
+
+
+async def test_a_full_disk_refuses_a_topic_and_leaves_nothing_of_it() -> None:
+    files = SimulatedFileSystem()
+    store = MetadataStore(None, new_cluster_id="x")
+    async with running_topics(Path("/data"), files=files, store=store) as topics:
+        files.fail("create", suffix="orders-1/00000000000000000000.log", number=errno.ENOSPC)
+        assert await create(topics, NewTopic(name="orders", partition_count=3)) == [
+            ErrorCode.KAFKA_STORAGE_ERROR
+        ]
+        assert topics.get("orders") is None
+        assert store.topics() == []
+        topic = await topics.create_topic("orders", partition_count=3)
+        assert append(topic.partitions[1]).base_offset == 0
+
+
+async def test_producer_ids_are_fresh_after_a_restart(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        given = [topics.next_producer_id() for _ in range(3)]
+    async with running_topics(tmp_path) as topics:
+        given.append(topics.next_producer_id())
+    assert len(set(given)) == 4

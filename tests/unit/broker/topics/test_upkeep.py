@@ -1,0 +1,150 @@
+"""Logs are looked after: old segments go, flush.ms is kept, checkpoints are written."""
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from broker.clock import VirtualClock
+from broker.storage.metadata_store import MetadataStore
+from broker.storage.offset_checkpoint import RECOVERY_POINT_FILE, read_offsets
+from broker.storage.simulated_filesystem import SimulatedFileSystem
+from broker.topics.manager import TopicManager
+from protocol.records.batch import read_header
+from protocol.records.builder import encode_batch
+from protocol.records.record import Record
+from tests.running_topics import InlineExecutor, append, running_topics
+from tests.virtual_loop import VirtualClockLoop
+
+
+def on_virtual_time(
+    scenario: Callable[[TopicManager, VirtualClock], Awaitable[None]], *overrides: str
+) -> SimulatedFileSystem:
+    """Run a scenario whose sleeps take no time; returns the files it left."""
+    clock, files = VirtualClock(), SimulatedFileSystem()
+
+    async def run() -> None:
+        store = MetadataStore(None, new_cluster_id="x")
+        async with running_topics(
+            Path("/data"),
+            *overrides,
+            clock=clock,
+            files=files,
+            store=store,
+            executor=InlineExecutor(),
+        ) as topics:
+            await scenario(topics, clock)
+
+    with asyncio.Runner(loop_factory=lambda: VirtualClockLoop(clock)) as runner:
+        runner.run(run())
+    return files
+
+
+def test_segments_beyond_retention_are_deleted_and_their_files_follow() -> None:
+    async def scenario(topics: TopicManager, clock: VirtualClock) -> None:
+        del clock
+        topic = await topics.create_topic(
+            "orders",
+            partition_count=1,
+            configs={
+                "internal.segment.bytes": "200",
+                "retention.bytes": "500",
+                "file.delete.delay.ms": "60000",
+            },
+        )
+        partition = topic.partitions[0]
+        for _ in range(20):
+            append(partition, b"x" * 90)
+        before = len(partition.log.segments)
+        await asyncio.sleep(40)
+        assert len(partition.log.segments) < before
+        assert partition.log.log_start_offset > 0
+        assert partition.log.size_bytes <= 700
+        deleted = topics._files.entries("/data/orders-0")
+        assert any(entry.name.endswith(".deleted") for entry in deleted)
+        await asyncio.sleep(200)
+        left = topics._files.entries("/data/orders-0")
+        assert not any(entry.name.endswith(".deleted") for entry in left)
+
+    on_virtual_time(scenario)
+
+
+def test_a_record_is_on_the_disk_after_flush_ms() -> None:
+    async def scenario(topics: TopicManager, clock: VirtualClock) -> None:
+        del clock
+        topic = await topics.create_topic("orders", partition_count=1)
+        partition = topic.partitions[0]
+        append(partition)
+        await asyncio.sleep(10)
+        assert partition.log.flushed_offset == 0
+        await topics.alter_topic(topic, lambda _: {"flush.ms": "1000"})
+        await asyncio.sleep(0.5)
+        assert partition.log.flushed_offset == 0
+        await asyncio.sleep(1)
+        await partition.wait_flushed()
+        assert partition.log.flushed_offset == 1
+
+    on_virtual_time(scenario)
+
+
+def test_recovery_points_are_noted_from_time_to_time() -> None:
+    async def scenario(topics: TopicManager, clock: VirtualClock) -> None:
+        del clock
+        topic = await topics.create_topic("orders", partition_count=2)
+        append(topic.partitions[1])
+        topic.partitions[1].start_flush()
+        await topic.partitions[1].wait_flushed()
+        await asyncio.sleep(11)
+        noted = read_offsets(topics._files, "/data", RECOVERY_POINT_FILE)
+        assert noted == {("orders", 0): 0, ("orders", 1): 1}
+
+    on_virtual_time(scenario, "log.flush.offset.checkpoint.interval.ms=10000")
+
+
+def test_a_failing_partition_does_not_keep_the_others_from_their_turn(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(topics: TopicManager, clock: VirtualClock) -> None:
+        del clock
+        files = topics._files
+        assert isinstance(files, SimulatedFileSystem)
+        configs = {"internal.segment.bytes": "200", "retention.bytes": "500"}
+        for name in ("a", "b"):
+            topic = await topics.create_topic(name, partition_count=1, configs=configs)
+            for _ in range(20):
+                append(topic.partitions[0], b"x" * 90)
+        bad, good = topics.partition("a", 0), topics.partition("b", 0)
+        assert bad is not None
+        assert good is not None
+        bad.log.enforce_retention = _broken  # type: ignore[method-assign]
+        await asyncio.sleep(40)
+        assert good.log.log_start_offset > 0
+        assert not topics._upkeep_task.done()
+
+    def _broken(**_: int) -> int:
+        raise OSError(errno.EIO, "as if the disk were gone")
+
+    on_virtual_time(scenario)
+    assert "upkeep of Partition(a-0)" in caplog.text
+
+
+def test_producers_that_are_silent_for_long_are_forgotten() -> None:
+    async def scenario(topics: TopicManager, clock: VirtualClock) -> None:
+        topic = await topics.create_topic("orders", partition_count=1)
+        partition = topic.partitions[0]
+        batch = encode_batch(
+            [Record(b"v", timestamp=clock.wall_ms())],
+            producer_id=5,
+            producer_epoch=0,
+            base_sequence=0,
+        )
+        partition.append(batch, read_header(batch), wall_ms=clock.wall_ms())
+        assert len(partition.log.producers) == 1
+        await asyncio.sleep(700)
+        assert len(partition.log.producers) == 1
+        await asyncio.sleep(86_400)
+        assert len(partition.log.producers) == 0
+
+    on_virtual_time(scenario)
