@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import UnknownTopicOrPartitionError
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families
@@ -166,11 +167,14 @@ async def test_a_scrape_tells_of_requests_connections_and_the_process(tmp_path: 
 
 async def test_errors_that_clients_were_told_are_counted(tmp_path: Path) -> None:
     async with running(tmp_path, auto_create_topics_enable="false") as (broker, port):
-        consumer = AIOKafkaConsumer(
-            "missing", bootstrap_servers=f"127.0.0.1:{broker.endpoint.port}"
+        client = AIOKafkaConsumer(
+            "missing",
+            bootstrap_servers=f"127.0.0.1:{broker.endpoint.port}",
+            request_timeout_ms=500,
         )
-        await consumer.start()
-        await consumer.stop()
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await client.start()
+        await client.stop()
         found = await scrape(port)
     errors = {"api": "Metadata", "error": "UNKNOWN_TOPIC_OR_PARTITION"}
     assert value(found, "kohort_request_errors_total", **errors) >= 1
