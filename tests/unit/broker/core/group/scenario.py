@@ -1,0 +1,366 @@
+"""Drives one group through time: a shell without a loop, whose clock moves when a test says so.
+
+Checks on the way what holds for every group at every time: a ticket is answered exactly once, an
+Append comes last, and whoever is parked has a deadline.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, TypeVar
+
+from broker.core.group.classic_group import ClassicGroup
+from broker.core.group.config import GroupConfig
+from broker.core.group.effects import Append, Cancel, Note, Reply, Schedule, TimerKey
+from broker.core.group.events import Event, RebalanceAvoided, RebalanceStarted, Trigger
+from broker.core.group.reasons import NO_REASON, state_reason
+from broker.core.group.records import DurableRecord, GroupRecord, OffsetRecord, OffsetTombstone
+from broker.core.group.requests import (
+    CommitRequest,
+    CommitResult,
+    DeleteOffsetsResult,
+    JoinRequest,
+    JoinResult,
+    LeaveEntry,
+    LeaveResult,
+    Now,
+    OffsetToCommit,
+    SyncRequest,
+    SyncResult,
+    TopicPartition,
+)
+from protocol.codec import encode_versioned
+from protocol.errors import ErrorCode
+from protocol.join_reason import JoinReason
+from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+
+E = TypeVar("E", bound=Event)
+Change: TypeAlias = Any
+"""A field of the request by its name."""
+WALL_START_MS = 1_700_000_000_000
+SECOND = 1_000
+MINUTE = 60 * SECOND
+
+
+def subscription(*topics: str, version: int = 3) -> bytes:
+    return encode_versioned(ConsumerProtocolSubscription(topics=list(topics)), version)
+
+
+RANGE = (("range", subscription("t")),)
+
+
+@dataclass(eq=False)
+class Ticket:
+    number: int
+    answers: list[Any] = field(default_factory=list)
+
+    @property
+    def answer(self) -> Any:  # noqa: ANN401 - a ticket is answered by whatever was asked.
+        assert len(self.answers) == 1, f"{len(self.answers)} answers"
+        return self.answers[0]
+
+    @property
+    def is_parked(self) -> bool:
+        return not self.answers
+
+
+class Scenario:
+    def __init__(
+        self,
+        config: GroupConfig | None = None,
+        *,
+        partition_counts: dict[str, int] | None = None,
+    ) -> None:
+        self.config = config or GroupConfig()
+        self.partition_counts = partition_counts if partition_counts is not None else {"t": 3}
+        self.ms = 5_000
+        self.ids = itertools.count(1)
+        self.tickets: list[Ticket] = []
+        self.timers: dict[TimerKey, int] = {}
+        self.timers_fired = 0
+        self.appends: list[tuple[DurableRecord, ...]] = []
+        """Every append that was asked for."""
+        self.log: list[DurableRecord] = []
+        """What became durable."""
+        self.hold_appends = False
+        self.fail_appends: ErrorCode | None = None
+        self.events: list[Event] = []
+        self.effects_of_last_step = 0
+        self.group = self.make_group()
+
+    def make_group(self) -> ClassicGroup:
+        return ClassicGroup(
+            "g",
+            self.config,
+            new_member_id=lambda prefix: f"{prefix}-{next(self.ids)}",
+            partition_count=self.partition_counts.get,
+        )
+
+    @property
+    def now(self) -> Now:
+        return Now(self.ms, WALL_START_MS + self.ms)
+
+    @property
+    def state(self) -> str:
+        return self.group.state.value
+
+    # Steps.
+
+    def ticket(self) -> Ticket:
+        ticket = Ticket(len(self.tickets))
+        self.tickets.append(ticket)
+        return ticket
+
+    def step(self, act: Callable[[], object]) -> None:
+        act()
+        self.take_effects()
+
+    def take_effects(self) -> None:
+        effects = self.group.take_effects()
+        self.effects_of_last_step = len(effects)
+        for effect in effects:
+            match effect:
+                case Reply(ticket, body):
+                    assert isinstance(ticket, Ticket)
+                    assert ticket.is_parked, f"answered twice: {ticket.answers}, {body}"
+                    ticket.answers.append(body)
+                case Schedule(key, deadline_ms):
+                    self.timers[key] = deadline_ms
+                case Cancel(key):
+                    self.timers.pop(key, None)
+                case Note(event):
+                    self.events.append(event)
+                case Append(records):
+                    assert effect is effects[-1]
+                    assert records
+                    self.appends.append(records)
+                    if not self.hold_appends:
+                        self.finish_append()
+        self.check()
+
+    def finish_append(self) -> None:
+        if self.fail_appends is None:
+            self.log.extend(self.appends[-1])
+            self.group.on_appended(self.now)
+        else:
+            self.group.on_append_failed(self.fail_appends, self.now)
+        self.take_effects()
+
+    def check(self) -> None:
+        group = self.group
+        parked = [member for member in group.roster if member.join_ticket is not None]
+        assert group.roster.parked_joins == len(parked)
+        for key, deadline_ms in group.deadlines.items():
+            assert self.timers[key] == deadline_ms
+        for member in group.roster:
+            if member.session_timer_ms is not None:
+                assert self.timers[TimerKey("session", member.member_id)] == member.session_timer_ms
+                assert member.session_timer_ms <= member.session_deadline_ms
+            if member.join_ticket is not None:
+                assert TimerKey("join") in self.timers
+            elif member.sync_ticket is not None:
+                assert TimerKey("sync") in self.timers or group.in_flight or not group.pending_sync
+            else:
+                assert member.session_timer_ms is not None
+        for member_id in group.roster.pending:
+            assert TimerKey("pending", member_id) in self.timers
+
+    def advance(self, duration_ms: int) -> None:
+        """Let time pass; what comes due in one millisecond is handed over together."""
+        end_ms = self.ms + duration_ms
+        while self.timers and (due_ms := min(self.timers.values())) <= end_ms:
+            self.ms = max(self.ms, due_ms)
+            keys = [key for key, at_ms in self.timers.items() if at_ms <= self.ms]
+            for key in keys:
+                del self.timers[key]
+            self.timers_fired += len(keys)
+            self.step(lambda keys=keys: self.group.on_deadlines(keys, self.now))  # type: ignore[misc]
+        self.ms = end_ms
+
+    def restart(self) -> None:
+        """The process dies and starts again: all that is left is the log."""
+        last: dict[object, DurableRecord] = {}
+        for record in self.log:
+            place = (
+                (record.topic, record.partition)
+                if isinstance(record, OffsetRecord | OffsetTombstone)
+                else ()
+            )
+            last[place] = record
+        self.timers.clear()
+        self.tickets.clear()
+        self.group = self.make_group()
+        self.step(lambda: self.group.restore(last.values(), self.now))
+
+    # Requests.
+
+    def join(
+        self, member_id: str = "", *, instance: str | None = None, **changes: Change
+    ) -> Ticket:
+        reason = changes.pop("reason", 0)
+        text = changes.pop("text", None)
+        request = JoinRequest(
+            member_id=member_id,
+            instance_id=instance,
+            client_id="c",
+            client_host="/127.0.0.1",
+            session_timeout_ms=10 * SECOND,
+            rebalance_timeout_ms=60 * SECOND,
+            protocol_type="consumer",
+            protocols=RANGE,
+            reason=state_reason(int(reason), text) if reason or text else NO_REASON,
+        )
+        ticket = self.ticket()
+        self.step(lambda: self.group.join(replace(request, **changes), ticket, self.now))
+        return ticket
+
+    def new_id(self, **changes: Change) -> str:
+        """First leg of a dynamic member's join."""
+        answer: JoinResult = self.join(**changes).answer
+        assert answer.error is ErrorCode.MEMBER_ID_REQUIRED
+        return answer.member_id
+
+    def join_dynamic(self, **changes: Change) -> tuple[str, Ticket]:
+        """Both legs; the second parks, or is answered."""
+        member_id = self.new_id(**changes)
+        return member_id, self.join(member_id, **changes)
+
+    def sync(self, member_id: str, generation: int | None = None, **changes: Change) -> Ticket:
+        request = SyncRequest(
+            member_id=member_id,
+            instance_id=changes.pop("instance", None),
+            generation=self.group.generation if generation is None else generation,
+            **changes,
+        )
+        ticket = self.ticket()
+        self.step(lambda: self.group.sync(request, ticket, self.now))
+        return ticket
+
+    def heartbeat(
+        self, member_id: str, generation: int | None = None, *, instance: str | None = None
+    ) -> ErrorCode:
+        generation = self.group.generation if generation is None else generation
+        error = self.group.heartbeat(member_id, instance, generation, self.ms)
+        self.take_effects()
+        return error
+
+    def leave(self, *entries: LeaveEntry | str) -> LeaveResult:
+        listed = [LeaveEntry(entry) if isinstance(entry, str) else entry for entry in entries]
+        ticket = self.ticket()
+        self.step(lambda: self.group.leave(listed, ticket, self.now))
+        answer: LeaveResult = ticket.answer
+        return answer
+
+    def commit(
+        self, *offsets: OffsetToCommit, producer_id: int | None = None, **changes: Change
+    ) -> Ticket:
+        listed = offsets or (OffsetToCommit("t", 0, 42),)
+        request = CommitRequest(listed, instance_id=changes.pop("instance", None), **changes)
+        ticket = self.ticket()
+        if producer_id is None:
+            self.step(lambda: self.group.commit(request, ticket, self.now))
+        else:
+            self.step(
+                lambda: self.group.commit_in_transaction(request, producer_id, ticket, self.now)
+            )
+        return ticket
+
+    def commit_error(self, *offsets: OffsetToCommit, **changes: Change) -> ErrorCode:
+        answer: CommitResult = self.commit(*offsets, **changes).answer
+        assert len(set(answer.errors)) == 1
+        return answer.errors[0]
+
+    def delete(self) -> ErrorCode:
+        ticket = self.ticket()
+        self.step(lambda: self.group.delete(ticket))
+        error: ErrorCode = ticket.answer
+        return error
+
+    def delete_offsets(self, *partitions: tuple[str, int]) -> DeleteOffsetsResult:
+        ticket = self.ticket()
+        listed = [TopicPartition(*partition) for partition in partitions]
+        self.step(lambda: self.group.delete_offsets(listed, ticket))
+        answer: DeleteOffsetsResult = ticket.answer
+        return answer
+
+    def sweep(self) -> None:
+        self.step(lambda: self.group.expire_offsets(self.now))
+
+    def offset(self, topic: str = "t", partition: int = 0) -> int | None:
+        committed = self.group.committed(topic, partition)
+        return None if committed is None else committed.offset
+
+    # Whole phases.
+
+    def collect(self, joins: Iterable[Callable[[], Ticket]]) -> list[JoinResult]:
+        tickets = [join() for join in joins]
+        self.advance(3 * SECOND * len(tickets) + 3 * SECOND)
+        return [ticket.answer for ticket in tickets]
+
+    def completing(self, count: int = 2, **changes: Change) -> list[str]:
+        """A group of dynamic members whose joins have just been answered; the first one leads."""
+        assert self.state == "Empty"
+        members = [self.join_dynamic(**changes) for _ in range(count)]
+        self.advance(6 * SECOND if count > 1 else 3 * SECOND)
+        assert self.state == "CompletingRebalance"
+        return [member_id for member_id, _ in members]
+
+    def stable(self, count: int = 2, **changes: Change) -> list[str]:
+        """A group of dynamic members with assignments named after them; the first one leads."""
+        members = self.completing(count, **changes)
+        self.settle(members)
+        return members
+
+    def stable_static(self, *instances: str, **changes: Change) -> dict[str, str]:
+        """A group of static members: instance -> member id; the first one leads."""
+        assert self.state == "Empty"
+        tickets = {name: self.join(instance=name, **changes) for name in instances}
+        self.advance(6 * SECOND if len(instances) > 1 else 3 * SECOND)
+        members = {name: ticket.answer.member_id for name, ticket in tickets.items()}
+        self.settle(list(members.values()))
+        return members
+
+    def settle(self, members: list[str]) -> None:
+        """All of them sync, the leader first."""
+        leader = self.group.roster.leader_id
+        assert leader is not None
+        assignments = {member_id: f"of {member_id}".encode() for member_id in members}
+        order = sorted(members, key=lambda member_id: member_id != leader)
+        tickets = {m: self.sync(m, assignments=assignments if m == leader else {}) for m in order}
+        for member_id, ticket in tickets.items():
+            assert ticket.answer == SyncResult(
+                ErrorCode.NONE,
+                self.group.protocol_type,
+                self.group.protocol_name,
+                assignments[member_id],
+            )
+        assert self.state == "Stable"
+
+    def preparing(self, count: int = 2, **changes: Change) -> list[str]:
+        """A group that was stable and collects joins: one more than `count` members were there, and
+        the last one has left.
+        """
+        *members, leaver = self.stable(count + 1, **changes)
+        self.leave(leaver)
+        assert self.state == "PreparingRebalance"
+        return members
+
+    # What was told.
+
+    def told(self, kind: type[E]) -> list[E]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def trigger(self) -> Trigger:
+        """Of the rebalance that began last."""
+        return self.told(RebalanceStarted)[-1].trigger
+
+    def avoided(self) -> list[Trigger]:
+        return [event.trigger for event in self.told(RebalanceAvoided)]
+
+    def last_group_record(self) -> GroupRecord:
+        return [record for record in self.log if isinstance(record, GroupRecord)][-1]
+
+
+__all__ = ["MINUTE", "RANGE", "SECOND", "JoinReason", "Scenario", "Ticket", "subscription"]
