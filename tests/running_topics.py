@@ -1,6 +1,7 @@
 """Topics that run on their own: a data directory, its manager, and handlers in front of it."""
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -11,13 +12,15 @@ from broker.clock import Clock, VirtualClock
 from broker.config import load
 from broker.core.purgatory import Purgatory
 from broker.handlers.context import BrokerServices, ConnectionInfo, RequestContext
+from broker.handlers.registry import load_handlers
 from broker.storage.filesystem import FileSystem
 from broker.storage.log import OS_FILES
 from broker.storage.metadata_store import MetadataStore
 from broker.topics.manager import TopicManager
 from broker.topics.partition import Appended, Partition
+from protocol.codec import Codec, codec
 from protocol.framing import RequestHeader
-from protocol.message import schema_of
+from protocol.message import RESPONSES, schema_of
 from protocol.records.batch import read_header
 from protocol.records.builder import encode_batch
 from protocol.records.record import Record
@@ -108,3 +111,19 @@ def context(topics: TopicManager, request: object, version: int | None = None) -
     api_version = schema.versions.high if version is None else version
     header = RequestHeader(schema.key, api_version, correlation_id=7, client_id="test")
     return RequestContext(header, ConnectionInfo("/127.0.0.1"), services)
+
+
+async def ask(topics: TopicManager, request: Any, version: int | None = None) -> Any:  # noqa: ANN401
+    """The answer to a request of this version (the newest if none is given), as a client reads it.
+
+    It is encoded and decoded, so that what does not fit the version fails here.
+    """
+    ctx = context(topics, request, version)
+    api = load_handlers()[ctx.header.api_key]
+    response = api.handler(ctx, request)
+    if inspect.isawaitable(response):
+        response = await response
+    response_codec: Codec[Any] = codec(RESPONSES[api.key], ctx.api_version)
+    decoded, end = response_codec.decode(encoded := response_codec.encode(response))
+    assert end == len(encoded)
+    return decoded

@@ -1,0 +1,171 @@
+"""Metadata answers as a Kafka of one broker, in every version."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from broker.storage.metadata_store import MetadataStore, TopicRecord
+from broker.storage.simulated_filesystem import SimulatedFileSystem
+from broker.topics.names import CONSUMER_OFFSETS
+from protocol.errors import ErrorCode
+from protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+)
+from protocol.types import ZERO_UUID
+from tests.running_topics import ask, running_topics
+
+
+def asking(*names: str | None, create: bool = False, **more: bool) -> MetadataRequest:
+    topics = [MetadataRequestTopic(name=name) for name in names]
+    return MetadataRequest(topics=topics, allow_auto_topic_creation=create, **more)
+
+
+def by_id(topic_id: bytes, name: str | None = None) -> MetadataRequest:
+    topics = [MetadataRequestTopic(name=name, topic_id=topic_id)]
+    return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+
+
+def found(response: MetadataResponse) -> list[tuple[str | None, int]]:
+    return [(topic.name, topic.error_code) for topic in response.topics]
+
+
+@pytest.mark.parametrize("version", range(14))
+async def test_a_topic_is_described_in_every_version(tmp_path: Path, version: int) -> None:
+    async with running_topics(tmp_path) as topics:
+        topic = await topics.create_topic("orders", partition_count=2)
+        request = MetadataRequest(topics=[MetadataRequestTopic(name="orders")])
+        response = await ask(topics, request, version)
+        assert [(one.node_id, one.host, one.port) for one in response.brokers] == [
+            (1, "broker.example", 9092)
+        ]
+        (described,) = response.topics
+        assert (described.error_code, described.name) == (ErrorCode.NONE, "orders")
+        assert described.partitions == [
+            MetadataResponsePartition(
+                error_code=0,
+                partition_index=index,
+                leader_id=1,
+                leader_epoch=0 if version >= 7 else -1,
+                replica_nodes=[1],
+                isr_nodes=[1],
+                offline_replicas=[],
+            )
+            for index in range(2)
+        ]
+        assert described.topic_id == (topic.topic_id if version >= 10 else ZERO_UUID)
+        assert response.controller_id == (1 if version >= 1 else -1)
+        assert response.cluster_id == (topics.cluster_id if version >= 2 else None)
+
+
+async def test_all_topics_are_a_null_list_or_in_v0_an_empty_one(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        await topics.create_topic("orders", partition_count=1)
+        await topics.create_topic(CONSUMER_OFFSETS, partition_count=50)
+        everything = await ask(topics, MetadataRequest(topics=None))
+        assert {topic.name: topic.is_internal for topic in everything.topics} == {
+            "orders": False,
+            CONSUMER_OFFSETS: True,
+        }
+        assert [len(topic.partitions) for topic in everything.topics] == [1, 50]
+        assert len((await ask(topics, asking(), 0)).topics) == 2
+        assert (await ask(topics, asking(), 1)).topics == []
+        offsets = topics.get(CONSUMER_OFFSETS)
+        assert offsets is not None
+        assert list(offsets.partitions.opened()) == []
+
+
+async def test_a_missing_topic_is_created_where_client_and_broker_allow_it(tmp_path: Path) -> None:
+    async with running_topics(tmp_path, "num.partitions=3") as topics:
+        assert found(await ask(topics, asking("orders"))) == [
+            ("orders", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        ]
+        response = await ask(topics, asking("orders", create=True))
+        assert found(response) == [("orders", ErrorCode.NONE)]
+        assert len(response.topics[0].partitions) == 3
+        # Before v4 there is nothing to say about it, and the answer is yes.
+        assert found(await ask(topics, MetadataRequest(topics=[MetadataRequestTopic(name="b")]), 1))
+        assert topics.get("b") is not None
+
+
+async def test_a_broker_that_creates_no_topics_creates_none(tmp_path: Path) -> None:
+    async with running_topics(tmp_path, "auto.create.topics.enable=false") as topics:
+        response = await ask(topics, asking("orders", create=True))
+        assert found(response) == [("orders", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+        assert topics.all() == []
+
+
+async def test_what_cannot_be_created_is_answered_like_what_is_not_there(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        await topics.create_topic("a.b", partition_count=1)
+        response = await ask(
+            topics, asking("a_b", "no way", "", "x" * 250, CONSUMER_OFFSETS, create=True)
+        )
+        assert [code for _, code in found(response)] == [
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
+        assert response.topics[4].is_internal
+        assert len(topics.all()) == 1
+
+
+async def test_topics_are_found_by_id_since_v12(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        topic = await topics.create_topic("orders", partition_count=1)
+        assert found(await ask(topics, by_id(topic.topic_id))) == [("orders", ErrorCode.NONE)]
+        response = await ask(topics, by_id(b"x" * 16))
+        assert found(response) == [(None, ErrorCode.UNKNOWN_TOPIC_ID)]
+        assert response.topics[0].topic_id == b"x" * 16
+        for version in (10, 11):
+            response = await ask(topics, by_id(topic.topic_id), version)
+            assert found(response) == [("", ErrorCode.INVALID_REQUEST)]
+            assert response.brokers == []
+        assert found(await ask(topics, by_id(ZERO_UUID))) == [("", ErrorCode.INVALID_REQUEST)]
+
+
+async def test_a_topic_asked_for_twice_is_answered_once(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        await topics.create_topic("orders", partition_count=1)
+        assert len((await ask(topics, asking("orders", "orders"))).topics) == 1
+
+
+async def test_operations_are_told_only_when_asked_for(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        await topics.create_topic("orders", partition_count=1)
+        response = await ask(topics, asking("orders"), 8)
+        assert response.topics[0].topic_authorized_operations == -(2**31)
+        assert response.cluster_authorized_operations == -(2**31)
+        request = asking(
+            "orders",
+            include_topic_authorized_operations=True,
+            include_cluster_authorized_operations=True,
+        )
+        response = await ask(topics, request, 8)
+        # The figures of a Kafka 4.4.0 without an authorizer.
+        assert response.topics[0].topic_authorized_operations == 3576
+        assert response.cluster_authorized_operations == 8096
+
+
+async def test_a_partition_that_is_offline_has_no_leader() -> None:
+    files, store = SimulatedFileSystem(), MetadataStore(None, new_cluster_id="x")
+    store.create_topics(
+        [TopicRecord(topic_id=b"i" * 16, name="t", partition_count=2, created_ms=0)]
+    )
+    files.fail("create", suffix="t-1/00000000000000000000.log", number=errno.EIO, times=9)
+    async with running_topics(Path("/data"), files=files, store=store) as topics:
+        topic = topics.get("t")
+        assert topic is not None
+        assert [partition.failure is None for partition in topic.partitions] == [True, False]
+        good, bad = (await ask(topics, asking("t"))).topics[0].partitions
+        assert (good.error_code, good.leader_id, good.offline_replicas) == (0, 1, [])
+        assert (bad.error_code, bad.leader_id, bad.offline_replicas) == (
+            ErrorCode.LEADER_NOT_AVAILABLE,
+            -1,
+            [1],
+        )

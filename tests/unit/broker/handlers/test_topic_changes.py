@@ -1,0 +1,244 @@
+"""CreateTopics, DeleteTopics and CreatePartitions answer as a Kafka of one broker."""
+
+from pathlib import Path
+
+import pytest
+
+from broker.topics.names import CONSUMER_OFFSETS
+from protocol.errors import ErrorCode
+from protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
+from protocol.types import ZERO_UUID
+from tests.running_topics import ask, running_topics
+
+
+def topic(name: str, partitions: int = 1, **configs: str | None) -> CreatableTopic:
+    return CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=-1,
+        assignments=[],
+        configs=[
+            CreatableTopicConfig(name=key.replace("_", "."), value=value)
+            for key, value in configs.items()
+        ],
+    )
+
+
+def codes(response: CreateTopicsResponse) -> dict[str, int]:
+    return {one.name: one.error_code for one in response.topics}
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+async def test_a_topic_is_created_in_every_version(tmp_path: Path, version: int) -> None:
+    async with running_topics(tmp_path) as topics:
+        request = CreateTopicsRequest(topics=[topic("orders", 2, retention_ms="5")])
+        (created,) = (await ask(topics, request, version)).topics
+        stored = topics.get("orders")
+        assert stored is not None
+        assert (len(stored.partitions), stored.config.retention_ms) == (2, 5)
+        assert (created.error_code, created.error_message) == (ErrorCode.NONE, None)
+        assert created.topic_id == (stored.topic_id if version >= 7 else ZERO_UUID)
+        if version >= 5:
+            assert (created.num_partitions, created.replication_factor) == (2, 1)
+            values = {config.name: config for config in created.configs or ()}
+            assert len(values) == 37
+            assert (values["retention.ms"].value, values["retention.ms"].config_source) == ("5", 1)
+            assert values["segment.bytes"].config_source == 5
+
+
+async def test_topics_that_cannot_be_are_refused_alone(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        request = CreateTopicsRequest(
+            topics=[
+                topic("twice"),
+                topic("twice"),
+                topic("fine"),
+                topic("no way"),
+                topic("none", 0),
+                topic("odd", retention_ms="x"),
+                topic("null", retention_ms=None),
+                topic(CONSUMER_OFFSETS),
+                topic("__cluster_metadata"),
+            ]
+        )
+        response = await ask(topics, request)
+        assert codes(response) == {
+            "twice": ErrorCode.INVALID_REQUEST,
+            "fine": ErrorCode.NONE,
+            "no way": ErrorCode.INVALID_TOPIC_EXCEPTION,
+            "none": ErrorCode.INVALID_PARTITIONS,
+            "odd": ErrorCode.INVALID_CONFIG,
+            "null": ErrorCode.INVALID_CONFIG,
+            CONSUMER_OFFSETS: ErrorCode.INVALID_REQUEST,
+            "__cluster_metadata": ErrorCode.INVALID_REQUEST,
+        }
+        messages = {one.name: one.error_message for one in response.topics}
+        assert messages["twice"] == "Duplicate topic name."
+        assert messages["null"] == "Null value not supported for topic configs: retention.ms"
+        assert messages["odd"] == (
+            "Invalid value x for configuration retention.ms: Not a number of type LONG"
+        )
+        assert [one.name for one in topics.all()] == ["fine"]
+
+
+async def test_a_request_for_too_much_is_refused_as_a_whole(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        request = CreateTopicsRequest(topics=[topic("small"), topic("huge", 10_000)])
+        assert set(codes(await ask(topics, request)).values()) == {ErrorCode.POLICY_VIOLATION}
+        assert topics.all() == []
+
+
+async def test_a_negative_timeout_creates_nothing(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        request = CreateTopicsRequest(topics=[topic("orders")], timeout_ms=-5)
+        assert codes(await ask(topics, request)) == {"orders": ErrorCode.REQUEST_TIMED_OUT}
+        assert topics.all() == []
+
+
+async def test_validation_alone_tells_what_would_be(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        request = CreateTopicsRequest(topics=[topic("orders", -1)], validate_only=True)
+        (planned,) = (await ask(topics, request)).topics
+        assert (planned.error_code, planned.num_partitions) == (ErrorCode.NONE, 1)
+        assert topics.all() == []
+
+
+def by_name(name: str) -> DeleteTopicState:
+    return DeleteTopicState(name=name, topic_id=ZERO_UUID)
+
+
+def by_id(topic_id: bytes) -> DeleteTopicState:
+    return DeleteTopicState(name=None, topic_id=topic_id)
+
+
+def outcome(one: DeletableTopicResult) -> tuple[str | None, int, str | None]:
+    return (one.name, one.error_code, one.error_message)
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+async def test_a_topic_is_deleted_in_every_version(tmp_path: Path, version: int) -> None:
+    async with running_topics(tmp_path) as topics:
+        old = await topics.create_topic("orders", partition_count=1)
+        request = (
+            DeleteTopicsRequest(topics=[by_name("orders"), by_name("none")], timeout_ms=1000)
+            if version >= 6
+            else DeleteTopicsRequest(topic_names=["orders", "none"], timeout_ms=1000)
+        )
+        deleted, missing = (await ask(topics, request, version)).responses
+        assert (deleted.name, deleted.error_code) == ("orders", ErrorCode.NONE)
+        assert deleted.topic_id == (old.topic_id if version >= 6 else ZERO_UUID)
+        assert (missing.name, missing.error_code) == ("none", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        assert topics.all() == []
+
+
+async def test_topics_are_deleted_by_id(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        old = await topics.create_topic("orders", partition_count=1)
+        request = DeleteTopicsRequest(topics=[by_id(old.topic_id), by_id(b"x" * 16)], timeout_ms=9)
+        assert [outcome(one) for one in (await ask(topics, request)).responses] == [
+            ("orders", ErrorCode.NONE, None),
+            (None, ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."),
+        ]
+        assert topics.all() == []
+
+
+async def test_a_deletion_that_makes_no_sense_deletes_nothing(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        a = await topics.create_topic("a", partition_count=1)
+        b = await topics.create_topic("b", partition_count=1)
+        both = DeleteTopicState(name="a", topic_id=a.topic_id)
+        cases: list[tuple[list[DeleteTopicState], list[tuple[str | None, str]]]] = [
+            ([by_name("a"), by_name("a")], [("a", "Duplicate topic name.")]),
+            ([by_id(a.topic_id)] * 2, [(None, "Duplicate topic id.")]),
+            ([both], [("a", "You may not specify both topic name and topic id.")]),
+            ([by_id(ZERO_UUID)], [(None, "Neither topic name nor id were specified.")]),
+            (
+                [by_name("b"), by_id(b.topic_id)],
+                [("b", "The provided topic name maps to an ID that was already supplied.")],
+            ),
+        ]
+        for states, expected in cases:
+            request = DeleteTopicsRequest(topics=states, timeout_ms=1000)
+            answered = [outcome(one) for one in (await ask(topics, request)).responses]
+            assert answered == [
+                (name, ErrorCode.INVALID_REQUEST, message) for name, message in expected
+            ]
+        assert len(topics.all()) == 2
+
+
+async def test_deletion_can_be_turned_off_and_internal_topics_stay(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        await topics.create_topic(CONSUMER_OFFSETS, partition_count=1)
+        request = DeleteTopicsRequest(topics=[by_name(CONSUMER_OFFSETS)], timeout_ms=1000)
+        (refused,) = (await ask(topics, request)).responses
+        assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    async with running_topics(tmp_path, "delete.topic.enable=false") as topics:
+        await topics.create_topic("orders", partition_count=1)
+        request = DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1000)
+        for version, code in (
+            (2, ErrorCode.INVALID_REQUEST),
+            (3, ErrorCode.TOPIC_DELETION_DISABLED),
+        ):
+            assert (await ask(topics, request, version)).responses[0].error_code == code
+        assert topics.get("orders") is not None
+
+
+def enlarging(
+    *wanted: tuple[str, int], brokers: list[list[int]] | None = None, validate_only: bool = False
+) -> CreatePartitionsRequest:
+    assignments = None
+    if brokers is not None:
+        assignments = [CreatePartitionsAssignment(broker_ids=ids) for ids in brokers]
+    return CreatePartitionsRequest(
+        topics=[
+            CreatePartitionsTopic(name=name, count=count, assignments=assignments)
+            for name, count in wanted
+        ],
+        timeout_ms=1000,
+        validate_only=validate_only,
+    )
+
+
+@pytest.mark.parametrize("version", range(4))
+async def test_a_topic_gets_partitions_in_every_version(tmp_path: Path, version: int) -> None:
+    async with running_topics(tmp_path) as topics:
+        orders = await topics.create_topic("orders", partition_count=1)
+        (result,) = (await ask(topics, enlarging(("orders", 4)), version)).results
+        assert (result.name, result.error_code, result.error_message) == ("orders", 0, None)
+        assert len(orders.partitions) == 4
+
+
+async def test_partitions_that_cannot_be_added_are_refused(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        orders = await topics.create_topic("orders", partition_count=2)
+        await topics.create_topic(CONSUMER_OFFSETS, partition_count=2)
+        for request, code in [
+            (enlarging(("orders", 2)), ErrorCode.INVALID_PARTITIONS),
+            (enlarging(("orders", 1)), ErrorCode.INVALID_PARTITIONS),
+            (enlarging(("orders", 20_000)), ErrorCode.POLICY_VIOLATION),
+            (enlarging(("none", 3)), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            (enlarging(("orders", 3), ("orders", 4)), ErrorCode.INVALID_REQUEST),
+            (enlarging(("orders", 3), brokers=[[2]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+            (enlarging((CONSUMER_OFFSETS, 3)), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ]:
+            (result,) = (await ask(topics, request)).results
+            assert result.error_code == code
+        await ask(topics, enlarging(("orders", 3), validate_only=True))
+        assert len(orders.partitions) == 2
+        await ask(topics, enlarging(("orders", 4), brokers=[[1], [1]]))
+        assert len(orders.partitions) == 4
