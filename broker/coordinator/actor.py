@@ -189,7 +189,8 @@ class GroupActor:
         try:
             while self.is_available:
                 if pending is not None:
-                    pending = self._finish(await self._wait_outcome(pending))
+                    outcome = await self._wait_outcome(pending)
+                    pending = self._finish(outcome)
                     continue
                 if self.group.state is GroupState.DEAD or not (self._inbox or self._due):
                     break
@@ -230,11 +231,16 @@ class GroupActor:
             self._start_over(None if command is None else command.ticket, commands)
             return None
 
-    def _finish(self, error: KafkaError | None) -> Awaitable[None] | None:
-        """The outcome of an append is known; returns the next one that has to be waited for."""
+    def _finish(self, outcome: asyncio.Future[None]) -> Awaitable[None] | None:
+        """An append has ended; returns the next one that has to be waited for."""
         try:
             now = self._host.now()
-            self._tell_outcome(error, now)
+            try:
+                outcome.result()
+            except KafkaError as error:
+                self._tell_outcome(error, now)
+            else:
+                self._tell_outcome(None, now)
             return self._carry_out(now)
         except Exception:
             logger.exception("A write of group %r failed", self.group.group_id)
@@ -282,20 +288,19 @@ class GroupActor:
                     assert_never(effect)
         return append
 
-    async def _wait_outcome(self, pending: Awaitable[None]) -> KafkaError | None:
-        """Wait for it, however long that takes, as every later step depends on it; but do not let
-        clients wait for ever.
+    async def _wait_outcome(self, pending: Awaitable[None]) -> asyncio.Future[None]:
+        """Wait until it is done, however long that takes, as every later step depends on it; but do
+        not let clients wait for ever.
         """
         outcome = asyncio.ensure_future(pending)
-        while not outcome.done():
-            await asyncio.wait([outcome], timeout=self._host.commit_timeout_ms / 1_000)
-            if not outcome.done():
-                self._answer_late()
         try:
-            outcome.result()
-        except KafkaError as error:
-            return error
-        return None
+            while not outcome.done():
+                await asyncio.wait([outcome], timeout=self._host.commit_timeout_ms / 1_000)
+                if not outcome.done():
+                    self._answer_late()
+        finally:
+            outcome.cancel()  # Of no effect unless we are cancelled ourselves.
+        return outcome
 
     def _answer_late(self) -> None:
         now = self._host.now()
