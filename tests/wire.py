@@ -65,8 +65,13 @@ def response_in(
 class RawClient:
     """One connection. Blocking; a broker that does not answer in time fails the test."""
 
-    def __init__(self, port: int, *, timeout_s: float = TIMEOUT_S) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
+    def __init__(
+        self, port: int, *, host: str = "127.0.0.1", source: str = "", timeout_s: float = TIMEOUT_S
+    ) -> None:
+        """`source` is the address to connect from, where it matters."""
+        self.socket = socket.create_connection(
+            (host, port), timeout=timeout_s, source_address=(source, 0) if source else None
+        )
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def __enter__(self) -> Self:

@@ -23,6 +23,7 @@ from broker.network.memory import Claimant, RequestMemory, UnsentBytes
 from broker.network.metrics import NetworkMetrics
 from broker.network.patience import CloseReason, Patience
 from broker.network.peer_log import PeerLog
+from broker.network.peer_state import has_peer_left
 from broker.network.service import Answer, PendingAnswer, Service
 from protocol.codec import Buffer
 
@@ -179,6 +180,8 @@ class Connection(asyncio.BufferedProtocol):
         )
         if reason is not None:
             self._abort(reason)
+        elif not self._is_reading and has_peer_left(self._transport):
+            self._abort(CloseReason.CLIENT)
 
     def stop(self) -> None:
         """Execute nothing more; close once the request under way is answered and sent."""

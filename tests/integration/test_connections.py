@@ -1,0 +1,383 @@
+"""Connections of a whole broker over real sockets: order, back-pressure, limits, the end."""
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from protocol.records.builder import encode_batch
+from protocol.records.record import Record
+from tests.broker_thread import BrokerThread
+from tests.wire import RawClient, framed, request_body, response_in
+
+MIB = 1024 * 1024
+HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def loop_factory(request: pytest.FixtureRequest) -> LoopFactory:
+    factory: LoopFactory = request.param
+    return factory
+
+
+@pytest.fixture
+def running(tmp_path: Path, loop_factory: LoopFactory) -> Iterator[BrokerThread]:
+    with BrokerThread(tmp_path, loop_factory=loop_factory) as running:
+        yield running
+
+
+def batch(value: bytes = b"value") -> bytes:
+    return encode_batch([Record(value)])
+
+
+def create_topic(port: int, name: str) -> None:
+    request = CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[]
+            )
+        ],
+        timeout_ms=10_000,
+    )
+    with RawClient(port) as client:
+        (result,) = client.call(request, 5, CreateTopicsResponse).topics
+        assert result.error_code == 0
+
+
+def produce(topic: str, records: bytes, *, acks: int = -1) -> ProduceRequest:
+    return ProduceRequest(
+        transactional_id=None,
+        acks=acks,
+        timeout_ms=10_000,
+        topic_data=[
+            TopicProduceData(
+                name=topic, partition_data=[PartitionProduceData(index=0, records=records)]
+            )
+        ],
+    )
+
+
+def fetch(topic: str, *, offset: int = 0, max_wait_ms: int = 0, min_bytes: int = 1) -> FetchRequest:
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=50 * MIB,
+        topics=[
+            FetchTopic(
+                topic=topic,
+                partitions=[
+                    FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=50 * MIB)
+                ],
+            )
+        ],
+    )
+
+
+def fetched_bytes(response: FetchResponse) -> int:
+    ((partition,),) = [topic.partitions for topic in response.responses]
+    assert partition.error_code == 0
+    return len(partition.records or b"")
+
+
+def used_bytes(running: BrokerThread) -> int:
+    return running.call(lambda: running.broker.network.memory.used_bytes)
+
+
+def connection_count(running: BrokerThread) -> int:
+    return running.call(lambda: running.broker.network.connection_count)
+
+
+def wait_until(is_so: Callable[[], bool], timeout_s: float = 20) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not is_so():
+        assert time.monotonic() < deadline_s, "it does not come about"
+        time.sleep(0.01)
+
+
+def test_answers_come_in_the_order_of_the_requests_whichever_is_ready_first(
+    running: BrokerThread,
+) -> None:
+    create_topic(running.port, "t")
+    with RawClient(running.port) as client:
+        parked = request_body(fetch("t", max_wait_ms=500, min_bytes=MIB), 11, correlation_id=1)
+        quick = request_body(MetadataRequest(topics=None), 8, correlation_id=2)
+        began_s = time.monotonic()
+        client.send(framed(parked) + framed(quick))
+        assert fetched_bytes(response_in(client.receive(), FetchResponse, 11)) == 0
+        waited_s = time.monotonic() - began_s
+        response_in(client.receive(), MetadataResponse, 8, correlation_id=2)
+    assert 0.5 <= waited_s < 10
+
+
+def test_a_request_behind_a_parked_one_is_not_begun(running: BrokerThread) -> None:
+    """A produce behind a fetch that waits for it: the fetch must run into its deadline."""
+    create_topic(running.port, "t")
+    with RawClient(running.port) as client:
+        parked = request_body(fetch("t", max_wait_ms=300), 11, correlation_id=1)
+        append = request_body(produce("t", batch()), 9, correlation_id=2)
+        client.send(framed(parked) + framed(append))
+        assert fetched_bytes(response_in(client.receive(), FetchResponse, 11)) == 0
+        response_in(client.receive(), ProduceResponse, 9, correlation_id=2)
+
+
+def test_a_request_that_arrives_byte_by_byte_is_answered(running: BrokerThread) -> None:
+    with RawClient(running.port) as client:
+        for byte in framed(request_body(HEARTBEAT, 4)):
+            client.send(bytes([byte]))
+            time.sleep(0.001)
+        message = response_in(client.receive(), HeartbeatResponse, 4)
+    assert message.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_thousands_of_pipelined_requests_are_answered_in_order(running: BrokerThread) -> None:
+    count = 20_000
+    with RawClient(running.port) as client:
+        sent = 0
+        for answered in range(count):
+            if sent - answered < 500:
+                frames = (
+                    framed(request_body(HEARTBEAT, 4, correlation_id=number))
+                    for number in range(sent, min(sent + 1_000, count))
+                )
+                client.send(b"".join(frames))
+                sent = min(sent + 1_000, count)
+            response_in(client.receive(), HeartbeatResponse, 4, correlation_id=answered)
+
+
+def test_what_a_client_sends_ahead_of_a_parked_request_is_bounded(
+    running: BrokerThread,
+) -> None:
+    create_topic(running.port, "t")
+    frame = framed(request_body(produce("t", bytes(MIB)), 9))
+    with RawClient(running.port) as client:
+        client.send(framed(request_body(fetch("t", max_wait_ms=2_000), 11)))
+        client.socket.settimeout(0.5)
+        with pytest.raises(TimeoutError):
+            client.send(frame * 100)
+        assert used_bytes(running) < 3 * MIB
+    wait_until(lambda: connection_count(running) == 0)
+    assert used_bytes(running) == 0
+
+
+def test_a_client_that_sends_ahead_of_a_parked_request_and_leaves_is_noticed(
+    running: BrokerThread,
+) -> None:
+    """Although its connection is not being read."""
+    create_topic(running.port, "t")
+    stats = running.broker.services.purgatory.stats
+    with RawClient(running.port) as client:
+        parked = framed(request_body(fetch("t", max_wait_ms=60_000), 11))
+        client.send(parked * 3)
+        wait_until(lambda: running.call(stats).get("Fetch", {}).get("delayed") == 1)
+    wait_until(lambda: connection_count(running) == 0)
+    assert running.call(stats)["Fetch"] == {"watched": 0, "delayed": 0}
+
+
+def test_a_client_that_does_not_read_holds_up_nobody_and_no_memory(
+    running: BrokerThread,
+) -> None:
+    create_topic(running.port, "t")
+    requests = 60
+    with RawClient(running.port) as client:
+        for _ in range(8):
+            client.call(produce("t", batch(value=bytes(MIB // 2))), 9, ProduceResponse)
+        size = fetched_bytes(client.call(fetch("t"), 11, FetchResponse))
+        assert size > 4 * MIB
+    with RawClient(running.port) as slow, RawClient(running.port) as other:
+        for number in range(requests):
+            slow.send(framed(request_body(fetch("t"), 11, correlation_id=number)))
+        wait_until(lambda: running.call(lambda: running.broker.network.unsent.total_bytes) > 0)
+        for _ in range(50):
+            assert other.is_answered()
+        unsent = running.call(lambda: running.broker.network.unsent.total_bytes)
+        assert size // 2 < unsent < 2 * size, "one answer, not sixty"
+        for number in range(requests):
+            message = response_in(slow.receive(), FetchResponse, 11, correlation_id=number)
+            assert fetched_bytes(message) == size
+        assert running.call(lambda: running.broker.network.unsent.total_bytes) == 0
+
+
+def test_large_frames_arrive_unharmed_from_several_clients_at_once(
+    running: BrokerThread,
+) -> None:
+    create_topic(running.port, "t")
+    values = [bytes([number]) * (900_000 + number) for number in range(12)]
+    with ExitStack() as stack:
+        clients = [stack.enter_context(RawClient(running.port)) for _ in range(3)]
+        frames = [framed(request_body(produce("t", batch(value=value)), 9)) for value in values]
+        for start in range(0, 1_000_000, 70_000):
+            for number, client in enumerate(clients):
+                client.send(frames[number][start : start + 70_000])
+        for number in range(3, len(values)):
+            clients[number % 3].send(frames[number])
+        for number in range(len(values)):
+            message = response_in(clients[number % 3].receive(), ProduceResponse, 9)
+            ((partition,),) = [topic.partition_responses for topic in message.responses]
+            assert partition.error_code == 0
+        client = clients[0]
+        body = client.ask(fetch("t"), 11)
+    for value in values:
+        assert value in body
+    assert used_bytes(running) == 0
+
+
+@pytest.mark.parametrize("is_half_closed", [False, True])
+def test_a_client_that_leaves_while_its_request_is_parked_leaves_nothing_behind(
+    running: BrokerThread, is_half_closed: bool
+) -> None:
+    create_topic(running.port, "t")
+    with RawClient(running.port) as client:
+        client.send(framed(request_body(fetch("t", max_wait_ms=60_000), 11)))
+        stats = running.broker.services.purgatory.stats
+        wait_until(lambda: running.call(stats).get("Fetch", {}).get("delayed") == 1)
+        if is_half_closed:
+            client.socket.shutdown(socket.SHUT_WR)
+        else:
+            client.close()
+        wait_until(lambda: running.call(stats)["Fetch"]["delayed"] == 0)
+        wait_until(lambda: connection_count(running) == 0)
+    assert running.call(lambda: running.broker.metrics.edge.waiting_count) == 0
+
+
+def test_a_request_sent_with_the_end_of_the_stream_is_still_answered(
+    running: BrokerThread,
+) -> None:
+    with RawClient(running.port) as client:
+        client.send(framed(request_body(HEARTBEAT, 4)))
+        client.socket.shutdown(socket.SHUT_WR)
+        response_in(client.receive(), HeartbeatResponse, 4)
+        assert client.is_closed()
+
+
+def test_connections_are_limited_in_all(tmp_path: Path, loop_factory: LoopFactory) -> None:
+    overrides = {"max.connections": "3"}
+    with (
+        BrokerThread(tmp_path, overrides=overrides, loop_factory=loop_factory) as running,
+        ExitStack() as stack,
+    ):
+        clients = [stack.enter_context(RawClient(running.port)) for _ in range(3)]
+        assert all(client.is_answered() for client in clients)
+        with RawClient(running.port) as fourth:
+            assert fourth.is_closed()
+        clients[0].close()
+        wait_until(lambda: connection_count(running) == 2)
+        with RawClient(running.port) as fourth:
+            assert fourth.is_answered()
+        edge = running.broker.metrics.edge
+        assert running.call(lambda: dict(edge.refused)) == {"max.connections": 1}
+
+
+def test_connections_are_limited_per_address(tmp_path: Path, loop_factory: LoopFactory) -> None:
+    overrides = {
+        "max.connections.per.ip": "1",
+        "max.connections.per.ip.overrides": "127.0.0.1:2",
+        "listeners": "PLAINTEXT://0.0.0.0:0",
+        "advertised.listeners": "PLAINTEXT://127.0.0.1:0",
+    }
+    with (
+        BrokerThread(tmp_path, overrides=overrides, loop_factory=loop_factory) as running,
+        ExitStack() as stack,
+    ):
+        clients = [stack.enter_context(RawClient(running.port)) for _ in range(2)]
+        assert all(client.is_answered() for client in clients)
+        assert stack.enter_context(RawClient(running.port)).is_closed()
+        # This address has no override.
+        for expected_open in (True, False):
+            one = stack.enter_context(RawClient(running.port, source="127.0.0.2"))
+            assert one.is_answered() if expected_open else one.is_closed()
+
+
+def test_a_connection_without_requests_is_closed_and_one_that_waits_is_not(
+    tmp_path: Path, loop_factory: LoopFactory
+) -> None:
+    overrides = {"connections.max.idle.ms": "400"}
+    with (
+        BrokerThread(tmp_path, overrides=overrides, loop_factory=loop_factory) as running,
+        ExitStack() as stack,
+    ):
+        create_topic(running.port, "t")
+        idle, waiting, busy = (stack.enter_context(RawClient(running.port)) for _ in range(3))
+        waiting.send(framed(request_body(fetch("t", max_wait_ms=1_500), 11)))
+        began_s = time.monotonic()
+        while time.monotonic() - began_s < 1.2:
+            assert busy.is_answered()
+            time.sleep(0.05)
+        assert idle.is_closed()
+        response_in(waiting.receive(), FetchResponse, 11)
+        closed = running.call(lambda: dict(running.broker.metrics.edge.closed))
+        assert closed["idle"] == 1
+
+
+def test_stopping_answers_what_is_parked_and_is_over_soon(
+    tmp_path: Path, loop_factory: LoopFactory
+) -> None:
+    with (
+        BrokerThread(tmp_path, loop_factory=loop_factory) as running,
+        ExitStack() as stack,
+    ):
+        create_topic(running.port, "t")
+        idle, parked, partial = (stack.enter_context(RawClient(running.port)) for _ in range(3))
+        parked.send(framed(request_body(fetch("t", max_wait_ms=60_000), 11)))
+        partial.send(framed(request_body(HEARTBEAT, 4))[:20])
+        stats = running.broker.services.purgatory.stats
+        wait_until(lambda: running.call(stats).get("Fetch", {}).get("delayed") == 1)
+        began_s = time.monotonic()
+        running.stop()
+        assert time.monotonic() - began_s < 5
+        assert fetched_bytes(response_in(parked.receive(), FetchResponse, 11)) == 0
+        assert all(client.is_closed() for client in (idle, parked, partial))
+        with pytest.raises(ConnectionRefusedError):
+            RawClient(running.port)
+
+
+def test_stopping_does_not_wait_for_a_client_that_does_not_read(
+    tmp_path: Path, loop_factory: LoopFactory
+) -> None:
+    overrides = {"kohort.shutdown.timeout.ms": "500"}
+    with (
+        BrokerThread(tmp_path, overrides=overrides, loop_factory=loop_factory) as running,
+        RawClient(running.port) as slow,
+    ):
+        create_topic(running.port, "t")
+        slow.call(produce("t", batch(value=bytes(MIB - 1000))), 9, ProduceResponse)
+        for _ in range(50):
+            slow.send(framed(request_body(fetch("t"), 11)))
+        wait_until(lambda: running.call(lambda: running.broker.network.unsent.total_bytes) > 0)
+        began_s = time.monotonic()
+        running.stop()
+        assert time.monotonic() - began_s < 5
+
+
+def test_localhost_is_served_at_all_its_addresses(
+    tmp_path: Path, loop_factory: LoopFactory
+) -> None:
+    overrides = {"listeners": "PLAINTEXT://localhost:0"}
+    with BrokerThread(tmp_path, overrides=overrides, loop_factory=loop_factory) as running:
+        hosts = {
+            str(address[0])
+            for *_, address in socket.getaddrinfo("localhost", None, type=socket.SOCK_STREAM)
+        }
+        for host in hosts:
+            with RawClient(running.port, host=host) as client:
+                assert client.is_answered()
