@@ -284,3 +284,23 @@ def test_real_deadlines_are_kept_to_the_millisecond_and_never_early(
         shell.close()
 
     real_loop(test())
+
+
+def test_a_timer_that_went_off_for_a_cancelled_deadline_does_not_silence_later_ones(
+    run: Run, clock: VirtualClock, purgatory: Purgatory
+) -> None:
+    expired: list[tuple[list[str], int]] = []
+
+    async def test() -> None:
+        PurgatoryShell(purgatory, clock)
+        timers: KeyedTimers[str] = purgatory.keyed_timers(
+            lambda keys, now_ms: expired.append((keys, now_ms)), kind="Heartbeat"
+        )
+        timers.schedule("cancelled", 500)
+        timers.cancel("cancelled")
+        await asyncio.sleep(1)
+        timers.schedule("later", 3_000)
+        await asyncio.sleep(3)
+
+    run(test())
+    assert expired == [(["later"], 3_000)]
