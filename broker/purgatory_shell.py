@@ -88,9 +88,10 @@ class PurgatoryShell:
             next_ms = purgatory.next_deadline_ms
             return next_ms is not None and next_ms <= now_ms
 
-        # Also when what the timer was for has been cancelled since: the purgatory believes in the
-        # timer until it is called, and would announce only what is earlier than that.
-        purgatory.expire(now_ms, _SLICE)
+        if not is_due():
+            # What the timer was for has been cancelled. The purgatory believes in the timer until
+            # it is called, and would announce only what is earlier than that.
+            purgatory.expire(now_ms, 0)
         self._work(is_due, lambda: purgatory.expire(now_ms, _SLICE))
         if is_due():
             self._expiry_turn = self._loop.call_soon(self._expire)
