@@ -20,7 +20,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
 from broker.clock import Clock, SystemClock
-from broker.config import BrokerConfig, Endpoint, LoadedConfig
+from broker.config import BrokerConfig, ConfigError, Endpoint, LoadedConfig
 from broker.config.endpoints import parse_ip_overrides
 from broker.coordinator import GroupCoordinator
 from broker.coordinator.coordinator import CoordinatorConfig
@@ -40,8 +40,9 @@ from broker.network.listening import close_all, listening_sockets, raise_descrip
 from broker.network.peer_log import PeerLog
 from broker.network.server import NetworkServer
 from broker.purgatory_shell import PurgatoryShell
-from broker.storage.errors import DataDirectoryLockedError
+from broker.storage.errors import DataDirectoryLockedError, StorageError
 from broker.storage.lock import DataDirectoryLock
+from broker.storage.metadata_store import MetadataError
 from broker.topics.manager import TopicManager
 from broker.version import VERSION
 
@@ -56,6 +57,15 @@ only makes the collector look at parked operations again and again."""
 
 SUPPORTED_FEATURES: Final = {"join.reason": (1, 1)}
 """What ApiVersions tells beside the apis: JoinGroup's tag 7728 is understood."""
+
+
+_CANNOT_START: Final = (
+    ConfigError,
+    DataDirectoryLockedError,
+    MetadataError,
+    StorageError,
+    OSError,
+)
 
 
 class StartError(Exception):
@@ -100,7 +110,7 @@ class Broker:
         async with AsyncExitStack() as stack:
             try:
                 await self._start(stack)
-            except (DataDirectoryLockedError, OSError) as error:
+            except _CANNOT_START as error:
                 raise StartError(str(error)) from error
             yield self
 
