@@ -8,6 +8,7 @@ from typing import Any
 from protocol.compiler.writer import Writer, absent, is_literal
 from protocol.constructs import (
     ELEMENTS_MAX,
+    REQUEST_ELEMENTS_MAX,
     TAGS_MAX,
     Array,
     Blob,
@@ -30,7 +31,8 @@ class DecoderWriter(Writer):
     def function(self, con: MessageStruct) -> str:
         with self.block("def decode(buf, pos=0):"):
             self("end = len(buf)")
-            self(f"budget = {ELEMENTS_MAX}")
+            is_request = schema_of(con.message).is_request
+            self(f"budget = {REQUEST_ELEMENTS_MAX if is_request else ELEMENTS_MAX}")
             with self.block("try:"):
                 result = self.struct(con)
                 self(f"return {result}, pos")

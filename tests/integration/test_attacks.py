@@ -1,0 +1,263 @@
+"""Named attacks on a broker in a process of its own, whose memory and answers are watched.
+
+An attack must not keep another connection waiting, and its memory must be given back.
+"""
+
+import gzip
+import re
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from protocol.constructs import REQUEST_ELEMENTS_MAX
+from protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from protocol.records.batch import Codec
+from tests.batches import with_block
+from tests.kohort_server import KohortServer
+from tests.wire import RawClient, framed, header
+
+MIB = 1024 * 1024
+FRAME_TIMEOUT_S = 3
+NO_TAGS = b"\x00"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KohortServer]:
+    overrides = {"kohort.frame.timeout.ms": str(FRAME_TIMEOUT_S * 1_000)}
+    with KohortServer(tmp_path_factory.mktemp("attacks"), overrides=overrides) as server:
+        # The first requests import and generate what later ones find.
+        with RawClient(server.port) as client:
+            for _ in range(100):
+                client.is_answered()
+        yield server
+
+
+def resident_bytes(server: KohortServer, name: str = "VmRSS") -> int:
+    """Memory of the broker's process now, or at its peak (VmHWM)."""
+    status = Path(f"/proc/{server.pid}/status").read_text()
+    found = re.search(rf"{name}:\s+(\d+) kB", status)
+    assert found
+    return int(found[1]) * 1024
+
+
+class Watch:
+    """Another client, which asks something small all the time."""
+
+    def __init__(self, server: KohortServer) -> None:
+        self._client = RawClient(server.port)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._ask, daemon=True)
+        self.slowest_s = 0.0
+        self.answered_count = 0
+
+    def _ask(self) -> None:
+        while not self._stop.wait(0.005):
+            began_s = time.monotonic()
+            assert self._client.is_answered()
+            self.slowest_s = max(self.slowest_s, time.monotonic() - began_s)
+            self.answered_count += 1
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stop.set()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+        self._client.close()
+
+
+@contextmanager
+def undisturbed(
+    server: KohortServer, *, longest_s: float = 2.0, more_bytes_max: int = 16 * MIB
+) -> Iterator[Watch]:
+    """Whoever asks meanwhile is answered in time, and afterwards the memory is back."""
+    before = resident_bytes(server)
+    with Watch(server) as watch:
+        yield watch
+        while watch.answered_count < 10:
+            time.sleep(0.01)
+    assert watch.slowest_s < longest_s
+    deadline_s = time.monotonic() + 10
+    while resident_bytes(server) - before > more_bytes_max:
+        assert time.monotonic() < deadline_s, (before, resident_bytes(server))
+        time.sleep(0.1)
+
+
+TAG_COUNT = 20_000_000
+TAG_COUNT_VARINT = b"\x80\xda\xc4\x09"
+
+
+@pytest.mark.parametrize("place", ["header", "body"])
+def test_twenty_million_tagged_fields(server: KohortServer, place: str) -> None:
+    """60 MB of tags, each of which is legal by itself."""
+    tags = b"".join(
+        bytes([number & 0x7F | 0x80, number >> 7 & 0x7F | 0x80, number >> 14, 0])
+        for number in range(1, 1 << 17)
+    )
+    tags *= TAG_COUNT // (1 << 17)
+    begin = header(12, 4) if place == "header" else header(12, 4, tags=NO_TAGS) + (
+        b"\x02g" + bytes(4) + b"\x02m" + b"\x00"
+    )  # fmt: skip
+    with undisturbed(server), RawClient(server.port) as client:
+        client.send(framed(begin + TAG_COUNT_VARINT + tags))
+        assert client.is_closed()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        header(3, 8) + struct.pack(">i", 2**31 - 1),
+        header(3, 12, tags=NO_TAGS) + b"\xff\xff\xff\xff\x0f",
+        header(1, 11) + bytes(13) + struct.pack(">i", 2**31 - 1),
+        # As many elements as there is room for, all of them empty.
+        header(3, 12, tags=NO_TAGS) + b"\x80\x80\x80\x18" + bytes(50_000_000),
+        header(3, 8) + struct.pack(">i", 25_000_000) + bytes(50_000_000),
+        # As many as are let through, each of them an element of a few bytes.
+        header(42, 2, tags=NO_TAGS) + b"\xa2\x8d\x06" + b"\x02g" * 100_001 + NO_TAGS,
+        header(42, 2, tags=NO_TAGS) + b"\x80\x80\x80\x18" + b"\x01" * 50_331_650,
+    ],
+    ids=["int32", "varint", "nested", "filled varint", "filled int32", "valid", "filled strings"],
+)
+def test_arrays_of_billions(server: KohortServer, body: bytes) -> None:
+    with undisturbed(server), RawClient(server.port) as client:
+        client.send(framed(body))
+        assert client.is_closed()
+
+
+def test_the_largest_request_that_is_let_through(server: KohortServer) -> None:
+    """It is decoded and answered in one turn of the loop, so its size is what others wait for."""
+    topics = [MetadataRequestTopic(name=f"topic-{n}") for n in range(REQUEST_ELEMENTS_MAX)]
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    with (
+        undisturbed(server, more_bytes_max=64 * MIB),
+        RawClient(server.port) as client,
+    ):
+        answer = client.call(request, 12, MetadataResponse)
+        assert len(answer.topics) == REQUEST_ELEMENTS_MAX
+
+
+def test_large_frames_that_are_announced_and_never_sent(server: KohortServer) -> None:
+    before = resident_bytes(server)
+    with undisturbed(server):
+        clients = [RawClient(server.port) for _ in range(200)]
+        for client in clients:
+            client.send(struct.pack(">i", 100 * MIB) + b"x")
+        time.sleep(FRAME_TIMEOUT_S / 2)
+        assert resident_bytes(server) - before < 16 * MIB
+        for client in clients:
+            assert client.is_closed()
+            client.close()
+
+
+def test_large_frames_that_are_begun_and_not_completed(server: KohortServer) -> None:
+    """1.2 GB in all; the budget for requests is 256 MiB, and one connection may exceed it."""
+    before = resident_bytes(server)
+    with undisturbed(server, more_bytes_max=32 * MIB):
+        clients = [RawClient(server.port, timeout_s=60) for _ in range(60)]
+        data = struct.pack(">i", 40 * MIB) + bytes(20 * MIB)
+        for client in clients:
+            client.socket.setblocking(False)
+        left = {client: memoryview(data) for client in clients}
+        deadline_s = time.monotonic() + FRAME_TIMEOUT_S / 2
+        while left and time.monotonic() < deadline_s:
+            for client, part in list(left.items()):
+                try:
+                    sent = client.socket.send(part[:MIB])
+                except BlockingIOError:
+                    continue
+                left[client] = part[sent:]
+                if not left[client]:
+                    del left[client]
+        assert left, "not all of it was let in"
+        assert resident_bytes(server) - before < (256 + 100) * MIB
+        for client in clients:
+            client.close()
+
+
+def test_two_thousand_connections_that_send_a_byte_a_second(server: KohortServer) -> None:
+    before = resident_bytes(server)
+    # The sockets' own memory is the kernel's; ours is what is kept per connection.
+    with undisturbed(server, more_bytes_max=32 * MIB):
+        sockets = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(2_000)]
+        frame = framed(bytes(50_000))
+        for second in range(FRAME_TIMEOUT_S - 1):
+            for one in sockets:
+                one.send(frame[second : second + 1])
+            time.sleep(1)
+        assert resident_bytes(server) - before < 2_000 * 20 * 1024
+        for second in range(FRAME_TIMEOUT_S - 1, 60):
+            open_sockets = []
+            for one in sockets:
+                try:
+                    one.send(frame[second : second + 1])
+                except OSError:
+                    one.close()
+                else:
+                    open_sockets.append(one)
+            sockets = open_sockets
+            if not sockets:
+                break
+            time.sleep(1)
+        assert not sockets, "the frame timeout ends them all"
+
+
+def test_many_small_requests_that_are_never_read(server: KohortServer) -> None:
+    """Answers of a client that does not read stay within its buffers."""
+    before = resident_bytes(server)
+    frame = framed(header(18, 0))
+    with undisturbed(server), RawClient(server.port, timeout_s=1) as client:
+        with pytest.raises(TimeoutError):
+            client.send(frame * 5_000_000)
+        assert resident_bytes(server) - before < 16 * MIB
+
+
+def test_a_batch_of_one_megabyte_that_inflates_to_a_gigabyte(server: KohortServer) -> None:
+    create = CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name="bomb", num_partitions=1, replication_factor=1, assignments=[], configs=[]
+            )
+        ],
+        timeout_ms=10_000,
+    )
+    bomb = gzip.compress(bytes(1 << 30), 9, mtime=0)
+    assert len(bomb) < 1.1 * MIB
+    # Made without inflating it again.
+    records = with_block(bomb, 1, Codec.NONE, attributes=Codec.GZIP)
+    request = ProduceRequest(
+        transactional_id=None,
+        acks=-1,
+        timeout_ms=10_000,
+        topic_data=[
+            TopicProduceData(
+                name="bomb", partition_data=[PartitionProduceData(index=0, records=records)]
+            )
+        ],
+    )
+    with undisturbed(server) as watch, RawClient(server.port) as client:
+        client.call(create, 5, CreateTopicsResponse)
+        answer = client.call(request, 9, ProduceResponse)
+        ((partition,),) = [topic.partition_responses for topic in answer.responses]
+        assert partition.error_code != 0
+        time.sleep(0.2)
+        assert watch.answered_count
