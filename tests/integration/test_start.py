@@ -1,0 +1,157 @@
+"""How the daemon starts: what stops it, what it says then, and what it finds again."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from broker.app import StartError
+from broker.storage.metadata_store import FILE_NAME, MIRROR_FILE_NAME
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from tests.broker_thread import BrokerThread
+from tests.kohort_server import KohortServer
+from tests.wire import RawClient
+
+BAD_CONFIG = 2
+
+
+def start(directory: Path, *overrides: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the daemon, which must end by itself."""
+    command = [sys.executable, "-m", "broker", "--override", f"log.dirs={directory}"]
+    for override in ("listeners=PLAINTEXT://127.0.0.1:0", "kohort.metrics.port=-1", *overrides):
+        command += ["--override", override]
+    return subprocess.run(
+        command,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PATH": "", "PYTHONPATH": ".", **environment},
+    )
+
+
+def create_topic(port: int, name: str, **configs: str) -> None:
+    request = CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name=name,
+                num_partitions=3,
+                replication_factor=-1,
+                assignments=[],
+                configs=[
+                    CreatableTopicConfig(name=key.replace("_", "."), value=value)
+                    for key, value in configs.items()
+                ],
+            )
+        ]
+    )
+    with RawClient(port) as client:
+        (created,) = client.call(request, 7, CreateTopicsResponse).topics
+    assert created.error_code == ErrorCode.NONE
+
+
+def partition_count(port: int, name: str) -> int:
+    topics = [MetadataRequestTopic(name=name)]
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    with RawClient(port) as client:
+        (topic,) = client.call(request, 12, MetadataResponse).topics
+    return len(topic.partitions)
+
+
+def config(port: int, name: str, key: str) -> str | None:
+    resource = DescribeConfigsResource(
+        resource_type=2, resource_name=name, configuration_keys=[key]
+    )
+    with RawClient(port) as client:
+        request = DescribeConfigsRequest(resources=[resource])
+        (result,) = client.call(request, 4, DescribeConfigsResponse).results
+    return result.configs[0].value
+
+
+def test_a_setting_that_does_not_exist_stops_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("node.id=1\nnum.partition=3\n")
+    ended = subprocess.run(
+        [sys.executable, "-m", "broker", "--config", str(file)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ended.returncode == BAD_CONFIG
+    assert (
+        f"{file}:2: there is no setting num.partition; near to it: num.partitions" in ended.stderr
+    )
+
+
+def test_a_value_out_of_range_stops_the_start(tmp_path: Path) -> None:
+    ended = start(tmp_path, KAFKA_NUM_PARTITIONS="0")
+    assert ended.returncode == BAD_CONFIG
+    assert "environment variable KAFKA_NUM_PARTITIONS" in ended.stderr
+    assert "allowed: a whole number of at least 1" in ended.stderr
+
+
+def test_a_damaged_metadata_database_is_replaced_by_its_mirror(tmp_path: Path) -> None:
+    with BrokerThread(tmp_path) as running:
+        create_topic(running.port, "orders", retention_ms="5000")
+    for name in (FILE_NAME, MIRROR_FILE_NAME):
+        content = bytearray((tmp_path / name).read_bytes())
+        content[len(content) // 2] ^= 1
+        content[20] ^= 0xFF
+        (tmp_path / name).write_bytes(content)
+        with BrokerThread(tmp_path) as running:
+            assert partition_count(running.port, "orders") == 3
+            assert config(running.port, "orders", "retention.ms") == "5000"
+
+
+def test_damage_to_both_databases_is_told_and_nothing_is_served(tmp_path: Path) -> None:
+    with BrokerThread(tmp_path) as running:
+        create_topic(running.port, "orders")
+    for name in (FILE_NAME, MIRROR_FILE_NAME):
+        (tmp_path / name).write_bytes(b"\xff" * 10_000)
+    with pytest.raises(StartError, match="backup"), BrokerThread(tmp_path):
+        pass
+
+
+def test_a_data_directory_serves_one_broker_and_one_cluster(tmp_path: Path) -> None:
+    with BrokerThread(tmp_path) as running:
+        create_topic(running.port, "orders")
+        with pytest.raises(StartError, match="in use by another broker"), BrokerThread(tmp_path):
+            pass
+        assert partition_count(running.port, "orders") == 3
+    other = {"kohort.cluster.id": "other"}
+    with (
+        pytest.raises(StartError, match=r"kohort\.cluster\.id is other"),
+        BrokerThread(tmp_path, overrides=other),
+    ):
+        pass
+
+
+def test_what_was_answered_is_there_after_a_kill(tmp_path: Path) -> None:
+    server = KohortServer(tmp_path)
+    with server:
+        for number in range(5):
+            create_topic(server.port, f"topic-{number}", retention_ms=str(1000 + number))
+        server.kill()
+        server.start()
+        for number in range(5):
+            assert partition_count(server.port, f"topic-{number}") == 3
+            value = config(server.port, f"topic-{number}", "retention.ms")
+            assert value == str(1000 + number)
