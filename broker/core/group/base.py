@@ -35,7 +35,7 @@ from broker.core.group.effects import (
 from broker.core.group.events import Event, Fate, MemberFenced, MemberRemoved, MemberTold
 from broker.core.group.member import Member
 from broker.core.group.offset_table import OffsetTable
-from broker.core.group.protocols import PartitionCount, subscribed_topics
+from broker.core.group.protocols import CONSUMER, PartitionCount, union_of_topics
 from broker.core.group.records import DurableRecord
 from broker.core.group.requests import JoinResult, Now, SyncResult, Ticket
 from broker.core.group.roster import Roster
@@ -135,7 +135,10 @@ class GroupBase:
         self.offsets = OffsetTable()
         self.deadlines: dict[TimerKey, int] = {}
         """Of the join, sync and pending timers; members keep their own."""
-        self._topics: tuple[object, frozenset[str] | None] = (None, None)
+        self._subscriptions: list[bytes] = []
+        """Metadata of the generation's members, as it was when the generation began."""
+        self._topics: frozenset[str] | None = frozenset()
+        self._topics_are_parsed = True
         self._staged: list[Write] = []
         self.in_flight: list[Write] = []
         """Writes whose outcome is awaited."""
@@ -228,6 +231,13 @@ class GroupBase:
         self.previous_state, self.state = self.state, state
         self.state_timestamp_ms = now.wall_ms
 
+    def note_subscriptions(self) -> None:
+        """A generation begins, or is restored."""
+        name = self.protocol_name
+        self._subscriptions = [member.metadata(name) for member in self.roster]
+        self._topics_are_parsed = not self._subscriptions
+        self._topics = frozenset()
+
     def find_member(self, member_id: str, instance_id: str | None) -> Member | ErrorCode:
         """The member a request speaks for, or the error it is answered."""
         found = self.roster.find(member_id, instance_id)
@@ -304,9 +314,14 @@ class GroupBase:
     # Reads.
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """What the current members want; None for unknown, to be read as everything."""
-        made_from = (self.roster.changes, self.protocol_name)
-        if self._topics[0] != made_from:
-            topics = subscribed_topics(self.roster, self.protocol_type, self.protocol_name)
-            self._topics = (made_from, topics)
-        return self._topics[1]
+        """What the members of the generation want; None for unknown, to be read as everything.
+
+        Parsed when somebody asks, but from what the members said when the generation began: what
+        they say for the next one does not take away what they read now.
+        """
+        if not self._topics_are_parsed:
+            is_readable = self.protocol_type == CONSUMER
+            self._topics = union_of_topics(self._subscriptions) if is_readable else None
+            self._topics_are_parsed = True
+            self._subscriptions = []
+        return self._topics

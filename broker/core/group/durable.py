@@ -97,6 +97,7 @@ def _apply_generation(group: GroupBase, record: GroupRecord, now: Now) -> None:
     state = GroupState.STABLE if record.members else GroupState.EMPTY
     if restoring:
         group.state = state
+        group.note_subscriptions()
         # The stored leader may be missing in a topic that others have written to; the first leads.
         if record.leader_id is not None and record.leader_id in group.roster:
             group.roster.leader_id = record.leader_id

@@ -60,18 +60,11 @@ def parse_topics(metadata: bytes) -> frozenset[str] | None:
     return frozenset(subscription.topics)
 
 
-def subscribed_topics(
-    members: Iterable[Member], protocol_type: str | None, protocol_name: str | None
-) -> frozenset[str] | None:
-    """All topics that members want; None if that cannot be known, which must be read as "all"."""
-    members = list(members)
-    if not members:
-        return frozenset()
-    if protocol_type != CONSUMER or protocol_name is None:
-        return None
+def union_of_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
+    """All topics of these subscriptions; None if that cannot be known, to be read as "all"."""
     wanted: set[str] = set()
-    for member in members:
-        topics = parse_topics(member.metadata(protocol_name))
+    for subscription in set(subscriptions):
+        topics = parse_topics(subscription)
         if topics is None:
             return None
         wanted |= topics

@@ -186,6 +186,7 @@ def _become_empty(group: GroupBase, now: Now) -> None:
     group.generation += 1
     group.protocol_name = None
     group.topics_hash = None
+    group.note_subscriptions()
     group.move_to(GroupState.EMPTY, now)
     durable.store_emptied(group)
     group.note(RebalanceEnded(Outcome.EMPTY, group.generation, {}))
@@ -198,6 +199,7 @@ def _begin_generation(group: GroupBase, end: JoinPhaseEnd, now: Now) -> None:
     group.generation += 1
     group.protocol_name = roster.choose_protocol()
     group.topics_hash = None
+    group.note_subscriptions()
     group.move_to(GroupState.COMPLETING_REBALANCE, now)
     group.note(
         JoinPhaseEnded(

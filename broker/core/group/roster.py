@@ -25,8 +25,6 @@ class Roster:
         self.leader_id: str | None = None
         self.parked_joins = 0
         """Members whose join is parked."""
-        self.changes = 0
-        """Counts up whenever somebody comes, goes or offers something else."""
 
     def __len__(self) -> int:
         return len(self._members)
@@ -134,7 +132,6 @@ class Roster:
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
     def _count(self, member: Member, change: int) -> None:
-        self.changes += 1
         for name in {name for name, _ in member.protocols}:
             self._offers[name] += change
             if not self._offers[name]:

@@ -2,20 +2,15 @@
 
 import pytest
 
-from broker.core.group.member import Member
 from broker.core.group.protocols import (
     choose_protocol,
     hash_partition_counts,
     parse_topics,
-    subscribed_topics,
+    union_of_topics,
 )
 from protocol.codec import encode_versioned
 from protocol.messages.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
 from tests.unit.broker.core.group.scenario import Scenario, subscription
-
-
-def a_member(*protocols: tuple[str, bytes]) -> Member:
-    return Member("m", None, "c", "/h", 1, 1, protocols)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
@@ -43,31 +38,37 @@ def test_what_is_no_subscription_has_unknown_topics(metadata: bytes) -> None:
 
 
 def test_a_group_wants_what_any_member_wants() -> None:
-    members = [
-        a_member(("range", subscription("t"))),
-        a_member(("range", subscription("u", "t")), ("sticky", b"")),
-    ]
-    assert subscribed_topics(members, "consumer", "range") == frozenset({"t", "u"})
+    assert union_of_topics([subscription("t"), subscription("u", "t")]) == frozenset({"t", "u"})
+    assert union_of_topics([]) == frozenset()
 
 
 def test_one_member_that_cannot_be_read_makes_the_whole_unknown() -> None:
-    members = [a_member(("range", subscription("t"))), a_member(("range", b""))]
-    assert subscribed_topics(members, "consumer", "range") is None
+    assert union_of_topics([subscription("t"), b""]) is None
 
 
-def test_without_members_nothing_is_wanted_and_other_types_are_unknown() -> None:
-    assert subscribed_topics([], "consumer", None) == frozenset()
-    members = [a_member(("range", subscription("t")))]
-    assert subscribed_topics(members, "connect", "range") is None
-    assert subscribed_topics(members, "consumer", None) is None
-
-
-def test_a_group_notices_at_once_that_a_member_wants_something_else() -> None:
+def test_only_consumers_are_read() -> None:
     s = Scenario()
-    _, follower = s.stable(2)
+    s.stable(1, protocol_type="connect")
+    assert s.group.subscribed_topics() is None
+
+
+def test_what_members_say_counts_from_the_next_generation_on() -> None:
+    s = Scenario()
+    first, second = s.stable(2)
     assert s.group.subscribed_topics() == frozenset({"t"})
-    s.join(follower, protocols=(("range", subscription("u")),))
+    s.join(second, protocols=(("range", subscription("u")),))
+    assert s.group.subscribed_topics() == frozenset({"t"})
+    s.join(first)
     assert s.group.subscribed_topics() == frozenset({"t", "u"})
+    s.leave(first, second)
+    assert s.group.subscribed_topics() == frozenset()
+
+
+def test_a_restored_group_wants_what_is_stored() -> None:
+    s = Scenario()
+    s.stable(2)
+    s.restart()
+    assert s.group.subscribed_topics() == frozenset({"t"})
 
 
 def test_the_fingerprint_changes_with_topics_and_counts_only() -> None:
