@@ -65,9 +65,12 @@ class LogSettings(Settings):
         at_least=0,
         dynamic=True,
         falls_back_to="log.roll.jitter.hours",
+        honoured=False,
         doc="Default of the topic config segment.jitter.ms.",
     )
-    log_roll_jitter_hours: Int = setting(0, at_least=0, doc="As `log.roll.jitter.ms`, in hours.")
+    log_roll_jitter_hours: Int = setting(
+        0, at_least=0, honoured=False, doc="As `log.roll.jitter.ms`, in hours."
+    )
     log_retention_ms: Long | None = setting(
         None,
         dynamic=True,

@@ -260,7 +260,9 @@ class TopicConfig(Settings):
         0,
         at_least=0,
         falls_back_to="log.roll.jitter.ms",
-        doc="Random part taken off segment.ms, so that not all partitions roll together.",
+        honoured=False,
+        doc="Random part to be taken off segment.ms, so that not all partitions roll together. "
+        "Here each partition rolls at its next append after segment.ms.",
     )
     segment_ms: Long = setting(
         604_800_000,

@@ -85,7 +85,9 @@ class Opener:
             log = self._directories.open_log(
                 topic.name, index, topic.topic_id, topic.config, wall_ms=self._clock.wall_ms()
             )
-        except StorageError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the others must not suffer.
+            if not isinstance(error, StorageError):
+                logger.exception("a fault of ours while opening %s-%d", topic.name, index)
             failure = str(error)
             log = offline_log(self._directories.path(topic.name, index), topic.config)
         partition = Partition(

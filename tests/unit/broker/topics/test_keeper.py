@@ -2,14 +2,17 @@
 
 import errno
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from broker.config import ConfigError
 from broker.storage.clean_shutdown import FILE_NAME as CLEAN_MARK
 from broker.storage.errors import StorageError
+from broker.storage.log import PartitionLog
 from broker.storage.metadata_store import MetadataStore, TopicRecord
 from broker.storage.simulated_filesystem import SimulatedFileSystem
+from broker.topics.directories import PartitionDirectories
 from broker.topics.names import CONSUMER_OFFSETS
 from protocol.errors import ErrorCode, KafkaError
 from tests.running_topics import append, directories, running_topics
@@ -192,3 +195,29 @@ async def test_stored_configs_that_are_not_understood_do_not_stop_the_start(
         assert topic.config.retention_ms == 5
         assert topic.overrides == {"retention.ms": "5"}
     assert "of.another.release" in caplog.text
+
+
+async def test_a_fault_of_ours_in_one_partition_does_not_stop_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_topics(tmp_path, stop_cleanly=False) as topics:
+        for name in ("bad", "good"):
+            topic = await topics.create_topic(name, partition_count=1)
+            append(topic.partitions[0])
+    open_log = PartitionDirectories.open_log
+
+    def faulty(self: PartitionDirectories, name: str, *rest: Any, **more: Any) -> PartitionLog:
+        if name == "bad":
+            raise IndexError("not foreseen")
+        return open_log(self, name, *rest, **more)
+
+    monkeypatch.setattr(PartitionDirectories, "open_log", faulty)
+    async with running_topics(tmp_path) as topics:
+        good, bad = topics.partition("good", 0), topics.partition("bad", 0)
+        assert good is not None
+        assert bad is not None
+        assert good.high_watermark == 1
+        with pytest.raises(KafkaError) as answer:
+            append(bad)
+        assert answer.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert "not foreseen" in caplog.text
