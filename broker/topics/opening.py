@@ -85,7 +85,8 @@ class Opener:
             log = self._directories.open_log(
                 topic.name, index, topic.topic_id, topic.config, wall_ms=self._clock.wall_ms()
             )
-        except Exception as error:  # noqa: BLE001 - whatever it is, the others must not suffer.
+        except Exception as error:
+            # Whatever it is, the other partitions must not suffer from it.
             if not isinstance(error, StorageError):
                 logger.exception("a fault of ours while opening %s-%d", topic.name, index)
             failure = str(error)

@@ -2,14 +2,12 @@
 
 import errno
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from broker.config import ConfigError
 from broker.storage.clean_shutdown import FILE_NAME as CLEAN_MARK
 from broker.storage.errors import StorageError
-from broker.storage.log import PartitionLog
 from broker.storage.metadata_store import MetadataStore, TopicRecord
 from broker.storage.simulated_filesystem import SimulatedFileSystem
 from broker.topics.directories import PartitionDirectories
@@ -204,14 +202,16 @@ async def test_a_fault_of_ours_in_one_partition_does_not_stop_the_start(
         for name in ("bad", "good"):
             topic = await topics.create_topic(name, partition_count=1)
             append(topic.partitions[0])
-    open_log = PartitionDirectories.open_log
+    path_of = PartitionDirectories.path
 
-    def faulty(self: PartitionDirectories, name: str, *rest: Any, **more: Any) -> PartitionLog:
-        if name == "bad":
+    def faulty(self: PartitionDirectories, name: str, index: int) -> Path:
+        if name == "bad" and not raised:
+            raised.append(name)
             raise IndexError("not foreseen")
-        return open_log(self, name, *rest, **more)
+        return path_of(self, name, index)
 
-    monkeypatch.setattr(PartitionDirectories, "open_log", faulty)
+    raised: list[str] = []
+    monkeypatch.setattr(PartitionDirectories, "path", faulty)
     async with running_topics(tmp_path) as topics:
         good, bad = topics.partition("good", 0), topics.partition("bad", 0)
         assert good is not None
