@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from broker.storage.errors import CorruptBatchError
 from broker.storage.filesystem import File
 from protocol.errors import DecodeError
 from protocol.records.batch import HEADER_BYTES, BatchHeader, crc_of, read_header
+from protocol.records.crc import crc32c
 
 FEW_BYTES = 4096
 """Read at once to look at the next few headers."""

@@ -7,11 +7,10 @@ leaves, the content has one of the two sums, and Kafka, which ignores the file, 
 checkpoint. Without the sums, or with damaged ones, the content is taken as it is.
 """
 
-from crc32c import crc32c
-
 from broker.storage.errors import CorruptFileError
 from broker.storage.filesystem import FileSystem, read_file, write_fully
 from broker.storage.layout import TEMPORARY_SUFFIX
+from protocol.records.crc import crc32c
 
 CHECKSUM_SUFFIX = ".crc"
 CONTENT_BYTES_MAX = 64 * 1024 * 1024

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from struct import Struct
 
-from crc32c import crc32c
-
 from broker.core.partition.producers import ProducerSnapshot
 from broker.storage.checked_file import replace_file
 from broker.storage.errors import CorruptFileError
 from broker.storage.filesystem import FileSystem, read_file
 from broker.storage.layout import SNAPSHOT_SUFFIX, file_name
+from protocol.records.crc import crc32c
 
 _HEAD = Struct(">hI")
 _COUNT = Struct(">i")

@@ -16,9 +16,8 @@ from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from protocol.errors import DecodeError
+from protocol.records.crc import crc32c
 from protocol.records.varint import Buffer
 
 MAGIC = 2
