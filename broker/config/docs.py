@@ -105,7 +105,9 @@ def _ignored_lists() -> Iterator[str]:
         for known in _listed(BROKER_SETTINGS.values())
         if not known.declared.honoured
     ]
-    by_reason["Defaults of topic configs that have no effect."] = unused
+    by_reason["Settings that have no effect yet, and defaults of topic configs that have none."] = (
+        unused
+    )
     for reason, names in by_reason.items():
         yield f"\n**{reason}** {', '.join(names)}"
     yield ""

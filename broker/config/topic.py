@@ -43,8 +43,8 @@ class TopicConfig(Settings):
         ("delete",),
         one_of=("compact", "delete"),
         falls_back_to="log.cleanup.policy",
-        doc="`delete` drops old segments by time and size, `compact` keeps the last record of "
-        "each key; both may be given, or neither.",
+        doc="`delete` drops old segments by time and size, `compact` keeps at least the last "
+        "record of each key; both may be given, or neither.",
     )
     compression_gzip_level: Int = setting(
         -1,
@@ -83,6 +83,7 @@ class TopicConfig(Settings):
         86_400_000,
         at_least=0,
         falls_back_to="log.cleaner.delete.retention.ms",
+        honoured=False,
         doc="How long a tombstone stays readable in a compacted topic after it was compacted.",
     )
     errors_deadletterqueue_group_enable: Boolean = setting(
@@ -145,6 +146,7 @@ class TopicConfig(Settings):
         LONG_MAX,
         at_least=1,
         falls_back_to="log.cleaner.max.compaction.lag.ms",
+        honoured=False,
         doc="A record older than this makes its compacted log due for compaction.",
     )
     max_decompressed_message_bytes: Int = setting(
@@ -184,12 +186,14 @@ class TopicConfig(Settings):
         at_least=0,
         at_most=1,
         falls_back_to="log.cleaner.min.cleanable.ratio",
+        honoured=False,
         doc="Share of a compacted log that must be new since the last compaction before the next.",
     )
     min_compaction_lag_ms: Long = setting(
         0,
         at_least=0,
         falls_back_to="log.cleaner.min.compaction.lag.ms",
+        honoured=False,
         doc="A record younger than this is not compacted away.",
     )
     min_insync_replicas: Int = setting(
