@@ -8,6 +8,7 @@ deleted topic go. Changes wait for each other; reading never waits.
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ from protocol.errors import ErrorCode, KafkaError
 
 __all__ = ["Alteration", "NewTopic", "PlannedTopic", "Topic", "TopicManager"]
 
+logger = logging.getLogger(__name__)
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -40,9 +43,17 @@ def _uninterrupted(
 
     @wraps(change)
     async def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        return await asyncio.shield(asyncio.ensure_future(change(*args, **kwargs)))
+        task = asyncio.ensure_future(change(*args, **kwargs))
+        task.add_done_callback(_look_at_outcome)
+        return await asyncio.shield(task)
 
     return run
+
+
+def _look_at_outcome(task: asyncio.Future[Any]) -> None:
+    """A change that fails after its client is gone has nobody else to tell."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.debug("A change of the topics failed: %r", error)
 
 
 @dataclass(frozen=True, slots=True)
