@@ -53,7 +53,7 @@ class RunningBroker:
         with server.log_file.open("ab") as log:
             self.started_s = time.perf_counter()
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=_environment()
             )
 
     @property
@@ -154,6 +154,11 @@ def contenders(*, with_kafka: bool) -> list[Contender]:
     jars = Path(java_env.__file__).parents[1] / ".cache" / "java" / "broker"
     is_there = shutil.which("java") is not None and jars.is_dir()
     return [Kohort(), Kafka()] if with_kafka and is_there else [Kohort()]
+
+
+def _environment() -> dict[str, str]:
+    """Ours, but for a setting that makes Python compile every module at every start."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def _answers_api_versions(port: int) -> bool:
