@@ -207,6 +207,10 @@ _RETRIABLE = _REFRESHES_METADATA | frozenset(
 )
 
 
+_MESSAGE_LENGTH_MAX = 4096
+"""Characters; in UTF-8 half of what a string with a length of two bytes can hold."""
+
+
 class ProtocolError(Exception):
     """Bytes and messages do not fit each other."""
 
@@ -223,6 +227,9 @@ class KafkaError(Exception):
     """An answer to the peer: handlers turn it into the error fields of their response."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        # A message may repeat what the peer sent, and must still fit into the response.
+        if message is not None and len(message) > _MESSAGE_LENGTH_MAX:
+            message = message[:_MESSAGE_LENGTH_MAX] + "..."
         super().__init__(code, message)
         self.code = code
         self.message = message

@@ -57,6 +57,8 @@ Long = Annotated[int, ConfigType.LONG]
 Double = Annotated[float, ConfigType.DOUBLE]
 List = Annotated[tuple[str, ...], ConfigType.LIST]
 
+TEXT_LENGTH_MAX: Final = 8000
+"""Every version of DescribeConfigs can tell such a text in UTF-8, and no client fills the disk."""
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 
@@ -106,6 +108,9 @@ class Setting:
     def parse(self, text: str) -> Value:
         """The value that ``text`` stands for; raises InvalidValueError."""
         text = text.strip()
+        if len(text) > TEXT_LENGTH_MAX:
+            beginning = f"{text[:20]}... ({len(text)} characters)"
+            raise self._invalid(beginning, f"Value must have at most {TEXT_LENGTH_MAX} characters")
         value = self._convert(text)
         self._check_bounds(value)
         reason = self.declared.check and self.declared.check(value)

@@ -40,3 +40,10 @@ def test_bytes_and_answers_are_told_apart() -> None:
     assert issubclass(DecodeError, ProtocolError)
     assert issubclass(EncodeError, ProtocolError)
     assert not issubclass(KafkaError, ProtocolError)
+
+
+def test_a_message_is_short_enough_for_every_response() -> None:
+    error = KafkaError(ErrorCode.INVALID_REQUEST, "\N{SNOWMAN}" * 100_000)
+    assert error.message is not None
+    assert len(error.message.encode()) < 32_767
+    assert KafkaError(ErrorCode.INVALID_REQUEST, "short").message == "short"

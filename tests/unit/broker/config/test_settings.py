@@ -77,6 +77,14 @@ def test_text_that_is_no_value_is_refused_in_kafkas_words(
     assert str(refused.value).endswith(f" for configuration {name}: {reason}")
 
 
+def test_a_text_that_not_every_answer_could_repeat_is_refused() -> None:
+    replicas = TOPIC_SETTINGS["leader.replication.throttled.replicas"]
+    assert replicas.parse(",".join(f"{index}:1" for index in range(1000)))
+    with pytest.raises(InvalidValueError, match="at most 8000 characters") as refused:
+        replicas.parse(",".join(f"{index}:1" for index in range(5000)))
+    assert len(str(refused.value)) < 300
+
+
 @pytest.mark.parametrize("setting", [*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values()])
 def test_the_text_of_a_default_parses_to_the_default(setting: object) -> None:
     assert isinstance(setting, type(TOPIC_SETTINGS["retention.ms"]))

@@ -96,6 +96,20 @@ async def test_topics_that_cannot_be_are_refused_alone(tmp_path: Path) -> None:
         assert [one.name for one in topics.all()] == ["fine"]
 
 
+@pytest.mark.parametrize("version", range(2, 8))
+async def test_what_a_refusal_repeats_fits_into_the_answer(tmp_path: Path, version: int) -> None:
+    async with running_topics(tmp_path) as topics:
+        configs = [CreatableTopicConfig(name="x" * 32_000, value="y" * 32_000)]
+        wanted = topic("orders")
+        wanted.configs = configs
+        request = CreateTopicsRequest(topics=[topic("z" * 32_700), wanted])
+        response = await ask(topics, request, version)
+        assert set(codes(response).values()) == {
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            ErrorCode.INVALID_CONFIG,
+        }
+
+
 async def test_a_request_for_too_much_is_refused_as_a_whole(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
         request = CreateTopicsRequest(topics=[topic("small"), topic("huge", 10_000)])
