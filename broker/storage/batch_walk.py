@@ -92,6 +92,28 @@ def header_at(file: File, position: int, size: int) -> BatchHeader | None:
         return None
 
 
+def find_batch(file: File, start: int, stop: int, base_offset: int) -> BatchAt | None:
+    """The first good batch of exactly this base offset between two positions, wherever it starts.
+
+    For when damage hides where batches start. None if there is none.
+    """
+    wanted = base_offset.to_bytes(8, "big")
+    while start < stop:
+        chunk = file.pread(min(MANY_BYTES, stop - start), start)
+        at = chunk.find(wanted)
+        if at < 0:
+            start += max(1, len(chunk) - len(wanted) + 1)
+            continue
+        start += at
+        header = header_at(file, start, stop)
+        if header is not None:
+            end = start + header.size_bytes
+            if _crc_of_range(file, start + _CRC_START, end) == header.crc:
+                return BatchAt(start, header)
+        start += 1
+    return None
+
+
 def _check_header(chunk: bytes, at: int, file: File, position: int, stop: int) -> BatchHeader:
     try:
         header = read_header(chunk, at)

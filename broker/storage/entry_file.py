@@ -40,12 +40,12 @@ class EntryFile:
         return self._saved + len(self._pending)
 
     def __getitem__(self, number: int) -> tuple[int, int]:
-        """The entry of this number, from 0; the file may hold less than it did (IndexError)."""
+        """The entry of this number, from 0. Raises OSError, also if the file has become shorter."""
         if number >= self._saved:
             return self._pending[number - self._saved]
         entries = self._read(number, 1)
         if not entries:
-            raise IndexError(f"{self.path} ends before entry {number}")
+            raise OSError(f"{self.path} ends before entry {number}")
         return entries[0]
 
     def last(self) -> tuple[int, int] | None:

@@ -24,7 +24,12 @@ from broker.core.partition.producers import AppendedBatch, ProducerState
 from broker.storage.config import LogConfig
 from broker.storage.errors import OffsetOutOfRangeError, StorageError
 from broker.storage.filesystem import Buffer, FileSystem, OsFileSystem
-from broker.storage.layout import deleted_directory, parse_partition_directory
+from broker.storage.layout import (
+    SNAPSHOT_SUFFIX,
+    deleted_directory,
+    file_name,
+    parse_partition_directory,
+)
 from broker.storage.log_appending import Appended, LogAppender
 from broker.storage.log_opening import OpeningTerms, open_log
 from broker.storage.log_queries import expired_segments, first_at_or_after, latest_record
@@ -244,7 +249,7 @@ class PartitionLog:
         if not 0 <= offset <= state.end_offset:
             raise OffsetOutOfRangeError(f"{offset} is not in {self!r}")
         state.start_offset = max(state.start_offset, offset)
-        self._delete_expired(wall_ms, offset, by_policy=False)
+        self._delete_expired(wall_ms, state.start_offset, by_policy=False)
         return state.start_offset
 
     def enforce_retention(self, *, wall_ms: int, up_to_offset: int) -> int:
@@ -326,5 +331,7 @@ class PartitionLog:
         active = state.active
         if active.size_bytes and (not state.snapshots or state.snapshots[-1] != state.end_offset):
             state.write_snapshot()
+            # The next start takes the end of the log from its name.
+            state.flusher.note_file(active.directory, file_name(state.end_offset, SNAPSHOT_SUFFIX))
         active.complete_indexes()
         state.flusher.flush(state.segments, state.end_offset, with_indexes=True)

@@ -32,9 +32,10 @@ class LogFlusher:
         """A file that matters was created in, renamed in or removed from a directory."""
         self._directories.add(directory)
 
-    def note_file(self, path: str) -> None:
-        """A file beside the log was written that must be as durable as the batches behind it."""
-        self._paths.add(path)
+    def note_file(self, directory: str, name: str) -> None:
+        """A file beside the log was replaced that must be as durable as the batches behind it."""
+        self._paths.add(f"{directory}/{name}")
+        self._directories.add(directory)
 
     def flush(
         self, segments: Sequence[LogSegment], end_offset: int, *, with_indexes: bool = False

@@ -64,11 +64,11 @@ def open_log(files: FileSystem, directory: str, terms: OpeningTerms) -> OpenedLo
     for segment in content.segments[:-1]:
         segment.is_sealed = segment.is_synced = True
     end_offset = _clean_end(content) if terms.clean_shutdown else None
-    is_tail_known = end_offset is None
+    is_tail_known = False
     if end_offset is None:
         point = content.segments[-1].base_offset if terms.clean_shutdown else terms.recovery_point
         epochs = load_leader_epochs(files, directory, content.segments, terms.leader_epoch_max)
-        end_offset = _recover(content.segments, epochs, deleted, terms, point)
+        end_offset, is_tail_known = _recover(content, epochs, deleted, terms, point)
         files.sync_directory(directory)
     _remove_stray_snapshots(files, directory, content, end_offset)
     return OpenedLog(
@@ -87,29 +87,35 @@ def _clean_end(content: DirectoryContent) -> int | None:
 
 
 def _recover(
-    segments: list[LogSegment],
+    content: DirectoryContent,
     epochs: LeaderEpochs,
     deleted: DeletedFiles,
     terms: OpeningTerms,
     recovery_point: int,
-) -> int:
-    """Verify what lies beyond the recovery point and end the log before what is bad."""
-    end_offset = segments[0].base_offset
+) -> tuple[int, bool]:
+    """Verify what lies beyond the recovery point and end the log before what is bad.
+
+    Returns the end offset and whether the active segment ends well.
+    """
+    segments = content.segments
+    end_offset, is_end_good = segments[0].base_offset, True
     for number, segment in enumerate(segments):
         following = segments[number + 1] if number + 1 < len(segments) else None
         if following is not None and following.base_offset <= recovery_point:
             continue
         recovered = recover_segment(segment, recovery_point, epochs, terms.leader_epoch_max)
-        end_offset = recovered.end_offset
+        end_offset, is_end_good = recovered.end_offset, recovered.is_end_good
         if following is not None and following.base_offset != end_offset:
             for lost in segments[number + 1 :]:
                 logger.warning("%r lies behind the end of the log at %d: gone", lost, end_offset)
                 deleted.delete_segment(lost, terms.wall_ms)
+                if lost.base_offset in content.snapshots:
+                    content.snapshots.remove(lost.base_offset)
             del segments[number + 1 :]
             break
     segments[-1].is_sealed = segments[-1].is_synced = False
     epochs.truncate_from(end_offset)
-    return end_offset
+    return end_offset, is_end_good
 
 
 def _remove_stray_snapshots(
@@ -143,7 +149,11 @@ def load_leader_epochs(
         _collect_epochs(segment, starts, leader_epoch_max)
     epochs = LeaderEpochs(files, directory, starts)
     if starts:
-        epochs.write()
+        try:
+            epochs.write()
+        except OSError as error:
+            # A full disk must not keep a log from being read; the next start tries again.
+            logger.warning("%s: the leader epochs cannot be written: %s", directory, error)
     return epochs
 
 

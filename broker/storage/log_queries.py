@@ -67,8 +67,8 @@ def expired_segments(
     for segment, next_offset in _with_next_offsets(segments, log_end_offset):
         if next_offset > up_to_offset:
             break
-        below_start = next_offset <= log_start_offset
-        if not below_start and not is_surplus(segment) and not _is_old(segment, config, wall_ms):
+        surplus = is_surplus(segment)
+        if next_offset > log_start_offset and not surplus and not _is_old(segment, config, wall_ms):
             break
         count += 1
     return count

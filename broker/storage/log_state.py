@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from broker.core.partition.producers import ProducerState
 from broker.storage.errors import StorageError
 from broker.storage.filesystem import FileSystem
-from broker.storage.layout import SNAPSHOT_SUFFIX, file_name
 from broker.storage.leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
 from broker.storage.leader_epochs import LeaderEpochs
 from broker.storage.log_flushing import LogFlusher
@@ -86,16 +85,14 @@ class LogState:
         """Begin a new leader epoch at the end of the log. Raises OSError."""
         assert leader_epoch > self.epochs.latest, "leader epochs only rise"
         self.epochs.assign(leader_epoch, self.end_offset)
-        self.flusher.note_file(f"{self.directory}/{EPOCHS_FILE_NAME}")
-        self.flusher.note_name(self.directory)
+        self.flusher.note_file(self.directory, EPOCHS_FILE_NAME)
 
     def write_snapshot(self) -> None:
-        """Write down the producers as of the end of the log. Raises OSError."""
+        """Write down the producers as of the end of the log, not synced. Raises OSError."""
         end_offset = self.end_offset
         write_snapshot(self.files, self.directory, end_offset, self.producers.snapshot())
         if not self.snapshots or self.snapshots[-1] != end_offset:
             self.snapshots.append(end_offset)
-        self.flusher.note_file(f"{self.directory}/{file_name(end_offset, SNAPSHOT_SUFFIX)}")
 
     def delete_first_segment(self, wall_ms: int) -> None:
         """Drop the oldest segment and its producer snapshot. Raises OSError."""

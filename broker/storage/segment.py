@@ -136,7 +136,12 @@ class LogSegment:
         return self._hints.get(offset)
 
     def walk(
-        self, start: int, expected_offset: int | None, chunk_bytes: int = FEW_BYTES
+        self,
+        start: int,
+        expected_offset: int | None,
+        *,
+        check_crc: bool = False,
+        chunk_bytes: int = FEW_BYTES,
     ) -> Iterator[BatchAt]:
         """The batches from a position to the end of the segment; see `walk_batches`."""
         return walk_batches(
@@ -144,6 +149,7 @@ class LogSegment:
             start,
             self.size_bytes,
             expected_offset=expected_offset,
+            check_crc=check_crc and not self.verified.covers(start, self.size_bytes),
             chunk_bytes=chunk_bytes,
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 
-from broker.storage.batch_walk import header_at
+from broker.storage.batch_walk import BatchAt, header_at
 from broker.storage.errors import CorruptBatchError
 from broker.storage.layout import INDEX_SUFFIX
 from broker.storage.offset_index import IndexEntry
@@ -48,26 +48,52 @@ def header_of_entry(segment: LogSegment, number: int) -> BatchHeader | None:
     """The header of the batch that an index entry points to; None if the two do not fit."""
     try:
         entry = segment.index[number]
-    except IndexError:
+    except OSError:
         return None
     header = header_at(segment.log, entry.position, segment.size_bytes)
     return header if header and header.last_offset == entry.last_offset else None
 
 
 def rebuild_index(segment: LogSegment) -> None:
-    """Write the .index file anew from the batches; it ends before a damaged one."""
+    """Write the .index file anew from the batches, passing over damaged ones where it can."""
     logger.warning("%s does not fit the log and is rebuilt", segment.path(INDEX_SUFFIX))
     segment.is_index_rebuilt = True
-    entries = []
-    indexed = 0
+    entries: list[IndexEntry] = []
+    position, base_offset = 0, segment.base_offset
+    while True:
+        indexed = position
+        try:
+            for batch in segment.walk(position, base_offset):
+                position = batch.position
+                if position - indexed > REBUILD_INTERVAL_BYTES:
+                    entries.append(IndexEntry(batch.header.last_offset, position))
+                    indexed = position
+            break
+        except CorruptBatchError as error:
+            logger.warning("%s", error)
+            start = next_indexed_batch(segment, position)
+            if start is None:
+                break
+            position, base_offset = start.position, start.header.base_offset
+            entries.append(IndexEntry(start.header.last_offset, position))
     try:
-        for position, header in segment.walk(0, segment.base_offset):
-            if position - indexed > REBUILD_INTERVAL_BYTES:
-                entries.append(IndexEntry(header.last_offset, position))
-                indexed = position
-    except CorruptBatchError as error:
-        logger.warning("the rest stays without an index: %s", error)
-    segment.index.replace_all(entries)
+        segment.index.replace_all(entries)
+    except OSError as error:
+        logger.warning("%s cannot be rebuilt: %s", segment.path(INDEX_SUFFIX), error)
+
+
+def next_indexed_batch(segment: LogSegment, position: int) -> BatchAt | None:
+    """The first batch behind a position that an index entry leads to: the way past damage."""
+    for number in range(len(segment.index)):
+        try:
+            entry = segment.index[number]
+        except OSError:
+            return None
+        if entry.position > position:
+            header = header_of_entry(segment, number)
+            if header is not None:
+                return BatchAt(entry.position, header)
+    return None
 
 
 def _trusted_start(segment: LogSegment, offset: int) -> tuple[int, int]:

@@ -22,6 +22,8 @@ from protocol.records.record import decode_records
 
 logger = logging.getLogger(__name__)
 
+_CHUNK_BYTES = 1 << 16
+
 
 def load_max_timestamp(segment: LogSegment) -> int | None:
     """The latest timestamp in the segment, NO_TIMESTAMP if there is none; noted in the segment.
@@ -33,7 +35,9 @@ def load_max_timestamp(segment: LogSegment) -> int | None:
         if last is not None and batch_of_entry(segment, last):
             segment.max_timestamp, segment.max_timestamp_offset = last
         else:
-            _scan_timestamps(segment)
+            # Without any entry there are no timestamps, most likely; with one that does not fit,
+            # either file may be the damaged one.
+            _scan_timestamps(segment, check_crc=last is not None)
     return segment.max_timestamp
 
 
@@ -67,7 +71,8 @@ def find_timestamp(
     found = locate(segment, offset)
     if found is None:
         return None
-    for batch in segment.walk(*found):
+    # A damaged maximum in a header would otherwise let the walk pass by the batch in question.
+    for batch in segment.walk(*found, check_crc=True, chunk_bytes=_CHUNK_BYTES):
         if batch.header.max_timestamp >= timestamp and batch.header.last_offset >= start_offset:
             for each in _timestamps(segment, batch):
                 if each.timestamp >= timestamp and each.offset >= start_offset:
@@ -120,13 +125,16 @@ def _timestamps(segment: LogSegment, batch: BatchAt) -> Iterator[TimestampOffset
         raise CorruptBatchError(f"{segment!r}: batch at {position}: {error}") from None
 
 
-def _scan_timestamps(segment: LogSegment) -> None:
+def _scan_timestamps(segment: LogSegment, *, check_crc: bool) -> None:
     """Find the maximum in the headers and complete the index of a sealed segment."""
     latest = TimestampOffset(NO_TIMESTAMP, -1)
     entries: list[TimestampOffset] = []
     indexed = 0
     try:
-        for position, header in segment.walk(0, segment.base_offset):
+        batches = segment.walk(
+            0, segment.base_offset, check_crc=check_crc, chunk_bytes=_CHUNK_BYTES
+        )
+        for position, header in batches:
             if header.max_timestamp > latest.timestamp:
                 latest = TimestampOffset(header.max_timestamp, header.last_offset)
             if position - indexed > REBUILD_INTERVAL_BYTES and latest.timestamp >= 0:
@@ -140,5 +148,9 @@ def _scan_timestamps(segment: LogSegment) -> None:
     if latest.timestamp >= 0 and (not entries or latest.timestamp > entries[-1].timestamp):
         entries.append(latest)
     if entries or len(segment.time_index):
-        logger.warning("%s is rebuilt", segment.path(TIME_INDEX_SUFFIX))
-        segment.time_index.replace_all(entries)
+        path = segment.path(TIME_INDEX_SUFFIX)
+        try:
+            segment.time_index.replace_all(entries)
+            logger.warning("%s did not fit the log and is rebuilt", path)
+        except OSError as error:
+            logger.warning("%s cannot be rebuilt: %s", path, error)

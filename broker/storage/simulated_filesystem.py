@@ -84,6 +84,10 @@ class SimulatedFileSystem:
         """Let the next `times` calls of an operation on a path with this suffix raise OSError."""
         self._faults.append(_Fault(operation, suffix, number, times))
 
+    def clear_faults(self) -> None:
+        """Let every operation succeed again."""
+        self._faults.clear()
+
     def lose_power(self, pick: Pick) -> None:
         """Forget what was not synced, or parts of it; open handles must not be used afterwards."""
         for directory, groups in self._unsynced_names.items():
