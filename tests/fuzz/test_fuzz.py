@@ -298,7 +298,7 @@ def test_damaged_requests_over_sockets_harm_nobody(
         BrokerThread(tmp_path, overrides=SETTINGS, loop_factory=uvloop.new_event_loop) as running,
         RawClient(running.port) as other,
     ):
-        for _ in range(max(fuzz_frames // 100 // 20, 1)):
+        for _ in range(max(fuzz_frames // 10 // 20, 1)):
             with RawClient(running.port) as client:
                 for _ in range(20):
                     try:

@@ -1,0 +1,69 @@
+import errno
+import resource
+import socket
+
+import pytest
+
+from broker.network.listening import (
+    KEEPALIVE_IDLE_S,
+    close_all,
+    listening_sockets,
+    raise_descriptor_limit,
+)
+
+
+def test_every_address_of_a_host_gets_the_same_port() -> None:
+    sockets = listening_sockets("", 0)
+    try:
+        assert len({one.getsockname()[1] for one in sockets}) == 1
+        assert socket.AF_INET in {one.family for one in sockets}
+    finally:
+        close_all(sockets)
+
+
+def test_accepted_sockets_inherit_keepalive_and_no_delay() -> None:
+    (listener,) = listening_sockets("127.0.0.1", 0)
+    listener.listen()
+    with listener, socket.create_connection(listener.getsockname()):
+        listener.setblocking(True)
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            idle_s = accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)
+            assert idle_s == KEEPALIVE_IDLE_S
+
+
+def test_buffer_sizes_are_set_where_they_are_given() -> None:
+    (default,) = listening_sockets("127.0.0.1", 0)
+    (sized,) = listening_sockets(
+        "127.0.0.1", 0, send_buffer_bytes=50_000, receive_buffer_bytes=60_000
+    )
+    with default, sized:
+        # The kernel doubles what is asked for.
+        assert sized.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 100_000
+        assert sized.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 120_000
+        assert default.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) != 120_000
+
+
+def test_a_port_that_is_taken_is_an_error() -> None:
+    (first,) = listening_sockets("127.0.0.1", 0)
+    first.listen()
+    with first, pytest.raises(OSError) as caught:
+        listening_sockets("127.0.0.1", first.getsockname()[1])
+    assert caught.value.errno == errno.EADDRINUSE
+
+
+def test_a_host_that_is_not_this_machine_is_an_error() -> None:
+    with pytest.raises(OSError, match="assign requested address"):
+        listening_sockets("192.0.2.1", 0)
+
+
+def test_the_limit_of_open_files_is_raised_to_what_is_allowed() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 256), hard))
+        assert raise_descriptor_limit() == hard
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == hard
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
