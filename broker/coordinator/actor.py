@@ -195,7 +195,8 @@ class GroupActor:
                 if self.group.state is GroupState.DEAD or not (self._inbox or self._due):
                     break
                 pending = self._turn(self._take_commands())
-                await asyncio.sleep(0)
+                if pending is None and self._inbox:
+                    await asyncio.sleep(0)
         finally:
             self._is_busy = False
         if self.group.state is GroupState.DEAD:

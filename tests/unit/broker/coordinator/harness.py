@@ -1,0 +1,166 @@
+"""A coordinator on a virtual clock, with a log in memory and the real purgatory."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from broker.clock import VirtualClock
+from broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
+from broker.coordinator.offsets_log import MemoryOffsetsLog, OffsetsLog
+from broker.core.group.config import GroupConfig
+from broker.core.group.events import Event
+from broker.core.group.requests import (
+    CommitRequest,
+    CommitResult,
+    JoinRequest,
+    JoinResult,
+    Now,
+    OffsetToCommit,
+    SyncRequest,
+    SyncResult,
+)
+from broker.core.purgatory import Purgatory
+from broker.purgatory_shell import PurgatoryShell
+from tests.virtual_loop import VirtualClockLoop
+
+SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
+
+
+def virtual(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """The test gets a clock, and a loop whose time jumps to the next thing that happens."""
+
+    def run(*args: object) -> None:
+        clock = VirtualClock()
+        with asyncio.Runner(loop_factory=lambda: VirtualClockLoop(clock), debug=True) as runner:
+            runner.run(test(*args, clock))
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+def report(doing: str, error: Exception) -> None:
+    raise AssertionError(doing) from error
+
+
+@dataclass
+class Watcher:
+    events: list[tuple[str, Event]] = field(default_factory=list)
+
+    def observe(self, group_id: str, event: Event, now: Now) -> None:
+        assert now.wall_ms > now.ms
+        self.events.append((group_id, event))
+
+
+class Harness:
+    """One broker's groups."""
+
+    def __init__(
+        self, clock: VirtualClock, log: OffsetsLog, config: CoordinatorConfig | None = None
+    ) -> None:
+        self.clock = clock
+        self.purgatory = Purgatory(report=report)
+        self.shell = PurgatoryShell(self.purgatory, clock)
+        self.watcher = Watcher()
+        ids = itertools.count(1)
+        self.groups = GroupCoordinator(
+            config or CoordinatorConfig(GroupConfig()),
+            log=log,
+            purgatory=self.purgatory,
+            clock=clock,
+            new_member_id=lambda prefix: f"{prefix}-{next(ids)}",
+            partition_count={"t": 3}.get,
+            observers=(self.watcher,),
+        )
+
+    def ask_join(
+        self, group_id: str = "g", member_id: str = "", instance: str | None = None
+    ) -> JoinResult | asyncio.Future[JoinResult]:
+        request = JoinRequest(
+            member_id,
+            instance,
+            "c",
+            "/127.0.0.1",
+            10_000,
+            60_000,
+            "consumer",
+            (("range", SUBSCRIPTION),),
+        )
+        return self.groups.join(group_id, request).then(lambda result: result)
+
+    def join(
+        self, group_id: str = "g", member_id: str = "", instance: str | None = None
+    ) -> asyncio.Future[JoinResult]:
+        """A join that waits."""
+        future = self.ask_join(group_id, member_id, instance)
+        assert isinstance(future, asyncio.Future)
+        return future
+
+    def ask_sync(
+        self, member_id: str, generation: int, assignments: dict[str, bytes] | None = None
+    ) -> SyncResult | asyncio.Future[SyncResult]:
+        request = SyncRequest(member_id, None, generation, assignments=assignments or {})
+        return self.groups.sync("g", request).then(lambda result: result)
+
+    def ask_commit(
+        self,
+        offset: int = 42,
+        *,
+        group_id: str = "g",
+        partition: int = 0,
+        member_id: str = "",
+        generation: int = -1,
+    ) -> CommitResult | asyncio.Future[CommitResult]:
+        request = CommitRequest(
+            (OffsetToCommit("t", partition, offset),), member_id=member_id, generation=generation
+        )
+        ticket = self.groups.commit(group_id, request, names_group_errors=True)
+        return ticket.then(lambda result: result)
+
+    def commit(self, offset: int = 42, **changes: Any) -> asyncio.Future[CommitResult]:  # noqa: ANN401
+        """A commit that waits for its append."""
+        future = self.ask_commit(offset, **changes)
+        assert isinstance(future, asyncio.Future)
+        return future
+
+    def offset(self, group_id: str = "g", partition: int = 0) -> int | None:
+        committed = self.groups.committed(group_id, "t", partition)
+        return None if committed is None else committed.offset
+
+    def state(self, group_id: str = "g") -> str | None:
+        group = self.groups.group(group_id)
+        return None if group is None else group.state.value
+
+    async def stable_static(self, *instances: str) -> dict[str, str]:
+        """A stable group "g" of static members: instance -> member id; the first one leads."""
+        joins = {name: self.join(instance=name) for name in instances}
+        members = {name: (await join).member_id for name, join in joins.items()}
+        leader, *others = members.values()
+        shares = {member_id: member_id.encode() for member_id in members.values()}
+        assert self.ask_sync(leader, 1, shares) == SyncResult(
+            0, "consumer", "range", leader.encode()
+        )
+        for member_id in others:
+            self.ask_sync(member_id, 1)
+        assert self.state() == "Stable"
+        return members
+
+
+@asynccontextmanager
+async def running(
+    clock: VirtualClock,
+    log: OffsetsLog | None = None,
+    config: CoordinatorConfig | None = None,
+) -> AsyncIterator[Harness]:
+    """Started at the beginning, closed at the end."""
+    harness = Harness(clock, MemoryOffsetsLog() if log is None else log, config)
+    await harness.groups.start()
+    try:
+        yield harness
+    finally:
+        await harness.groups.close()
+        harness.shell.close()

@@ -1,0 +1,318 @@
+"""Turns of one group: order, batching, what is held back until it is durable, and faults."""
+
+import asyncio
+import logging
+
+import pytest
+
+from broker.clock import VirtualClock
+from broker.coordinator.actor import FAULTS_MAX, Command
+from broker.coordinator.coordinator import CoordinatorConfig
+from broker.coordinator.offsets_log import MemoryOffsetsLog
+from broker.coordinator.ticket import Ticket
+from broker.core.group.classic_group import ClassicGroup
+from broker.core.group.config import GroupConfig
+from broker.core.group.requests import JoinResult, LeaveEntry, Now, SyncResult
+from protocol.errors import ErrorCode, KafkaError
+from tests.unit.broker.coordinator.harness import Harness, running, virtual
+
+UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def turns(count: int = 5) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+class TestAppends:
+    @virtual
+    async def test_commits_that_wait_share_the_next_append_in_their_order(
+        self,
+        clock: VirtualClock,
+    ) -> None:
+        log = MemoryOffsetsLog()
+        async with running(clock, log) as h:
+            log.hold()
+            first = h.commit(1)
+            others = [h.commit(2), h.commit(3), h.commit(4)]
+            assert log.append_count == 1
+            log.release()
+            await asyncio.gather(first, *others)
+            assert log.append_count == 2
+            assert h.offset() == 4
+
+    @virtual
+    async def test_a_commit_is_not_visible_before_it_is_durable(self, clock: VirtualClock) -> None:
+        log = MemoryOffsetsLog()
+        async with running(clock, log) as h:
+            h.ask_commit(1)
+            log.hold()
+            future = h.commit(2)
+            await turns()
+            assert h.offset() == 1
+            log.release()
+            await future
+            assert h.offset() == 2
+
+    @virtual
+    async def test_commits_that_fail_are_told_and_leave_the_group_as_it_was(
+        self,
+        clock: VirtualClock,
+    ) -> None:
+        log = MemoryOffsetsLog()
+        async with running(clock, log) as h:
+            h.ask_commit(1)
+            log.hold()
+            futures = [h.commit(2), h.commit(3)]
+            log.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+            log.release()
+            for future in futures:
+                assert (await future).errors == (ErrorCode.NOT_COORDINATOR,)
+            assert h.offset() == 1
+            log.failure = None
+            h.ask_commit(4)
+            assert h.offset() == 4
+
+    @virtual
+    async def test_syncs_are_held_back_until_the_assignment_is_durable(
+        self,
+        clock: VirtualClock,
+    ) -> None:
+        log = MemoryOffsetsLog()
+        async with running(clock, log) as h:
+            joins = [h.join(instance="a"), h.join(instance="b")]
+            leader, follower = [(await join).member_id for join in joins]
+            waiting = h.ask_sync(follower, 1)
+            assert isinstance(waiting, asyncio.Future)
+            log.hold()
+            leaders = h.ask_sync(leader, 1, {follower: b"share"})
+            await turns()
+            assert not waiting.done()
+            # A member that is alive is told so, whatever the disk does.
+            assert h.groups.heartbeat("g", follower, "b", 1) is ErrorCode.NONE
+            log.release()
+            assert (await waiting).assignment == b"share"
+            assert isinstance(leaders, asyncio.Future)
+            assert (await leaders).error is ErrorCode.NONE
+
+    @virtual
+    async def test_if_it_cannot_be_stored_the_group_rebalances(self, clock: VirtualClock) -> None:
+        log = MemoryOffsetsLog()
+        async with running(clock, log) as h:
+            leader = (await h.join(instance="a")).member_id
+            log.failure = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+            assert h.ask_sync(leader, 1) == SyncResult(UNAVAILABLE)
+            assert h.state() == "PreparingRebalance"
+            log.failure = None
+            again = h.ask_join(member_id=leader)
+            assert not isinstance(again, asyncio.Future)
+            assert again.generation == 2
+
+    @virtual
+    async def test_deadlines_that_come_meanwhile_are_looked_at_afterwards(
+        self,
+        clock: VirtualClock,
+    ) -> None:
+        log = MemoryOffsetsLog()
+        async with running(clock, log) as h:
+            members = await h.stable_static("a", "b")
+            log.hold()
+            future = h.commit(1, member_id=members["a"], generation=1)
+            await asyncio.sleep(20)
+            assert h.state() == "Stable"
+            log.release()
+            await turns()
+            assert h.state() == "Empty"
+            assert (await future).errors == (UNAVAILABLE,)
+            assert h.offset() == 1
+
+    @virtual
+    async def test_clients_do_not_wait_for_a_slow_disk_longer_than_configured(
+        self,
+        clock: VirtualClock,
+    ) -> None:
+        log = MemoryOffsetsLog()
+        config = CoordinatorConfig(GroupConfig(), commit_timeout_ms=2_000)
+        async with running(clock, log, config) as h:
+            log.hold()
+            start_ms = clock.monotonic_ms()
+            first, second = h.commit(1), h.commit(2, partition=1)
+            assert (await first).errors == (UNAVAILABLE,)
+            assert clock.monotonic_ms() - start_ms == 2_000
+            with pytest.raises(KafkaError) as raised:
+                await second
+            assert raised.value.code is UNAVAILABLE
+            log.release()
+            await turns()
+            # The first was on its way already and counts, the second was never begun.
+            assert (h.offset(), h.offset(partition=1)) == (1, None)
+            h.ask_commit(3)
+            assert h.offset() == 3
+
+    @virtual
+    async def test_a_long_queue_is_worked_off_in_pieces(self, clock: VirtualClock) -> None:
+        log = MemoryOffsetsLog()
+        async with running(clock, log) as h:
+            log.hold()
+            futures = [h.commit(index, partition=index) for index in range(1_001)]
+            log.release()
+            await asyncio.gather(*futures)
+            assert log.append_count == 6
+
+
+class TestExclusive:
+    @virtual
+    async def test_a_deletion_waits_for_its_turn(self, clock: VirtualClock) -> None:
+        log = MemoryOffsetsLog()
+        async with running(clock, log) as h:
+            log.hold()
+            before = h.commit(1)
+            deletion = asyncio.ensure_future(h.groups.delete_group("g").wait())
+            after = h.commit(2)
+            await turns()
+            log.release()
+            assert (await before).errors == (ErrorCode.NONE,)
+            assert await deletion is ErrorCode.NONE
+            # It finds no group any more, and makes one.
+            assert (await after).errors == (ErrorCode.NONE,)
+            assert h.offset() == 2
+            assert h.groups.stats()["groups"] == 1
+
+    @virtual
+    async def test_who_comes_for_a_deleted_group_finds_none(self, clock: VirtualClock) -> None:
+        log = MemoryOffsetsLog()
+        async with running(clock, log) as h:
+            h.ask_commit(1)
+            log.hold()
+            deletion = asyncio.ensure_future(h.groups.delete_group("g").wait())
+            await turns()
+            sync = h.ask_sync("m", 1)
+            assert isinstance(sync, asyncio.Future)
+            log.release()
+            assert await deletion is ErrorCode.NONE
+            assert await sync == SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
+            assert h.groups.group("g") is None
+
+
+def raising(group: ClassicGroup, now: Now) -> None:
+    raise RuntimeError("a mistake of ours")
+
+
+def submit_fault(h: Harness) -> Ticket[object]:
+    ticket: Ticket[object] = Ticket()
+    h.groups.submit("g", Command(raising, ticket))
+    return ticket
+
+
+class TestFaults:
+    @virtual
+    async def test_a_step_that_raises_is_answered_and_the_group_made_anew_from_the_log(
+        self,
+        clock: VirtualClock,
+    ) -> None:
+        async with running(clock) as h:
+            members = await h.stable_static("a", "b")
+            h.ask_commit(7, member_id=members["a"], generation=1)
+            waiting = h.join(instance="c")
+            before = h.groups.group("g")
+            with pytest.raises(KafkaError) as raised:
+                submit_fault(h).then(str)
+            assert raised.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+            # Who had nothing to do with it is told to come again.
+            with pytest.raises(KafkaError) as raised:
+                await waiting
+            assert raised.value.code is UNAVAILABLE
+            assert h.groups.group("g") is not before
+            assert (h.state(), h.offset()) == ("Stable", 7)
+            assert h.groups.heartbeat("g", members["b"], "b", 1) is ErrorCode.NONE
+
+    @virtual
+    async def test_sessions_go_on_ending_in_the_new_group(self, clock: VirtualClock) -> None:
+        async with running(clock) as h:
+            await h.stable_static("a")
+            submit_fault(h)
+            await asyncio.sleep(10.1)
+            assert h.state() == "Empty"
+
+    @virtual
+    async def test_what_came_in_the_same_turn_is_told_to_come_again(
+        self, clock: VirtualClock
+    ) -> None:
+        log = MemoryOffsetsLog()
+        async with running(clock, log) as h:
+            log.hold()
+            first, second = h.commit(1), h.commit(2, partition=1)
+            fault = submit_fault(h)
+            third = h.commit(3, partition=2)
+            log.release()
+            assert (await first).errors == (ErrorCode.NONE,)
+            for future in (second, third):
+                with pytest.raises(KafkaError) as raised:
+                    await future
+                assert raised.value.code is UNAVAILABLE
+            assert fault.is_answered
+            assert h.offset() == 1
+            assert (h.offset(partition=1), h.offset(partition=2)) == (None, None)
+
+    @virtual
+    async def test_after_too_many_the_group_stays_unavailable(self, clock: VirtualClock) -> None:
+        async with running(clock) as h:
+            h.ask_commit()
+            for _ in range(FAULTS_MAX):
+                submit_fault(h)
+            with pytest.raises(KafkaError) as raised:
+                h.ask_commit()
+            assert raised.value.code is UNAVAILABLE
+            assert h.groups.heartbeat("g", "m", None, 1) is UNAVAILABLE
+            assert h.groups.read_error("g") is UNAVAILABLE
+            await h.groups.sweep()
+            # Other groups do not notice.
+            h.ask_commit(group_id="h")
+            assert h.offset("h") == 42
+
+    @virtual
+    async def test_a_group_that_cannot_be_read_back_stays_unavailable(
+        self,
+        clock: VirtualClock,
+    ) -> None:
+        log = MemoryOffsetsLog()
+        async with running(clock, log) as h:
+            h.ask_commit()
+
+            def read(partition: int) -> None:
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE)
+
+            log.read = read  # type: ignore[method-assign, assignment]
+            submit_fault(h)
+            assert h.groups.read_error("g") is UNAVAILABLE
+
+
+@pytest.fixture(autouse=True)
+def _quiet(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, "broker.coordinator.actor")
+
+
+@virtual
+async def test_a_static_restart_of_a_whole_group_takes_few_appends(clock: VirtualClock) -> None:
+    log = MemoryOffsetsLog()
+    async with running(clock, log) as h:
+        names = [f"i{index}" for index in range(100)]
+        await h.stable_static(*names)
+        written = log.append_count
+        log.hold()
+        futures = [h.join(instance=name) for name in names]
+        log.release()
+        results = await asyncio.gather(*futures)
+        assert {result.generation for result in results} == {1}
+        assert log.append_count - written == 2
+        assert h.state() == "Stable"
+
+
+@virtual
+async def test_a_leave_is_answered_at_once(clock: VirtualClock) -> None:
+    async with running(clock) as h:
+        members = await h.stable_static("a", "b")
+        result = h.groups.leave("g", [LeaveEntry(members["b"])]).then(lambda answer: answer)
+        assert not isinstance(result, asyncio.Future)
+        assert result.entries == (ErrorCode.NONE,)
+        assert isinstance(h.ask_join(member_id=members["a"], instance="a"), JoinResult)

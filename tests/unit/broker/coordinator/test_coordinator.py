@@ -1,0 +1,350 @@
+"""Routing, lifecycle and bounds of the coordinator."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from broker.clock import VirtualClock
+from broker.coordinator.coordinator import CoordinatorConfig
+from broker.coordinator.offsets_log import MemoryOffsetsLog, StoredRecord, partition_of
+from broker.core.group.config import GroupConfig
+from broker.core.group.events import RebalanceStarted
+from broker.core.group.requests import (
+    DeleteOffsetsResult,
+    JoinResult,
+    LeaveEntry,
+    LeaveResult,
+    SyncRequest,
+    SyncResult,
+    TopicPartition,
+)
+from protocol.errors import ErrorCode, KafkaError
+from tests.unit.broker.coordinator.harness import running, virtual
+
+
+class TestAbsentGroups:
+    @virtual
+    async def test_there_is_nothing_to_find(self, clock: VirtualClock) -> None:
+        async with running(clock) as h:
+            unknown = ErrorCode.UNKNOWN_MEMBER_ID
+            assert h.ask_join(member_id="m") == JoinResult(unknown, "m")
+            assert h.ask_sync("m", 1) == SyncResult(unknown)
+            assert h.groups.heartbeat("g", "m", None, 1) is unknown
+            entries = [LeaveEntry("a"), LeaveEntry("b")]
+            assert await h.groups.leave("g", entries).wait() == LeaveResult(
+                entries=(unknown, unknown)
+            )
+            assert await h.groups.delete_group("g").wait() is ErrorCode.GROUP_ID_NOT_FOUND
+            absent = DeleteOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND)
+            assert await h.groups.delete_offsets("g", []).wait() == absent
+            assert h.groups.describe("g") is None
+            assert h.offset() is None
+            assert h.groups.read_error("g") is ErrorCode.NONE
+            assert h.groups.stats()["groups"] == 0
+
+    @virtual
+    async def test_a_commit_of_a_member_is_told_by_version(self, clock: VirtualClock) -> None:
+        async with running(clock) as h:
+            result = h.ask_commit(member_id="m", generation=3)
+            assert not isinstance(result, asyncio.Future)
+            assert result.errors == (ErrorCode.GROUP_ID_NOT_FOUND,)
+
+    @virtual
+    async def test_a_commit_from_outside_and_a_first_join_make_one(
+        self, clock: VirtualClock
+    ) -> None:
+        async with running(clock) as h:
+            h.ask_commit()
+            h.ask_join("other")
+            assert {group.group_id for group in h.groups.groups()} == {"g", "other"}
+            assert h.offset() == 42
+
+    @virtual
+    async def test_members_need_a_group_id_and_commits_do_not(self, clock: VirtualClock) -> None:
+        async with running(clock) as h:
+            invalid = ErrorCode.INVALID_GROUP_ID
+            assert h.ask_join("") == JoinResult(invalid)
+            sync = h.groups.sync("", SyncRequest("m", None, 1))
+            assert await sync.wait() == SyncResult(invalid)
+            assert h.groups.heartbeat("", "m", None, 1) is invalid
+            assert await h.groups.leave("", [LeaveEntry("m")]).wait() == LeaveResult(invalid)
+            result = await h.groups.delete_offsets("", [TopicPartition("t", 0)]).wait()
+            assert result == DeleteOffsetsResult(invalid)
+            h.ask_commit(group_id="")
+            assert h.offset("") == 42
+            assert await h.groups.delete_group("").wait() is ErrorCode.NONE
+
+    @virtual
+    async def test_a_session_timeout_out_of_bounds_makes_no_group(
+        self, clock: VirtualClock
+    ) -> None:
+        config = CoordinatorConfig(GroupConfig(min_session_timeout_ms=10_001))
+        async with running(clock, config=config) as h:
+            assert h.ask_join() == JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT)
+            assert h.groups.group("g") is None
+
+
+class TestTime:
+    @virtual
+    async def test_joins_wait_for_the_initial_delay(self, clock: VirtualClock) -> None:
+        async with running(clock) as h:
+            start_ms = clock.monotonic_ms()
+            result = await h.join(instance="a")
+            assert result.generation == 1
+            assert clock.monotonic_ms() - start_ms == 3_000
+
+    @virtual
+    async def test_a_silent_member_is_removed(self, clock: VirtualClock) -> None:
+        async with running(clock) as h:
+            await h.stable_static("a")
+            await asyncio.sleep(9.9)
+            assert h.state() == "Stable"
+            await asyncio.sleep(0.2)
+            assert h.state() == "Empty"
+
+    @virtual
+    async def test_heartbeats_keep_it(self, clock: VirtualClock) -> None:
+        async with running(clock) as h:
+            members = await h.stable_static("a")
+            for _ in range(20):
+                await asyncio.sleep(5)
+                assert h.groups.heartbeat("g", members["a"], "a", 1) is ErrorCode.NONE
+            assert h.state() == "Stable"
+
+    @virtual
+    async def test_deadlines_are_counted_as_kafka_names_them(self, clock: VirtualClock) -> None:
+        async with running(clock) as h:
+            h.ask_join()
+            future = h.join(instance="a")
+            assert h.purgatory.stats()["Heartbeat"]["delayed"] == 2
+            assert h.purgatory.stats()["Rebalance"]["delayed"] == 1
+            future.cancel()
+
+    @virtual
+    async def test_when_a_group_is_deleted_its_deadlines_are_gone(
+        self, clock: VirtualClock
+    ) -> None:
+        async with running(clock) as h:
+            h.ask_join()
+            assert await h.groups.delete_group("g").wait() is ErrorCode.NONE
+            assert h.purgatory.stats()["Heartbeat"]["delayed"] == 0
+            assert h.groups.group("g") is None
+
+
+class TestClients:
+    @virtual
+    async def test_a_client_that_is_gone_stays_a_member_until_a_timer_removes_it(
+        self,
+        clock: VirtualClock,
+    ) -> None:
+        async with running(clock) as h:
+            future = h.join(instance="a")
+            future.cancel()
+            await asyncio.sleep(3.1)
+            assert h.state() == "CompletingRebalance"
+            await asyncio.sleep(10)
+            assert h.state() == "Empty"
+
+    @virtual
+    async def test_a_client_that_is_gone_has_committed_all_the_same(
+        self, clock: VirtualClock
+    ) -> None:
+        log = MemoryOffsetsLog()
+        async with running(clock, log) as h:
+            log.hold()
+            h.commit(7).cancel()
+            log.release()
+            await asyncio.sleep(0.1)
+            assert h.offset() == 7
+
+
+class TestRestart:
+    @virtual
+    async def test_groups_and_offsets_are_back(self, clock: VirtualClock) -> None:
+        log = MemoryOffsetsLog()
+        async with running(clock, log) as h:
+            members = await h.stable_static("a", "b")
+            h.ask_commit(7, member_id=members["a"], generation=1)
+            h.ask_commit(9, group_id="simple")
+        async with running(clock, log) as h:
+            assert h.state() == "Stable"
+            assert h.ask_sync(members["b"], 1) == SyncResult(
+                ErrorCode.NONE, "consumer", "range", members["b"].encode()
+            )
+            assert (h.offset(), h.offset("simple")) == (7, 9)
+            # Sessions began anew.
+            await asyncio.sleep(10.1)
+            assert h.state() == "Empty"
+
+    @virtual
+    async def test_groups_that_cannot_be_read_do_not_seem_to_be_absent(
+        self,
+        clock: VirtualClock,
+    ) -> None:
+        class Log(MemoryOffsetsLog):
+            def read(self, partition: int) -> Iterator[StoredRecord]:
+                if partition == partition_of("g", 50):
+                    raise KafkaError(ErrorCode.CORRUPT_MESSAGE)
+                return super().read(partition)
+
+        async with running(clock, Log()) as h:
+            unavailable = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            for ask in (h.ask_join, h.ask_commit, lambda: h.ask_sync("m", 1)):
+                with pytest.raises(KafkaError) as raised:
+                    ask()
+                assert raised.value.code is unavailable
+            assert h.groups.heartbeat("g", "m", None, 1) is unavailable
+            assert h.groups.read_error("g") is unavailable
+            assert h.groups.read_error("payments") is ErrorCode.NONE
+            h.ask_commit(group_id="payments")
+            assert h.offset("payments") == 42
+
+
+class TestStop:
+    @virtual
+    async def test_whoever_waits_is_sent_away(self, clock: VirtualClock) -> None:
+        async with running(clock) as h:
+            future = h.join(instance="a")
+            await h.groups.close()
+            result = await future
+            assert result.error is ErrorCode.NOT_COORDINATOR
+            assert h.purgatory.next_deadline_ms is None
+
+    @virtual
+    async def test_whoever_comes_later_is_sent_away(self, clock: VirtualClock) -> None:
+        async with running(clock) as h:
+            await h.groups.close()
+            with pytest.raises(KafkaError) as raised:
+                h.ask_join()
+            assert raised.value.code is ErrorCode.NOT_COORDINATOR
+            assert h.groups.heartbeat("g", "m", None, 1) is ErrorCode.NOT_COORDINATOR
+            assert h.groups.read_error("g") is ErrorCode.NOT_COORDINATOR
+
+    @virtual
+    async def test_appends_under_way_get_their_chance(self, clock: VirtualClock) -> None:
+        log = MemoryOffsetsLog()
+        async with running(clock, log) as h:
+            log.hold()
+            future = h.commit(7)
+            asyncio.get_running_loop().call_later(2, log.release)
+            await h.groups.close()
+            assert (await future).errors == (ErrorCode.NONE,)
+
+    @virtual
+    async def test_but_not_for_ever(self, clock: VirtualClock) -> None:
+        log = MemoryOffsetsLog()
+        async with running(clock, log) as h:
+            log.hold()
+            first, second = h.commit(7), h.commit(8)
+            await h.groups.close()
+            assert (await first).errors[0] is not ErrorCode.NONE
+            with pytest.raises(KafkaError):
+                await second
+            log.release()
+
+
+class TestUpkeep:
+    @virtual
+    async def test_the_sweep_comes_round(self, clock: VirtualClock) -> None:
+        async with running(clock) as h:
+            members = await h.stable_static("a")
+            await h.groups.leave("g", [LeaveEntry(members["a"])]).wait()
+            assert h.state() == "Empty"
+            await asyncio.sleep(601)
+            assert h.state() is None
+            assert h.groups.stats()["groups"] == 0
+
+    @virtual
+    async def test_a_sweep_of_many_groups_lets_others_have_the_loop(
+        self, clock: VirtualClock
+    ) -> None:
+        async with running(clock) as h:
+            for index in range(1_000):
+                h.ask_commit(group_id=f"g{index}")
+            turns = 0
+
+            async def count_turns() -> None:
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            counting = asyncio.create_task(count_turns())
+            await h.groups.sweep()
+            counting.cancel()
+            assert turns >= 10
+
+    @virtual
+    async def test_offsets_go_with_their_topic(self, clock: VirtualClock) -> None:
+        log = MemoryOffsetsLog()
+        async with running(clock, log) as h:
+            h.ask_commit()
+            h.ask_commit(group_id="h")
+            h.groups.forget_topics(["other"])
+            assert log.append_count == 2
+            h.groups.forget_topics(["t"])
+            assert (h.offset(), h.offset("h")) == (None, None)
+        async with running(clock, log) as h:
+            assert h.offset() is None
+
+    @virtual
+    async def test_observers_see_what_happens_in_every_group(self, clock: VirtualClock) -> None:
+        async with running(clock) as h:
+            await h.stable_static("a")
+            starts = [
+                group_id
+                for group_id, event in h.watcher.events
+                if isinstance(event, RebalanceStarted)
+            ]
+            assert starts == ["g"]
+
+
+class TestBounds:
+    @virtual
+    async def test_there_are_only_so_many_groups(self, clock: VirtualClock) -> None:
+        config = CoordinatorConfig(GroupConfig(), groups_max=2)
+        async with running(clock, config=config) as h:
+            h.ask_commit(group_id="a")
+            h.ask_commit(group_id="b")
+            with pytest.raises(KafkaError) as raised:
+                h.ask_commit(group_id="c")
+            assert raised.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            h.ask_commit(7, group_id="b")
+            await h.groups.delete_group("a").wait()
+            h.ask_commit(group_id="c")
+            assert h.offset("c") == 42
+
+    @virtual
+    async def test_only_so_many_requests_wait_for_an_append(self, clock: VirtualClock) -> None:
+        log = MemoryOffsetsLog()
+        config = CoordinatorConfig(GroupConfig(), inbox_max=3)
+        async with running(clock, log, config) as h:
+            log.hold()
+            waiting = [h.commit(index, partition=index) for index in range(4)]
+            with pytest.raises(KafkaError) as raised:
+                h.ask_commit(9)
+            assert raised.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            log.release()
+            for future in waiting:
+                assert (await future).errors == (ErrorCode.NONE,)
+
+    @virtual
+    async def test_an_idle_group_has_no_task_and_no_timers(self, clock: VirtualClock) -> None:
+        async with running(clock) as h:
+            members = await h.stable_static("a")
+            for _ in range(3):
+                h.groups.heartbeat("g", members["a"], "a", 1)
+            assert h.groups.stats() == {
+                "groups": 1,
+                "members": 1,
+                "unused_ids": 0,
+                "offsets": 0,
+                "waiting_requests": 0,
+                "tasks": 0,
+            }
+            h.ask_commit(group_id="simple")
+            before = sum(kind["delayed"] for kind in h.purgatory.stats().values())
+            await asyncio.sleep(10.1)
+            after = sum(kind["delayed"] for kind in h.purgatory.stats().values())
+            assert (before, after) == (1, 0)
