@@ -26,6 +26,7 @@ from broker.core.group.requests import (
 )
 from broker.core.purgatory import Purgatory
 from broker.purgatory_shell import PurgatoryShell
+from protocol.errors import ErrorCode
 from tests.virtual_loop import VirtualClockLoop
 
 SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
@@ -141,9 +142,8 @@ class Harness:
         members = {name: (await join).member_id for name, join in joins.items()}
         leader, *others = members.values()
         shares = {member_id: member_id.encode() for member_id in members.values()}
-        assert self.ask_sync(leader, 1, shares) == SyncResult(
-            0, "consumer", "range", leader.encode()
-        )
+        expected = SyncResult(ErrorCode.NONE, "consumer", "range", leader.encode())
+        assert self.ask_sync(leader, 1, shares) == expected
         for member_id in others:
             self.ask_sync(member_id, 1)
         assert self.state() == "Stable"
