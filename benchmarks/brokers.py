@@ -161,18 +161,23 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
-def _answers_api_versions(port: int) -> bool:
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=_START_TIMEOUT_S) as connection:
-            connection.sendall(_API_VERSIONS_REQUEST)
-            head = connection.recv(8, socket.MSG_WAITALL)
-            if len(head) < 8:
-                return False
-            size, correlation_id = struct.unpack(">ii", head)
-            body = connection.recv(size - 4, socket.MSG_WAITALL)
-    except OSError:
+def ask_api_versions(connection: socket.socket) -> bool:
+    """Ask once; whether there was a whole answer. Raises RuntimeError if it was a wrong one."""
+    connection.sendall(_API_VERSIONS_REQUEST)
+    head = connection.recv(8, socket.MSG_WAITALL)
+    if len(head) < 8:
         return False
+    size, correlation_id = struct.unpack(">ii", head)
+    body = connection.recv(size - 4, socket.MSG_WAITALL)
     response, end = codec(ApiVersionsResponse, 0).decode(body)
     if correlation_id != 7 or end != size - 4 or response.error_code or not response.api_keys:
         raise RuntimeError(f"a wrong answer to ApiVersions: {response!r}")
     return True
+
+
+def _answers_api_versions(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=_START_TIMEOUT_S) as connection:
+            return ask_api_versions(connection)
+    except OSError:
+        return False
