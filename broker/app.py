@@ -184,12 +184,16 @@ class Broker:
         self.endpoint = self._bound_endpoints[0]
         return sockets
 
-    def _advertised(self) -> Endpoint:
-        """What clients are told to connect to."""
-        advertised = self.config.advertised_endpoints[0]
-        host = advertised.host or socket.gethostname()
-        port = advertised.port or self.endpoint.port
-        return Endpoint(advertised.listener, host, port)
+    def _advertised(self, bound: Endpoint) -> Endpoint:
+        """What clients are told to connect to who came by that listener.
+
+        A listener that is not advertised leads to the first that is.
+        """
+        advertised = self.config.advertised_endpoints
+        matching = [one for one in advertised if one.listener == bound.listener]
+        chosen = (matching or advertised)[0]
+        host = chosen.host or socket.gethostname()
+        return Endpoint(chosen.listener, host, chosen.port or bound.port)
 
     def _make_groups(self, topics: TopicManager, purgatory: Purgatory) -> GroupCoordinator:
         config = self.config
@@ -224,7 +228,8 @@ class Broker:
     def _make_services(
         self, topics: TopicManager, groups: GroupCoordinator, purgatory: Purgatory
     ) -> BrokerServices:
-        advertised = self._advertised()
+        advertised = self._advertised(self.endpoint)
+        by_listener = {bound.port: self._advertised(bound) for bound in self._bound_endpoints}
         return BrokerServices(
             config=self.config,
             clock=self._clock,
@@ -235,6 +240,9 @@ class Broker:
             cluster_id=topics.cluster_id,
             advertised_host=advertised.host,
             advertised_port=advertised.port,
+            advertised_by_port={
+                port: (endpoint.host, endpoint.port) for port, endpoint in by_listener.items()
+            },
             apis=load_handlers(),
             features=dict(SUPPORTED_FEATURES),
             validation=ValidationPolicy(

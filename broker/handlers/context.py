@@ -45,6 +45,10 @@ class BrokerServices:
     cluster_id: str
     advertised_host: str
     advertised_port: int
+    """Where clients are told to connect to, unless the next says otherwise."""
+    advertised_by_port: dict[int, tuple[str, int]] = field(default_factory=dict)
+    """The same for those who came by a certain listener, by the port that it listens at: the name
+    of this machine may differ from network to network."""
     apis: dict[int, Api] = field(default_factory=dict)
     """What ApiVersions tells."""
     validation: ValidationPolicy = field(default_factory=ValidationPolicy)
@@ -62,6 +66,14 @@ class RequestContext:
     header: RequestHeader
     connection: ConnectionInfo
     broker: BrokerServices
+
+    @property
+    def advertised(self) -> tuple[str, int]:
+        """Host and port that this client is told to connect to: those of the listener it used."""
+        broker = self.broker
+        return broker.advertised_by_port.get(
+            self.connection.local_port, (broker.advertised_host, broker.advertised_port)
+        )
 
     @property
     def api_version(self) -> int:

@@ -38,6 +38,7 @@ def describe_cluster(
             f"Unsupported endpoint type {request.endpoint_type}",
         )
     broker = ctx.broker
+    host, port = ctx.advertised
     with_operations = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
         error_code=ErrorCode.NONE,
@@ -46,8 +47,8 @@ def describe_cluster(
         brokers=[
             DescribeClusterBroker(
                 broker_id=broker.node_id,
-                host=broker.advertised_host,
-                port=broker.advertised_port,
+                host=host,
+                port=port,
                 rack=broker.config.broker_rack,
             )
         ],

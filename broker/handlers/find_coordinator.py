@@ -54,11 +54,12 @@ def _find(ctx: RequestContext, key: str, key_type: int) -> Coordinator:
             error_code=ErrorCode.INVALID_REQUEST,
             error_message=f"Keys of type {key_type} have no coordinator here.",
         )
+    host, port = ctx.advertised
     return Coordinator(
         key=key,
         node_id=ctx.broker.node_id,
-        host=ctx.broker.advertised_host,
-        port=ctx.broker.advertised_port,
+        host=host,
+        port=port,
         error_code=ErrorCode.NONE,
         error_message="",
     )

@@ -170,12 +170,13 @@ def _respond(
         for topic in topics:
             topic.topic_authorized_operations = TOPIC_OPERATIONS
     broker = ctx.broker
+    host, port = ctx.advertised
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(
                 node_id=broker.node_id,
-                host=broker.advertised_host,
-                port=broker.advertised_port,
+                host=host,
+                port=port,
                 rack=broker.config.broker_rack,
             )
         ],
