@@ -80,7 +80,7 @@ bench: $(STAMPS)/test $(STAMPS)/java ## start time, memory, codec, log and end-t
 	$(BIN)/python -m benchmarks $(ARGS)
 
 docs: $(STAMPS)/test ## rewrite the documents that are derived from the sources
-	$(BIN)/python scripts/derived_docs.py
+	$(BIN)/python -m scripts.derived_docs
 
 check: lint types imports unit ## all that is quick, for before a commit
 

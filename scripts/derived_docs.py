@@ -1,23 +1,18 @@
-"""Rewrites the documents that are derived from the sources; `make docs` runs it.
+"""Rewrites the documents that are made from the sources; `make docs` runs it.
 
-Tests fail when one of them is not what this writes.
+Each has a test that fails while the file differs from its source.
 """
-
-# ruff: noqa: INP001 - run by its path.
-
-from pathlib import Path
 
 from broker.config import docs as configuration
 from broker.metrics import docs as metrics
-
-DOCUMENTS = {configuration.PATH: configuration.document, metrics.PATH: metrics.document}
-"""Path below the repository's root, and what makes the text."""
+from scripts import changelog
 
 
 def main() -> None:
-    root = Path(__file__).parents[1]
-    for path, make in DOCUMENTS.items():
-        (root / path).write_text(make(), encoding="utf-8")
+    for module in (configuration, metrics):
+        path = changelog.ROOT / module.PATH
+        path.write_text(module.document(), encoding="utf-8")
+    (changelog.ROOT / "CHANGELOG.md").write_text(changelog.renew(), encoding="utf-8")
 
 
 if __name__ == "__main__":

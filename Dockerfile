@@ -1,0 +1,37 @@
+# The broker alone, as an ordinary user, on /var/lib/kohort.
+#
+#   docker build -t kohort .
+#   docker run -p 9092:9092 -v kohort-data:/var/lib/kohort kohort
+#
+# Settings come as KAFKA_ and KOHORT_ variables or as arguments: docs/configuration.md.
+
+FROM python:3.13-slim AS build
+WORKDIR /src
+RUN python -m venv /opt/kohort
+COPY constraints.txt pyproject.toml README.md LICENSE ./
+COPY protocol protocol
+COPY broker broker
+COPY client client
+COPY pipeline pipeline
+COPY kohort kohort
+RUN /opt/kohort/bin/pip install --no-cache-dir --constraint constraints.txt . \
+    && /opt/kohort/bin/python -m compileall -q /opt/kohort
+
+FROM python:3.13-slim
+RUN useradd --system --uid 9092 --no-create-home kohort \
+    && install --directory --owner kohort --group kohort --mode 0750 /var/lib/kohort
+COPY --from=build /opt/kohort /opt/kohort
+# Inside a container "this machine only" would be nobody: what is published decides who may come in.
+ENV PATH=/opt/kohort/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    KAFKA_LISTENERS=PLAINTEXT://:9092 \
+    KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://localhost:9092 \
+    KAFKA_LOG_DIRS=/var/lib/kohort \
+    KOHORT_METRICS_HOST=0.0.0.0
+USER kohort
+VOLUME /var/lib/kohort
+EXPOSE 9092 9308
+HEALTHCHECK --interval=10s --timeout=3s --start-period=30s \
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://localhost:9308/-/ready', timeout=2)"]
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["kohort", "serve"]
