@@ -1,1 +1,1 @@
-"""The broker: pure rules in `core`, files in `storage`, and the shells around them. `app.py` wires the parts."""
+"""The broker: pure rules in `core`, files in `storage`, shells around them, wired in `app`."""
