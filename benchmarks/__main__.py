@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import machine, records, startup
+from benchmarks import log, machine, records, scrape, startup
 from benchmarks.brokers import contenders
 from benchmarks.harness import Bench, Row, Subject
 from benchmarks.table import as_json, render
@@ -14,6 +14,8 @@ from benchmarks.table import as_json, render
 SUBJECTS: dict[str, Subject] = {
     "start": startup,
     "records": records,
+    "log": log,
+    "scrape": scrape,
 }
 """In the order of the table."""
 

@@ -19,7 +19,7 @@ from protocol.records.crc import crc32c
 
 FEW_BYTES = 4096
 """Read at once to look at the next few headers."""
-MANY_BYTES = 1 << 20
+MANY_BYTES = 1 << 17
 """Read at once to look at everything."""
 
 _CRC_START = 21
