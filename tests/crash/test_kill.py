@@ -76,7 +76,7 @@ class Load:
             number += 1
             if number % 100 == 0:
                 self._producer.poll(0)
-                time.sleep(0.001)
+                time.sleep(0.005)
 
     def _on_delivery(self, number: int) -> Callable[[object, Message], None]:
         def note(error: object, message: Message) -> None:
@@ -116,7 +116,7 @@ def read_everything(bootstrap: str, topic: str) -> Records:
             while not records or records[-1][0] < high - 1:
                 if low == high:
                     break
-                for message in consumer.consume(10_000, timeout=10):
+                for message in consumer.consume(10_000, timeout=0.2):
                     if message.error():
                         raise KafkaException(message.error())
                     offset, value = message.offset(), message.value()
