@@ -38,9 +38,9 @@ def test_a_client_is_told_the_address_of_the_listener_it_came_by(
 
         (broker,) = admin.list_topics(timeout=10).brokers.values()
 
-        assert (broker.host, broker.port) == (host, port)
+        assert f"{broker.host}:{broker.port}" == f"{host}:{port}"
         (node,) = admin.describe_cluster().result(30).nodes
-        assert (node.host, node.port) == (host, port)
+        assert f"{node.host}:{node.port}" == f"{host}:{port}"
 
 
 def test_a_group_is_found_through_either_listener(two_sided: KohortServer, outer_port: int) -> None:

@@ -4,7 +4,6 @@ Each starts a broker of its own.
 """
 
 import re
-from collections.abc import Iterator
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -21,7 +20,7 @@ RECORDS = [Record(b"%d" % number, key=b"k%d" % number) for number in range(500)]
 
 
 @pytest.fixture
-def topic(own_broker: ServerProcess) -> Iterator[str]:
+def topic(own_broker: ServerProcess) -> str:
     admin = AdminClient({"bootstrap.servers": own_broker.bootstrap})
     admin.create_topics([NewTopic(TOPIC, 1, 1, config={"segment.bytes": "1048576"})])[TOPIC].result(
         30

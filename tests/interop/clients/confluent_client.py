@@ -144,10 +144,15 @@ def _records(messages: list[Message]) -> list[Record]:
         Record(
             value=message.value(),
             key=message.key(),
-            headers=tuple(message.headers() or ()),
+            headers=_headers(message),
             timestamp_ms=message.timestamp()[1],
             partition=message.partition(),
             offset=message.offset(),
         )
         for message in messages
     ]
+
+
+def _headers(message: Message) -> tuple[tuple[str, bytes], ...]:
+    headers: Any = message.headers() or ()  # Typed as what may be sent, which is more.
+    return tuple(headers)
