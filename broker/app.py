@@ -255,6 +255,8 @@ class Broker:
         config = self.config
         limits = NetworkLimits(
             socket_request_max_bytes=config.socket_request_max_bytes,
+            queued_max_request_bytes=config.queued_max_request_bytes,
+            kohort_unsent_max_bytes=config.kohort_unsent_max_bytes,
             socket_listen_backlog_size=config.socket_listen_backlog_size,
             max_connections=config.max_connections,
             max_connections_per_ip=config.max_connections_per_ip,

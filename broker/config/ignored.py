@@ -327,7 +327,6 @@ _BY_REASON: Final = {
         num.network.threads
         num.recovery.threads.per.data.dir
         producer.purgatory.purge.interval.requests
-        queued.max.request.bytes
         queued.max.requests
         request.timeout.ms
     """,

@@ -51,6 +51,13 @@ class NetworkSettings(Settings):
         at_least=1,
         doc="Largest request. A connection that announces more is closed.",
     )
+    queued_max_request_bytes: Long = setting(
+        268_435_456,
+        at_least=-1,
+        doc="Bytes of all requests that are being received or wait for something. Beyond it one "
+        "connection at a time goes on receiving a large request; small ones are not held up. -1, "
+        "which is Kafka's default, sets no limit.",
+    )
     socket_listen_backlog_size: Int = setting(
         1024,
         at_least=1,

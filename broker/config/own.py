@@ -1,6 +1,6 @@
 """Settings that Kafka has not: names begin with ``kohort.``."""
 
-from broker.config.settings import Int, Settings, String, setting
+from broker.config.settings import Int, Long, Settings, String, setting
 
 
 class KohortSettings(Settings):
@@ -55,6 +55,12 @@ class KohortSettings(Settings):
         at_least=1 << 20,
         doc="What a compressed batch may inflate to when it is checked; more is refused with "
         "INVALID_RECORD.",
+    )
+    kohort_unsent_max_bytes: Long = setting(
+        536_870_912,
+        at_least=1,
+        doc="Bytes of all answers that clients do not take as fast as they asked for them. Beyond "
+        "it the connections that have been slow for longest are closed.",
     )
     kohort_max_partitions: Int = setting(
         20_000,

@@ -5,6 +5,7 @@ never from when they are announced, until the request is answered. One connectio
 exceed the bound, so that frames that wait for each other's memory cannot wait for ever.
 """
 
+import sys
 from collections.abc import Callable
 from typing import Protocol
 
@@ -15,7 +16,8 @@ class RequestMemory:
     __slots__ = ("_limit_bytes", "_overdrawn", "_waiting", "used_bytes")
 
     def __init__(self, limit_bytes: int) -> None:
-        self._limit_bytes = limit_bytes
+        """A negative limit is none."""
+        self._limit_bytes = limit_bytes if limit_bytes >= 0 else sys.maxsize
         self._waiting: dict[Claimant, int] = {}
         self._overdrawn: Claimant | None = None
         """The one that goes on receiving although the budget is spent."""

@@ -19,6 +19,8 @@ OURS_DIFFER = {
     "listeners": "PLAINTEXT://localhost:9092",
     # The lost SYN of a crowd of clients costs a second.
     "socket.listen.backlog.size": "1024",
+    # Kafka has no limit unless told: a heap is one.
+    "queued.max.request.bytes": "268435456",
     # /tmp does not survive every restart of a machine.
     "log.dir": "data",
 }

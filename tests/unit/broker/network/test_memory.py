@@ -107,6 +107,11 @@ def test_the_budget_is_exceeded_by_one_frame_at_most_whatever_happens() -> None:
     assert frames_done > 100, "all move on, one after the other"
 
 
+def test_a_negative_limit_is_none() -> None:
+    memory = RequestMemory(-1)
+    assert all(Connection(memory).claim.ask(1 << 40) for _ in range(10))
+
+
 def test_the_slowest_readers_are_closed_when_all_together_hold_too_much() -> None:
     unsent = UnsentBytes(1_000)
     first, second, third = Reader(), Reader(), Reader()
