@@ -62,9 +62,11 @@ class HttpConnection:
         try:
             while await self._serve_request():
                 self._http.start_next_cycle()
-        except (TimeoutError, ConnectionError):
+        except (TimeoutError, ConnectionError, asyncio.CancelledError) as error:
             # Its end may be stuck behind an answer that nobody reads.
             self._writer.transport.abort()
+            if isinstance(error, asyncio.CancelledError):
+                raise
         finally:
             self._writer.close()
 
@@ -138,6 +140,8 @@ class HttpConnection:
             for part in response.body:
                 parts.extend(self._http.send_with_data_passthrough(h11.Data(data=part)) or ())
         self._http.send(h11.EndOfMessage())
-        self._writer.writelines(parts)
+        for part in parts:
+            # Not writelines: asyncio's of Python 3.12 and 3.13.0 forgets that the peer may be slow.
+            self._writer.write(part)
         async with asyncio.timeout(self._limits.write_timeout_s):
             await self._writer.drain()

@@ -228,6 +228,18 @@ async def test_closing_ends_connections_and_requests_under_way() -> None:
     writer.close()
 
 
+async def test_closing_does_not_wait_for_a_peer_that_does_not_read() -> None:
+    server = HttpServer(PAGES)
+    await server.start("127.0.0.1", 0)
+    _, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1000)
+    writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+    await until(lambda: server.connection_count == 1)
+    await asyncio.sleep(0.1)
+    async with asyncio.timeout(5):
+        await server.close()
+    writer.transport.abort()
+
+
 async def test_a_page_that_is_added_later_is_served_from_then_on() -> None:
     async with serving() as server:
         assert b" 404 " in await exchange(server, b"GET /new HTTP/1.0\r\n\r\n")
