@@ -58,6 +58,8 @@ def _apply(content: bytearray, change: _Change) -> None:
         content.extend(bytes(change - len(content)))
         return
     position, data = change
+    if not data:
+        return
     content.extend(bytes(max(0, position - len(content))))
     content[position : position + len(data)] = data
 

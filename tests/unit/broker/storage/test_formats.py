@@ -1,0 +1,58 @@
+"""The declared layouts are what the fast code writes and reads."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.core.partition.producers import ProducerSnapshot
+from broker.storage.filesystem import read_file
+from broker.storage.formats import OFFSET_INDEX, PRODUCER_SNAPSHOT, TIME_INDEX
+from broker.storage.offset_index import OffsetIndex
+from broker.storage.producer_snapshot import encode_snapshot
+from broker.storage.simulated_filesystem import SimulatedFileSystem
+from broker.storage.time_index import TimeIndex
+
+INT16, INT32, INT64 = (st.integers(-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (16, 32, 64))
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1)), min_size=1))
+def test_the_offset_index_is_written_as_declared(pairs: list[tuple[int, int]]) -> None:
+    files = SimulatedFileSystem()
+    index = OffsetIndex(files, "/i", 1000, None)
+    for relative, position in pairs:
+        index.append(1000 + relative, position)
+    index.save()
+    parsed = OFFSET_INDEX.parse(read_file(files, "/i"))
+    assert [(entry.relative_offset, entry.position) for entry in parsed] == pairs
+
+
+@given(st.lists(st.integers(0, 2**62), min_size=1, unique=True).map(sorted))
+def test_the_time_index_is_written_as_declared(timestamps: list[int]) -> None:
+    files = SimulatedFileSystem()
+    index = TimeIndex(files, "/t", 1000, None)
+    for number, timestamp in enumerate(timestamps):
+        index.append_if_later(timestamp, 1000 + number)
+    index.save()
+    parsed = TIME_INDEX.parse(read_file(files, "/t"))
+    assert [(entry.timestamp, entry.relative_offset) for entry in parsed] == [
+        (timestamp, number) for number, timestamp in enumerate(timestamps)
+    ]
+
+
+@given(
+    st.lists(st.builds(ProducerSnapshot, INT64, INT16, INT32, INT64, INT32, INT64, INT32, INT64))
+)
+def test_the_producer_snapshot_is_written_as_declared(producers: list[ProducerSnapshot]) -> None:
+    parsed = PRODUCER_SNAPSHOT.parse(encode_snapshot(producers))
+    assert [
+        (
+            producer.producer_id,
+            producer.producer_epoch,
+            producer.last_sequence,
+            producer.last_offset,
+            producer.offset_delta,
+            producer.timestamp,
+            producer.coordinator_epoch,
+            producer.current_transaction_first_offset,
+        )
+        for producer in parsed.producers
+    ] == producers
