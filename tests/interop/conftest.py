@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop.clients.aiokafka_client import AiokafkaClient
-from tests.interop.clients.confluent_client import ConfluentClient
+from tests.interop.clients.confluent_client import ConfluentClient, admin_client
 from tests.interop.clients.java_client import JavaClient
 from tests.interop.clients.kafka_python_client import KafkaPythonClient
 from tests.interop.clients.kcat_client import KcatClient, kcat
@@ -39,6 +39,7 @@ CLIENT_NAMES = ("aiokafka", "confluent", "kafka-python", "kcat", "java")
 
 CreateTopic = Callable[..., str]
 ClientNamed = Callable[[str], Client]
+BuildClient = Callable[[str, str], Client]
 
 
 @pytest.fixture(scope="session")
@@ -59,19 +60,26 @@ def leave_nothing_behind() -> Iterator[None]:
 
 
 @pytest.fixture
-def own_broker(tmp_path: Path) -> Iterator[ServerProcess]:
-    """A broker of the test's own, started, which it may stop, kill and look into.
+def own_broker_kind() -> type[KafkaServer | KohortServer]:
+    """What a test starts that needs a broker of its own.
 
-    A Kohort; where the others run against a given broker, a real Kafka takes its place here.
+    A Kohort; where the others run against a given broker, a real Kafka takes its place.
     """
-    kind = KafkaServer if os.environ.get("BOOTSTRAP") else KohortServer
-    with kind(tmp_path) as server:
+    return KafkaServer if os.environ.get("BOOTSTRAP") else KohortServer
+
+
+@pytest.fixture
+def own_broker(
+    tmp_path: Path, own_broker_kind: type[KafkaServer | KohortServer]
+) -> Iterator[ServerProcess]:
+    """A broker of the test's own, started, which it may stop, kill and look into."""
+    with own_broker_kind(tmp_path) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def admin(bootstrap: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap})
+    return admin_client(bootstrap)
 
 
 @pytest.fixture
@@ -124,10 +132,10 @@ def tools(bootstrap: str, tool_process: JavaProcess) -> Tools:
 
 
 @pytest.fixture
-def client_named(bootstrap: str, request: pytest.FixtureRequest) -> ClientNamed:
-    """A client library by its name; the test is skipped where it is not installed."""
+def build_client(request: pytest.FixtureRequest) -> BuildClient:
+    """A client library by its name, for any broker; the test is skipped where it is missing."""
 
-    def build(name: str) -> Client:
+    def build(name: str, bootstrap: str) -> Client:
         match name:
             case "aiokafka":
                 return AiokafkaClient(bootstrap)
@@ -142,6 +150,12 @@ def client_named(bootstrap: str, request: pytest.FixtureRequest) -> ClientNamed:
                 return JavaClient(bootstrap, request.getfixturevalue("java_clients"))
 
     return build
+
+
+@pytest.fixture
+def client_named(bootstrap: str, build_client: BuildClient) -> ClientNamed:
+    """A client library by its name, for the broker under test."""
+    return lambda name: build_client(name, bootstrap)
 
 
 @pytest.fixture(params=CLIENT_NAMES)

@@ -6,9 +6,9 @@ Each starts a broker of its own.
 import re
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
-from tests.interop.clients.confluent_client import ConfluentClient
+from tests.interop.clients.confluent_client import ConfluentClient, admin_client
 from tests.interop.clients.java_client import JavaClient
 from tests.interop.model import Record, content, wait_until
 from tests.interop.tools import Tools
@@ -21,7 +21,7 @@ RECORDS = [Record(b"%d" % number, key=b"k%d" % number) for number in range(500)]
 
 @pytest.fixture
 def topic(own_broker: ServerProcess) -> str:
-    admin = AdminClient({"bootstrap.servers": own_broker.bootstrap})
+    admin = admin_client(own_broker.bootstrap)
     admin.create_topics([NewTopic(TOPIC, 1, 1, config={"segment.bytes": "1048576"})])[TOPIC].result(
         30
     )
@@ -36,7 +36,7 @@ def test_records_topics_configs_and_offsets_survive_a_restart(
     client.produce(topic, RECORDS, idempotent=True)
     with client.join("readers", topic) as member:
         wait_until(lambda: len(member.records()) == len(RECORDS), "everything read")
-    before = AdminClient({"bootstrap.servers": own_broker.bootstrap}).list_topics(timeout=10)
+    before = admin_client(own_broker.bootstrap).list_topics(timeout=10)
 
     if ending == "stop":
         assert own_broker.stop() == own_broker.clean_exit
@@ -44,7 +44,7 @@ def test_records_topics_configs_and_offsets_survive_a_restart(
         own_broker.kill()
     own_broker.start()
 
-    admin = AdminClient({"bootstrap.servers": own_broker.bootstrap})
+    admin = admin_client(own_broker.bootstrap)
     assert admin.list_topics(timeout=10).cluster_id == before.cluster_id
     received = client.consume(topic, len(RECORDS))
     assert [content(record) for record in received] == [content(record) for record in RECORDS]

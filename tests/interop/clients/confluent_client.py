@@ -6,9 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from tests.interop.clients.threads import ThreadMember
 from tests.interop.model import MAX_REQUEST_BYTES, Client, Codec, Record
+
+QUIET = {"log_level": 0}
+"""What goes wrong is in errors and exceptions; the library would print it a second time, and the
+loss of a broker that a test has stopped long after it, behind the summary of all tests."""
+
+
+def admin_client(bootstrap: str) -> AdminClient:
+    """For what only administrators do."""
+    return AdminClient({"bootstrap.servers": bootstrap, **QUIET})
 
 
 class ConfluentClient(Client):
@@ -24,6 +34,7 @@ class ConfluentClient(Client):
     ) -> None:
         producer = Producer(
             {
+                **QUIET,
                 "bootstrap.servers": self.bootstrap,
                 "compression.type": codec,
                 "enable.idempotence": idempotent,
@@ -91,6 +102,7 @@ class ConfluentClient(Client):
     def _reader(self) -> Consumer:
         return Consumer(
             {
+                **QUIET,
                 "bootstrap.servers": self.bootstrap,
                 # The library wants a group id even where no group is used.
                 "group.id": "unused",
@@ -103,6 +115,7 @@ class ConfluentClient(Client):
 class ConfluentMember(ThreadMember):
     def __init__(self, bootstrap: str, group: str, topic: str) -> None:
         self._config: dict[str, str | int | bool] = {
+            **QUIET,
             "bootstrap.servers": bootstrap,
             "group.id": group,
             "auto.offset.reset": "earliest",

@@ -44,9 +44,8 @@ class KcatClient(Client):
         for _options, run in itertools.groupby(records, key=_producer_options):
             messages = list(run)
             self._run(
-                "-P",
-                "-t",
-                topic,
+                # -E: not to give up when a connection ends.
+                *("-P", "-E", "-t", topic),
                 *_producer_options(messages[0]),
                 *("-X", f"compression.codec={codec}"),
                 *("-X", f"enable.idempotence={str(idempotent).lower()}"),

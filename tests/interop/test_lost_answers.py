@@ -1,0 +1,52 @@
+"""Answers that never arrive: the client sends again, and the broker knows what it has already."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import NewTopic
+
+from tests.interop.clients.confluent_client import admin_client
+from tests.interop.conftest import CLIENT_NAMES, BuildClient
+from tests.interop.lossy_proxy import LossyProxy
+from tests.interop.model import Record
+from tests.kafka_server import KafkaServer
+from tests.kohort_server import KohortServer
+from tests.server_process import free_port
+
+LOSSES = 3
+
+
+@pytest.fixture
+def proxy(
+    tmp_path: Path, own_broker_kind: type[KafkaServer | KohortServer]
+) -> Iterator[LossyProxy]:
+    """In front of a broker that tells its clients to come through it."""
+    port = free_port()
+    advertised = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+    with (
+        own_broker_kind(tmp_path, overrides=advertised) as broker,
+        LossyProxy(port, broker.port, losses=LOSSES) as proxy,
+    ):
+        yield proxy
+
+
+@pytest.mark.parametrize("name", CLIENT_NAMES)
+def test_an_idempotent_producer_that_sends_again_leaves_each_record_once(
+    proxy: LossyProxy, build_client: BuildClient, name: str
+) -> None:
+    client = build_client(name, proxy.bootstrap)
+    admin = admin_client(proxy.bootstrap)
+    admin.create_topics([NewTopic("once", 1, 1)])["once"].result(30)
+    # More than one batch, so that answers are lost in the middle of a sequence.
+    sent = [Record(b"%04d" % number + b"x" * 2000) for number in range(600)]
+
+    client.produce("once", sent, idempotent=True)
+
+    assert proxy.lost == LOSSES
+    client.produce("once", [Record(b"the last")])
+    received = client.consume("once", len(sent) + 1)
+    assert [record.value for record in received] == [
+        *(record.value for record in sent),
+        b"the last",
+    ]
