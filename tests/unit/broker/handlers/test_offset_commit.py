@@ -1,0 +1,138 @@
+"""OffsetCommit by version."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from broker.core.group.requests import CommittedOffset
+from protocol.errors import ErrorCode
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from protocol.types import ZERO_UUID
+from tests.running_groups import RunningGroups, running_groups
+
+VERSIONS = range(2, 11)
+A_TOPIC_ID = bytes(range(16))
+
+
+def a_topic(
+    g: RunningGroups, version: int, name: str, *partitions: int, topic_id: bytes | None = None
+) -> OffsetCommitRequestTopic:
+    topic = g.topics.get(name)
+    known_id = A_TOPIC_ID if topic is None else topic.topic_id
+    return OffsetCommitRequestTopic(
+        name=name if version < 10 else "",
+        topic_id=ZERO_UUID if version < 10 else topic_id or known_id,
+        partitions=[
+            OffsetCommitRequestPartition(
+                partition_index=index,
+                committed_offset=42,
+                committed_leader_epoch=5,
+                committed_metadata=None,
+            )
+            for index in partitions
+        ],
+    )
+
+
+async def commit(
+    g: RunningGroups,
+    version: int,
+    topics: Sequence[OffsetCommitRequestTopic],
+    *,
+    group_id: str = "g",
+    member_id: str = "",
+    generation: int = -1,
+    retention_time_ms: int = -1,
+) -> OffsetCommitResponse:
+    request = OffsetCommitRequest(
+        group_id=group_id,
+        generation_id_or_member_epoch=generation,
+        member_id=member_id,
+        retention_time_ms=retention_time_ms,
+        topics=list(topics),
+    )
+    response: OffsetCommitResponse = await g.ask(request, version)
+    return response
+
+
+def errors(response: OffsetCommitResponse) -> list[list[int]]:
+    return [[one.error_code for one in topic.partitions] for topic in response.topics]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_what_is_committed_is_stored(version: int) -> None:
+    async with running_groups() as g:
+        topic = g.topics.get("t")
+        assert topic is not None
+        response = await commit(g, version, [a_topic(g, version, "t", 1)])
+        assert errors(response) == [[ErrorCode.NONE]]
+        if version >= 10:
+            assert response.topics[0].topic_id == topic.topic_id
+        else:
+            assert response.topics[0].name == "t"
+        stored = g.groups.committed("g", "t", 1)
+        assert stored is not None
+        assert stored == CommittedOffset(
+            42,
+            5 if version >= 6 else -1,
+            "",
+            stored.commit_timestamp_ms,
+            -1,
+            topic.topic_id,
+        )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_what_does_not_exist_fails_alone(version: int) -> None:
+    async with running_groups() as g:
+        response = await commit(
+            g,
+            version,
+            [a_topic(g, version, "t", 1, 3, -1), a_topic(g, version, "nobody's", 0)],
+        )
+        no_partition = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        no_topic = ErrorCode.UNKNOWN_TOPIC_ID if version >= 10 else no_partition
+        assert errors(response) == [[ErrorCode.NONE, no_partition, no_partition], [no_topic]]
+
+
+async def test_if_nothing_is_left_the_group_is_not_asked() -> None:
+    async with running_groups() as g:
+        topics = [a_topic(g, 9, "nobody's", 0)]
+        response = await commit(g, 9, topics, member_id="m", generation=3)
+        assert errors(response) == [[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]]
+        assert g.groups.group("g") is None
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_an_error_of_the_group_is_on_every_partition_that_exists(version: int) -> None:
+    async with running_groups() as g:
+        topics = [a_topic(g, version, "t", 0, 9, 1)]
+        absent = ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION
+        response = await commit(g, version, topics, member_id="m", generation=3)
+        no_partition = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert errors(response) == [[absent, no_partition, absent]]
+        member_id = await g.lone_member()
+        response = await commit(g, version, topics, member_id=member_id, generation=7)
+        illegal = ErrorCode.ILLEGAL_GENERATION
+        assert errors(response) == [[illegal, no_partition, illegal]]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_retention_time_counts_up_to_version_4(version: int) -> None:
+    async with running_groups() as g:
+        await commit(g, version, [a_topic(g, version, "t", 0)], retention_time_ms=5_000)
+        stored = g.groups.committed("g", "t", 0)
+        assert stored is not None
+        expected = stored.commit_timestamp_ms + 5_000 if version <= 4 else -1
+        assert stored.expire_timestamp_ms == expected
+
+
+async def test_an_empty_group_id_is_an_id() -> None:
+    async with running_groups() as g:
+        response = await commit(g, 9, [a_topic(g, 9, "t", 0)], group_id="")
+        assert errors(response) == [[ErrorCode.NONE]]

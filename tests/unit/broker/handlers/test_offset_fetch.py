@@ -1,0 +1,187 @@
+"""OffsetFetch by version."""
+
+import pytest
+
+from broker.core.group.requests import CommitRequest, OffsetToCommit
+from protocol.errors import ErrorCode
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from protocol.types import ZERO_UUID
+from tests.running_groups import RunningGroups, running_groups
+
+A_TOPIC_ID = bytes(range(16))
+old_versions = pytest.mark.parametrize("version", range(1, 8))
+new_versions = pytest.mark.parametrize("version", range(8, 11))
+
+
+async def with_offsets(g: RunningGroups) -> bytes:
+    """Group "g" has 42 for t-0, and 7 for t-1 in an open transaction; returns the topic id."""
+    offsets = (OffsetToCommit("t", 0, 42, 5, "note"),)
+    await g.groups.commit("g", CommitRequest(offsets), names_group_errors=True).wait()
+    group = g.groups.group("g")
+    topic = g.topics.get("t")
+    assert group is not None
+    assert topic is not None
+    committed = group.committed("t", 0)
+    assert committed is not None
+    group.offsets.set_transactional(9, "t", 1, committed)
+    return topic.topic_id
+
+
+def partition(
+    index: int, offset: int = -1, epoch: int = -1, metadata: str = "", error: int = 0
+) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        partition_index=index,
+        committed_offset=offset,
+        committed_leader_epoch=epoch,
+        metadata=metadata,
+        error_code=error,
+    )
+
+
+def partitions(
+    index: int, offset: int = -1, epoch: int = -1, metadata: str = "", error: int = 0
+) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=offset,
+        committed_leader_epoch=epoch,
+        metadata=metadata,
+        error_code=error,
+    )
+
+
+@old_versions
+async def test_one_group_is_told_what_it_asks_for(version: int) -> None:
+    async with running_groups() as g:
+        await with_offsets(g)
+        topics = [
+            OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1, 99]),
+            OffsetFetchRequestTopic(name="nobody's", partition_indexes=[0]),
+        ]
+        answer = await g.ask(OffsetFetchRequest(group_id="g", topics=topics), version)
+        epoch = 5 if version >= 5 else -1
+        assert answer == OffsetFetchResponse(
+            topics=[
+                OffsetFetchResponseTopic(
+                    name="t",
+                    partitions=[partition(0, 42, epoch, "note"), partition(1), partition(99)],
+                ),
+                OffsetFetchResponseTopic(name="nobody's", partitions=[partition(0)]),
+            ]
+        )
+
+
+@old_versions
+async def test_a_group_that_does_not_exist_has_no_offsets(version: int) -> None:
+    async with running_groups() as g:
+        topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+        answer = await g.ask(OffsetFetchRequest(group_id="nobody's", topics=topics), version)
+        expected = OffsetFetchResponseTopic(name="t", partitions=[partition(0)])
+        assert answer == OffsetFetchResponse(topics=[expected])
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+async def test_null_asks_for_all_topics_and_an_empty_list_for_none(version: int) -> None:
+    async with running_groups() as g:
+        await with_offsets(g)
+        answer = await g.ask(OffsetFetchRequest(group_id="g", topics=None), version)
+        epoch = 5 if version >= 5 else -1
+        expected = OffsetFetchResponseTopic(name="t", partitions=[partition(0, 42, epoch, "note")])
+        assert answer == OffsetFetchResponse(topics=[expected])
+        answer = await g.ask(OffsetFetchRequest(group_id="g", topics=[]), version)
+        assert answer == OffsetFetchResponse(topics=[])
+
+
+@old_versions
+async def test_an_error_of_the_group_is_at_the_top_from_version_2_on(version: int) -> None:
+    async with running_groups() as g:
+        await g.groups.close()
+        topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+        answer = await g.ask(OffsetFetchRequest(group_id="g", topics=topics), version)
+        error = ErrorCode.NOT_COORDINATOR
+        if version >= 2:
+            assert answer == OffsetFetchResponse(topics=[], error_code=error)
+        else:
+            expected = OffsetFetchResponseTopic(name="t", partitions=[partition(0, error=error)])
+            assert answer == OffsetFetchResponse(topics=[expected])
+
+
+@new_versions
+async def test_several_groups_are_told_each_its_own(version: int) -> None:
+    async with running_groups() as g:
+        topic_id = await with_offsets(g)
+        by_id = version >= 10
+        name, topic_id = ("", topic_id) if by_id else ("t", ZERO_UUID)
+        asked = OffsetFetchRequestTopics(name=name, topic_id=topic_id, partition_indexes=[0, 1])
+        groups = [
+            OffsetFetchRequestGroup(group_id="g", topics=[asked]),
+            OffsetFetchRequestGroup(group_id="g", topics=None),
+            OffsetFetchRequestGroup(group_id="g", topics=[]),
+            OffsetFetchRequestGroup(group_id="", topics=[asked]),
+        ]
+        answer = await g.ask(OffsetFetchRequest(groups=groups), version)
+        stored = partitions(0, 42, 5, "note")
+
+        def told(*found: OffsetFetchResponsePartitions) -> OffsetFetchResponseTopics:
+            return OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=list(found))
+
+        assert answer == OffsetFetchResponse(
+            groups=[
+                OffsetFetchResponseGroup(group_id="g", topics=[told(stored, partitions(1))]),
+                OffsetFetchResponseGroup(group_id="g", topics=[told(stored)]),
+                OffsetFetchResponseGroup(group_id="g", topics=[]),
+                OffsetFetchResponseGroup(group_id="", topics=[told(partitions(0), partitions(1))]),
+            ]
+        )
+
+
+@new_versions
+async def test_an_error_is_told_per_group(version: int) -> None:
+    async with running_groups() as g:
+        await g.groups.close()
+        groups = [OffsetFetchRequestGroup(group_id="g", topics=None)]
+        answer = await g.ask(OffsetFetchRequest(groups=groups), version)
+        assert [group.error_code for group in answer.groups] == [ErrorCode.NOT_COORDINATOR]
+
+
+async def test_a_topic_id_that_means_nothing_is_an_error() -> None:
+    async with running_groups() as g:
+        asked = OffsetFetchRequestTopics(topic_id=A_TOPIC_ID, partition_indexes=[0])
+        groups = [OffsetFetchRequestGroup(group_id="g", topics=[asked])]
+        answer = await g.ask(OffsetFetchRequest(groups=groups), 10)
+        assert answer.groups[0].topics == [
+            OffsetFetchResponseTopics(
+                topic_id=A_TOPIC_ID, partitions=[partitions(0, error=ErrorCode.UNKNOWN_TOPIC_ID)]
+            )
+        ]
+
+
+@pytest.mark.parametrize("version", [7, 8])
+async def test_who_wants_stable_offsets_is_told_of_open_transactions(version: int) -> None:
+    async with running_groups() as g:
+        await with_offsets(g)
+        request = OffsetFetchRequest(require_stable=True)
+        if version == 7:
+            request.group_id = "g"
+            request.topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])]
+            found = (await g.ask(request, version)).topics[0].partitions
+        else:
+            topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0, 1])]
+            request.groups = [OffsetFetchRequestGroup(group_id="g", topics=topics)]
+            found = (await g.ask(request, version)).groups[0].topics[0].partitions
+        assert [(one.committed_offset, one.error_code) for one in found] == [
+            (42, ErrorCode.NONE),
+            (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT),
+        ]

@@ -1,0 +1,54 @@
+"""SyncGroup by version."""
+
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.messages.sync_group import SyncGroupResponse
+from tests.running_groups import running_groups
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_an_assignment_comes_with_its_protocol_from_version_5_on(version: int) -> None:
+    async with running_groups() as g:
+        member_id = (await g.join(instance="i")).member_id
+        answer = await g.sync(member_id, 1, version, [(member_id, b"share")])
+    named = version >= 5
+    assert answer == SyncGroupResponse(
+        error_code=ErrorCode.NONE,
+        protocol_type="consumer" if named else None,
+        protocol_name="range" if named else None,
+        assignment=b"share",
+    )
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_an_error_carries_nothing_else(version: int) -> None:
+    async with running_groups() as g:
+        answer = await g.sync("stranger", 1, version)
+    assert answer == SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, assignment=b"")
+
+
+@pytest.mark.parametrize("absent", ["protocol_type", "protocol_name"])
+@pytest.mark.parametrize("group_id", ["g", "nobody's", ""])
+async def test_version_5_must_name_the_protocol_before_anything_else(
+    absent: str, group_id: str
+) -> None:
+    async with running_groups() as g:
+        await g.lone_member()
+        given: dict[str, str | None] = {"protocol_type": "consumer", "protocol_name": "range"}
+        given[absent] = None
+        answer = await g.sync(
+            "m",
+            1,
+            group_id=group_id,
+            protocol_type=given["protocol_type"],
+            protocol_name=given["protocol_name"],
+        )
+    assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+async def test_instance_ids_are_checked_from_version_3_on() -> None:
+    async with running_groups() as g:
+        await g.lone_member()
+        answer = await g.sync("other", 1, 3, group_instance_id="i")
+    assert answer.error_code == ErrorCode.FENCED_INSTANCE_ID
