@@ -83,9 +83,7 @@ def _plan(ctx: RequestContext, asked_topic: FetchTopic, asked: FetchPartition) -
     )
     if topic is None:
         by_id = ctx.api_version >= TOPIC_IDS_SINCE
-        read.error = (
-            ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        )
+        read.error = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     elif not 0 <= asked.partition < len(topic.partitions):
         read.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     else:
