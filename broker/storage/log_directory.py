@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from broker.storage.filesystem import FileSystem
 from broker.storage.layout import (
@@ -24,6 +24,7 @@ from broker.storage.layout import (
     offset_in,
 )
 from broker.storage.segment import LogSegment
+from protocol.lazy_dataclass import dataclass
 
 logger = logging.getLogger(__name__)
 

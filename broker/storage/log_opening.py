@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from broker.storage.errors import CorruptBatchError, CorruptFileError
 from broker.storage.filesystem import FileSystem
@@ -18,6 +17,7 @@ from broker.storage.leader_epochs import EpochStart, LeaderEpochs, read_leader_e
 from broker.storage.log_directory import DeletedFiles, DirectoryContent, scan_directory
 from broker.storage.recovery import find_end, recover_segment
 from broker.storage.segment import LogSegment
+from protocol.lazy_dataclass import dataclass
 
 logger = logging.getLogger(__name__)
 

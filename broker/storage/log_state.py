@@ -68,7 +68,12 @@ class LogState:
         """The idempotent producers of the log. Raises OSError when they are loaded."""
         if self._producers is None:
             self._producers = load_producers(
-                self.files, self.directory, self.snapshots, self.segments, self.terms.wall_ms
+                self.files,
+                self.directory,
+                self.snapshots,
+                self.segments,
+                end_offset=self.end_offset,
+                wall_ms=self.terms.wall_ms,
             )
         return self._producers
 

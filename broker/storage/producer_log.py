@@ -21,6 +21,8 @@ def load_producers(
     directory: str,
     snapshots: list[int],
     segments: Sequence[LogSegment],
+    *,
+    end_offset: int,
     wall_ms: int,
 ) -> ProducerState:
     """What the log says about idempotent producers. Raises OSError.
@@ -29,6 +31,7 @@ def load_producers(
     batch hides what follows it in its segment, so its producers may be asked to start anew.
 
     Args:
+        snapshots: offsets of the snapshot files, ascending.
         wall_ms: stands for the time of appends that is not on record, so that no producer expires
             for having been silent while the broker was down.
     """
@@ -43,8 +46,9 @@ def load_producers(
             path = f"{directory}/{file_name(snapshots.pop(), SNAPSHOT_SUFFIX)}"
             logger.warning("%s: %s; more of the log is read instead", path, error)
             files.remove(path)
-    for segment, following in zip(segments, [*segments[1:], None], strict=True):
-        if following is None or following.base_offset > offset:
+    ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
+    for segment, end in zip(segments, ends, strict=True):
+        if end > offset:
             _replay(segment, offset, state, wall_ms)
     return state
 

@@ -74,7 +74,7 @@ def recover_segment(
         if resumed is None:
             scan.end_offset, is_end_good = recovery_point, False
             break
-        scan.position, scan.end_offset = resumed.position, resumed.header.base_offset
+        scan.resume(resumed)
     scan.write_indexes(start, offset)
     segment.sync(with_indexes=True)
     return Recovered(scan.end_offset, is_end_good)
@@ -123,6 +123,11 @@ class _Scan:
             self._segment.verified.add(start, self.position)
         return None
 
+    def resume(self, batch: BatchAt) -> None:
+        """Go on at a batch behind damage, where from now on only the index leads."""
+        self.position, self.end_offset = batch.position, batch.header.base_offset
+        self._entries.append(IndexEntry(batch.header.last_offset, batch.position))
+
     def _learn_epoch(self, batch: BatchAt) -> None:
         offset, epoch = batch.header.base_offset, batch.header.partition_leader_epoch
         known = self._epochs.epoch_at(offset)
@@ -170,9 +175,9 @@ def _start_of_scan(segment: LogSegment, recovery_point: int) -> tuple[int, int]:
 
 
 def find_end(segment: LogSegment) -> int | None:
-    """The offset behind the last batch, by the headers from the last good index entry on.
+    """The offset behind the last batch, by the batches from the last good index entry on.
 
-    None if damage lies there. Raises OSError.
+    None if one of them is damaged. Raises OSError.
     """
     number = len(segment.index) - 1
     position, end_offset = 0, segment.base_offset
@@ -180,7 +185,7 @@ def find_end(segment: LogSegment) -> int | None:
     if header is not None:
         position, end_offset = segment.index[number].position, header.base_offset
     try:
-        for batch in segment.walk(position, end_offset):
+        for batch in segment.walk(position, end_offset, check_crc=True, chunk_bytes=MANY_BYTES):
             end_offset = batch.header.next_offset
     except CorruptBatchError as error:
         logger.warning("%s", error)

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from broker.storage.batch_walk import FEW_BYTES, MANY_BYTES, BatchAt, walk_batches
 from broker.storage.errors import CorruptBatchError
 from broker.storage.segment import LogSegment
 from broker.storage.segment_search import header_of_entry, locate
+from protocol.lazy_dataclass import dataclass
 
 logger = logging.getLogger(__name__)
 

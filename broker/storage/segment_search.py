@@ -35,12 +35,20 @@ def locate(segment: LogSegment, offset: int) -> tuple[int, int] | None:
     if hinted is not None:
         return (hinted, offset) if hinted < segment.size_bytes else None
     start, expected = _trusted_start(segment, offset)
-    for position, header in segment.walk(start, expected):
-        if header.last_offset >= offset:
-            return position, header.base_offset
-        if position - start > UNINDEXED_BYTES_MAX and not segment.is_index_rebuilt:
-            rebuild_index(segment)
-            return locate(segment, offset)
+    try:
+        for position, header in segment.walk(start, expected):
+            if header.last_offset >= offset:
+                return position, header.base_offset
+            if position - start > UNINDEXED_BYTES_MAX and not segment.is_index_rebuilt:
+                rebuild_index(segment)
+                return locate(segment, offset)
+    except CorruptBatchError:
+        # The batch that holds the offset may be the one that the next entry leads to.
+        number = segment.index.find_offset(offset) + 1
+        behind = header_of_entry(segment, number) if number < len(segment.index) else None
+        if behind is None or behind.base_offset > offset:
+            raise
+        return segment.index[number].position, behind.base_offset
     return None
 
 

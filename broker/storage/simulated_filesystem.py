@@ -17,10 +17,11 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from broker.storage.filesystem import Buffer, DirectoryEntry
+from protocol.lazy_dataclass import dataclass
 
 SECTOR_BYTES = 512
 
@@ -110,6 +111,8 @@ class SimulatedFileSystem:
         inode.cached[position] ^= mask
         if position < len(inode.durable):
             inode.durable[position] ^= mask
+        if inode.unsynced:
+            inode.unsynced.append((position, bytes(inode.cached[position : position + 1])))
 
     # What storage does with it.
 

@@ -1,0 +1,192 @@
+import errno
+from pathlib import Path
+
+import pytest
+
+from broker.storage.errors import CorruptBatchError, OffsetOutOfRangeError, StorageError
+from broker.storage.filesystem import OsFileSystem
+from broker.storage.layout import is_deleted_directory
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records.batch import read_header
+from tests.storage_tools import (
+    WALL_MS,
+    append,
+    batch_of,
+    fill,
+    memory_log,
+    open_log,
+    read_all,
+    settings,
+)
+
+
+def test_reads_stay_inside_a_segment_and_go_on_in_the_next() -> None:
+    log, _ = memory_log()
+    batches = fill(log, 100)
+    assert len(log.segments) > 2
+    first = log.read(0, 10**6, up_to_offset=200, min_one=True)
+    assert first == b"".join(batches[: log.segments[1].base_offset // 2])
+    assert read_all(log, max_bytes=10**6) == batches
+
+
+@pytest.mark.parametrize("offset", [-1, 10, 201])
+def test_an_offset_outside_of_the_log_is_out_of_range(offset: int) -> None:
+    log, _ = memory_log()
+    fill(log, 100)
+    log.delete_records_before(11, wall_ms=WALL_MS)
+    with pytest.raises(OffsetOutOfRangeError) as caught:
+        log.read(offset, 100, up_to_offset=200, min_one=True)
+    assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_nothing_beyond_the_high_watermark_is_read() -> None:
+    log, _ = memory_log()
+    batches = fill(log, 100)
+    assert log.read(10, 10**6, up_to_offset=14, min_one=True) == b"".join(batches[5:7])
+    assert log.read(14, 10**6, up_to_offset=14, min_one=True) == b""
+    assert log.read(14, 10**6, up_to_offset=0, min_one=True) == b""
+
+
+def test_a_read_that_the_disk_refuses_is_a_storage_error_and_may_work_again() -> None:
+    log, files = memory_log()
+    batches = fill(log, 3)
+    files.fail("pread", suffix=".log", number=errno.EIO)
+    with pytest.raises(StorageError):
+        log.read(0, 10**6, up_to_offset=6, min_one=True)
+    assert read_all(log) == batches
+
+
+def test_a_repeated_batch_is_known_and_a_gap_refused() -> None:
+    log, _ = memory_log()
+    first = batch_of(b"a", b"b", producer_id=9, base_sequence=0)
+    append(log, first)
+    duplicate = log.check_producer(read_header(first))
+    assert duplicate is not None
+    assert (duplicate.base_offset, duplicate.last_offset) == (0, 1)
+    second = batch_of(b"c", producer_id=9, base_sequence=2)
+    assert log.check_producer(read_header(second)) is None
+    gap = batch_of(b"d", producer_id=9, base_sequence=3)
+    with pytest.raises(KafkaError) as caught:
+        log.check_producer(read_header(gap))
+    assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.check_producer(read_header(batch_of(b"plain"))) is None
+
+
+def test_deleting_records_moves_the_start_and_takes_whole_segments() -> None:
+    log, files = memory_log()
+    batches = fill(log, 100)
+    second, third = (segment.base_offset for segment in log.segments[1:3])
+    assert log.delete_records_before(third - 1, wall_ms=WALL_MS) == third - 1
+    assert log.segments[0].base_offset == second
+    assert read_all(log) == batches[(third - 1) // 2 :]
+    assert log.delete_records_before(5, wall_ms=WALL_MS) == third - 1
+    again = open_log(files, clean=False, log_start_offset=third - 1)
+    assert again.log_start_offset == third - 1
+
+
+def test_deleting_everything_leaves_an_empty_log_that_goes_on() -> None:
+    log, files = memory_log()
+    fill(log, 100)
+    assert log.delete_records_before(200, wall_ms=WALL_MS) == 200
+    assert log.size_bytes == 0
+    assert read_all(log) == []
+    log.close()
+    log = open_log(files)
+    assert (log.log_start_offset, log.log_end_offset) == (200, 200)
+    assert append(log, batch_of(b"v")).base_offset == 200
+
+
+@pytest.mark.parametrize("offset", [-1, 201])
+def test_records_that_are_not_there_cannot_be_deleted(offset: int) -> None:
+    log, _ = memory_log()
+    fill(log, 100)
+    with pytest.raises(OffsetOutOfRangeError):
+        log.delete_records_before(offset, wall_ms=WALL_MS)
+    assert log.log_start_offset == 0
+
+
+def test_retention_deletes_what_is_expired_and_moves_the_start() -> None:
+    log, files = memory_log(retention_ms=1000)
+    batches = fill(log, 100)
+    count = len(log.segments)
+    assert log.enforce_retention(wall_ms=WALL_MS, up_to_offset=200) == 0
+    deleted = log.enforce_retention(wall_ms=WALL_MS + 1500, up_to_offset=200)
+    assert 0 < deleted < count
+    assert log.log_start_offset == log.segments[0].base_offset > 0
+    assert read_all(log) == batches[log.log_start_offset // 2 :]
+    assert log.enforce_retention(wall_ms=WALL_MS + 10_000, up_to_offset=200) == count - deleted
+    assert (log.log_start_offset, log.size_bytes) == (200, 0)
+    deleted_files = [entry.name for entry in files.entries("/data/t-0") if "deleted" in entry.name]
+    assert deleted_files
+    assert log.remove_deleted_files(wall_ms=WALL_MS + 61_499) == 0
+    log.remove_deleted_files(wall_ms=WALL_MS + 70_000)
+    assert not [entry for entry in files.entries("/data/t-0") if "deleted" in entry.name]
+
+
+def test_a_segment_that_cannot_be_deleted_stays_and_the_log_works_on() -> None:
+    log, files = memory_log()
+    batches = fill(log, 100)
+    files.remove(log.segments[0].path(".log"))
+    with pytest.raises(StorageError):
+        log.delete_records_before(200, wall_ms=WALL_MS)
+    assert not log.failed
+    assert append(log, batch_of(b"v")).base_offset == len(batches) * 2
+
+
+def test_timestamps_below_the_start_and_at_or_above_the_limit_are_not_found() -> None:
+    log, _ = memory_log()
+    fill(log, 100)
+    assert log.offset_for_timestamp(WALL_MS + 40, up_to_offset=200) == (WALL_MS + 40, 8)
+    assert log.offset_for_timestamp(WALL_MS + 40, up_to_offset=8) is None
+    log.delete_records_before(21, wall_ms=WALL_MS)
+    assert log.offset_for_timestamp(WALL_MS + 40, up_to_offset=200) == (WALL_MS + 101, 21)
+    assert log.offset_for_timestamp(WALL_MS + 5000, up_to_offset=200) is None
+    assert log.max_timestamp() == (WALL_MS + 991, 199)
+
+
+def test_a_timestamp_hidden_by_damage_is_refused() -> None:
+    log, files = memory_log()
+    fill(log, 100)
+    log.close()
+    log = open_log(files)
+    files.flip(log.segments[0].path(".log"), 40, 1)
+    with pytest.raises(CorruptBatchError):
+        log.offset_for_timestamp(WALL_MS, up_to_offset=200)
+
+
+def test_a_deleted_log_is_out_of_the_way_and_refuses_use(tmp_path: Path) -> None:
+    files = OsFileSystem()
+    log = open_log(files, tmp_path / "my-topic-0")
+    fill(log, 100)
+    target = log.delete("ab" * 16)
+    assert target.parent == tmp_path
+    assert is_deleted_directory(target.name)
+    assert [path.name for path in tmp_path.iterdir()] == [target.name]
+    with pytest.raises(StorageError, match="deleted"):
+        append(log, batch_of(b"v"))
+    assert open_log(files, tmp_path / "my-topic-0").log_end_offset == 0
+    files.remove_tree(str(target))
+    assert not target.exists()
+
+
+def test_many_logs_are_used_with_a_few_descriptors(tmp_path: Path) -> None:
+    files = OsFileSystem(open_files_max=20)
+    logs = [open_log(files, tmp_path / f"t-{number}") for number in range(200)]
+    for _ in range(3):
+        for log in logs:
+            append(log, batch_of(b"v"))
+            assert files.open_count <= 20
+    assert all(len(read_all(log)) == 3 for log in logs)
+    assert files.open_count <= 20
+    for log in logs:
+        log.close()
+    again = [open_log(files, tmp_path / f"t-{number}") for number in range(200)]
+    assert all(log.log_end_offset == 3 for log in again)
+
+
+def test_a_config_takes_effect_when_it_is_replaced() -> None:
+    log, _ = memory_log()
+    fill(log, 3)
+    log.config = settings(segment_bytes=1)
+    append(log, batch_of(b"v"))
+    assert len(log.segments) == 2
