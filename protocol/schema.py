@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import types
 import typing
-from dataclasses import dataclass
 from typing import Any, Final
 
+from protocol.lazy_dataclass import dataclass
 from protocol.types import WireType
 
 FOREVER: Final = 32767

@@ -5,11 +5,11 @@ peer gets instead. Whether the new state as a whole is valid is for the caller t
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 
 from broker.config.settings import ConfigType, Setting
 from protocol.errors import ErrorCode, KafkaError
+from protocol.lazy_dataclass import dataclass
 
 
 class Operation(IntEnum):

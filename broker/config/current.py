@@ -7,7 +7,6 @@ is set for all brokers (KIP-226). Each setting thereby has up to four values; th
 import dataclasses
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from typing import Final
@@ -16,6 +15,7 @@ from broker.config.broker import BrokerConfig, problems
 from broker.config.load import LoadedConfig
 from broker.config.settings import ConfigType, InvalidValueError, Setting, Value, settings_of
 from broker.config.topic import TOPIC_SETTINGS, broker_default, parse_overrides
+from protocol.lazy_dataclass import dataclass
 
 BROKER_SETTINGS: Final[Mapping[str, Setting]] = settings_of(BrokerConfig)
 

@@ -6,8 +6,9 @@ is served; a listener of another protocol is refused at start rather than served
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from protocol.lazy_dataclass import dataclass
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SUPPORTED_PROTOCOLS: Final = ("PLAINTEXT",)

@@ -12,13 +12,14 @@ is left alone with a warning; one that resembles a setting is taken for a misspe
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from broker.config.broker import BrokerConfig, problems
 from broker.config.ignored import IGNORED, REFUSED, why_ignored
 from broker.config.properties import parse_properties
 from broker.config.settings import InvalidValueError, Value, settings_of
+from protocol.lazy_dataclass import dataclass
 
 _MISSPELT = 0.8
 """Likeness, as difflib counts it, from which a name is taken for another one misspelt."""

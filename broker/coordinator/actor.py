@@ -17,7 +17,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol, assert_never
 
 from broker.coordinator.ticket import Ticket
@@ -29,6 +28,7 @@ from broker.core.group.requests import Now
 from broker.core.group.states import GroupState
 from broker.core.keyed_timers import KeyedTimers
 from protocol.errors import ErrorCode, KafkaError
+from protocol.lazy_dataclass import dataclass
 
 logger = logging.getLogger(__name__)
 

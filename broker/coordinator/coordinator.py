@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from broker.clock import Clock
@@ -44,6 +43,7 @@ from broker.core.group.states import GroupState
 from broker.core.keyed_timers import KeyedTimers
 from broker.core.purgatory import Purgatory
 from protocol.errors import ErrorCode, KafkaError
+from protocol.lazy_dataclass import dataclass
 
 logger = logging.getLogger(__name__)
 

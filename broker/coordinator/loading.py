@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from broker.coordinator.offsets_log import OffsetsLog, StoredRecord, partition_of
 from broker.core.group.records import DurableRecord, decode_key, decode_record
 from protocol.errors import DecodeError, KafkaError
+from protocol.lazy_dataclass import dataclass
 
 logger = logging.getLogger(__name__)
 

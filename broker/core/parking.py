@@ -1,9 +1,9 @@
 """How much may wait in the purgatory, in all and for each owner."""
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 
 from broker.core.delayed_operation import DelayedOperation
+from protocol.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from broker.core.partition.verdict import ValidationPolicy
 from protocol.framing import RequestHeader
+from protocol.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from broker.clock import Clock

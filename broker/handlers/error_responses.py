@@ -8,10 +8,11 @@ says which list of the response speaks of which list of the request.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
 from protocol.errors import ErrorCode
+from protocol.lazy_dataclass import dataclass
 from protocol.message import RESPONSES, Struct, schema_of
 from protocol.schema import Field
 

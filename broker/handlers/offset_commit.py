@@ -8,7 +8,7 @@ here; the rules for the others are in :mod:`broker.core.group.offsets`.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from broker.core.group.requests import CommitRequest, CommitResult, OffsetToCommit
@@ -16,6 +16,7 @@ from broker.handlers.context import RequestContext
 from broker.handlers.registry import handles
 from broker.topics.topic import Topic
 from protocol.errors import ErrorCode
+from protocol.lazy_dataclass import dataclass
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,

@@ -7,12 +7,13 @@ are in :mod:`broker.core.group.removal`.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from broker.core.group.requests import DeleteOffsetsResult, TopicPartition
 from broker.handlers.context import RequestContext
 from broker.handlers.registry import handles
 from protocol.errors import ErrorCode
+from protocol.lazy_dataclass import dataclass
 from protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestTopic,

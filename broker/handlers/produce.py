@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from broker.core.partition.validation import validation_steps
@@ -23,6 +23,7 @@ from broker.topics.manager import Topic
 from broker.topics.partition import Partition
 from broker.topics.produce import DelayedProduce, PendingAppend
 from protocol.errors import ErrorCode, KafkaError
+from protocol.lazy_dataclass import dataclass
 from protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,

@@ -9,13 +9,13 @@ Request bodies are refused: no page takes one.
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
 import h11
 
 from broker.http.messages import HttpRequest, HttpResponse, Page
+from protocol.lazy_dataclass import dataclass
 
 logger = logging.getLogger(__name__)
 

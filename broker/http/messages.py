@@ -1,9 +1,10 @@
 """Requests and responses of the HTTP port, as its pages see them."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Self
+
+from protocol.lazy_dataclass import dataclass
 
 PLAIN_TEXT = "text/plain; charset=utf-8"
 

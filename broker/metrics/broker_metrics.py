@@ -3,7 +3,6 @@
 Importing this module costs nothing: prometheus-client comes with the first scrape.
 """
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from broker.metrics.gc_pauses import GcPauseMeter
@@ -11,6 +10,7 @@ from broker.metrics.loop_lag import LoopLagMeter
 from broker.metrics.rebalances import RebalanceMetrics
 from broker.metrics.requests import EdgeMetrics
 from broker.metrics.sources import GroupsSource, NetworkSource, PurgatorySource, TopicsSource
+from protocol.lazy_dataclass import dataclass
 
 
 class BrokerMetrics:

@@ -8,8 +8,9 @@ names for topics and groups, the names that Prometheus' JMX exporter gives to Ka
 and ours (`kohort_*`) where neither has a word.
 """
 
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from protocol.lazy_dataclass import dataclass
 
 Kind = Literal["counter", "gauge", "histogram", "unknown"]
 

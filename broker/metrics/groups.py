@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from prometheus_client.metrics_core import Metric
 
@@ -13,6 +13,7 @@ from broker.metrics.families import Labels, Rows, WideFamily, single
 from broker.metrics.pacer import Pacer
 from broker.metrics.sources import GroupSource, GroupsSource, TopicsSource
 from broker.metrics.topics import high_watermark
+from protocol.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """Collects topics and partitions: offsets, sizes, and what kafka_exporter tells of replicas."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import attrgetter
 from typing import Final
 
@@ -13,6 +13,7 @@ from broker.metrics.catalogue import OTHER
 from broker.metrics.families import Labels, Rows, WideFamily
 from broker.metrics.pacer import Pacer
 from broker.metrics.sources import PartitionSource, TopicSource, TopicsSource
+from protocol.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -1,7 +1,9 @@
 """What a peer may ask of the network edge: the broker's configs of these names."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from protocol.lazy_dataclass import dataclass
 
 UNLIMITED = 2_147_483_647
 

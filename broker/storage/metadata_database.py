@@ -12,11 +12,12 @@ import sqlite3
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
 from broker.storage.errors import StorageError
+from protocol.lazy_dataclass import dataclass
 
 Statement = tuple[str, tuple[bytes | str | int, ...]]
 """SQL and its parameters."""

@@ -7,11 +7,12 @@ with one broker registered.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from broker.config import BrokerConfig
 from protocol.errors import ErrorCode, KafkaError
+from protocol.lazy_dataclass import dataclass
 
 USE_DEFAULT: Final = -1
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000

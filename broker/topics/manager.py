@@ -11,7 +11,6 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -24,6 +23,7 @@ from broker.topics.names import collision_key
 from broker.topics.partition import Partition
 from broker.topics.topic import Topic
 from protocol.errors import ErrorCode, KafkaError
+from protocol.lazy_dataclass import dataclass
 
 __all__ = ["Alteration", "NewTopic", "PlannedTopic", "Topic", "TopicManager"]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 from broker.config import TopicConfig
 from broker.storage.log import PartitionLog
+from protocol.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True)

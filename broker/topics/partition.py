@@ -19,7 +19,6 @@ import asyncio
 import logging
 from collections import deque
 from concurrent.futures import Executor
-from dataclasses import dataclass
 
 from broker.config import TopicConfig
 from broker.core.purgatory import Purgatory
@@ -27,6 +26,7 @@ from broker.storage.errors import StorageError
 from broker.storage.log import PartitionLog
 from broker.topics.tail_cache import TailCache
 from protocol.errors import ErrorCode, KafkaError
+from protocol.lazy_dataclass import dataclass
 from protocol.records.batch import BatchHeader
 
 logger = logging.getLogger(__name__)

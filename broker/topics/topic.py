@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from broker.config import TopicConfig
 from broker.topics.names import INTERNAL_TOPICS
 from broker.topics.partition_list import PartitionList
+from protocol.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True, eq=False)

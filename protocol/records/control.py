@@ -7,11 +7,11 @@ what they do not know.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
 
 from protocol.errors import DecodeError
+from protocol.lazy_dataclass import dataclass
 from protocol.records.batch import BatchHeader
 from protocol.records.builder import encode_batch
 from protocol.records.record import Record, decode_records

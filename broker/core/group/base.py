@@ -18,7 +18,6 @@ and the shell drops the group and replays it.
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from broker.core.group.config import GroupConfig
@@ -41,6 +40,7 @@ from broker.core.group.requests import JoinResult, Now, SyncResult, Ticket
 from broker.core.group.roster import Roster
 from broker.core.group.states import LEGAL_PREVIOUS, GroupState
 from protocol.errors import ErrorCode
+from protocol.lazy_dataclass import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """What the rules of a group read from the broker's configuration."""
 
-from dataclasses import dataclass
+from protocol.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,12 @@ that is collecting joins takes one more. The rest is `decide`; the first matchin
 | 16 | Stable | follower, known | other | no |
 """
 
-from dataclasses import dataclass
 from enum import Enum, auto
 
 from broker.core.group.reasons import FORCING
 from broker.core.group.states import GroupState
 from protocol.join_reason import JoinReason
+from protocol.lazy_dataclass import dataclass
 
 
 class Joiner(Enum):

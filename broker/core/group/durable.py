@@ -5,7 +5,6 @@ last record of each key matters, so a group is made from at most one group recor
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import assert_never
 
 from broker.core.group.base import GroupBase, HeldJoin
@@ -21,6 +20,7 @@ from broker.core.group.records import (
 from broker.core.group.requests import JoinResult, Now
 from broker.core.group.states import GroupState
 from protocol.errors import ErrorCode
+from protocol.lazy_dataclass import dataclass
 
 
 def apply(group: GroupBase, record: DurableRecord, now: Now) -> None:

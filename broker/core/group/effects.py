@@ -1,11 +1,11 @@
 """What a step of a group asks its shell to do. The core does nothing itself."""
 
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from broker.core.group.events import Event
 from broker.core.group.records import DurableRecord
 from broker.core.group.requests import Ticket
+from protocol.lazy_dataclass import dataclass
 
 TimerKind: TypeAlias = Literal["session", "pending", "join", "sync"]
 

@@ -6,13 +6,13 @@ the order of what happened.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from broker.core.group.reasons import NO_REASON, StatedReason
 from broker.core.group.states import GroupState
 from protocol.errors import ErrorCode
+from protocol.lazy_dataclass import dataclass
 
 
 class MemberRef(NamedTuple):

@@ -1,10 +1,11 @@
 """One member of a classic group, and an id that may become one."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from broker.core.group.events import MemberRef
 from broker.core.group.reasons import NO_REASON, StatedReason
 from broker.core.group.requests import Ticket
+from protocol.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True, eq=False)

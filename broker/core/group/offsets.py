@@ -3,8 +3,6 @@
 A commit changes nothing before it is durable: until then OffsetFetch finds what was there before.
 """
 
-from dataclasses import dataclass
-
 from broker.core.group import durable
 from broker.core.group.base import GroupBase
 from broker.core.group.events import OffsetsStored
@@ -20,6 +18,7 @@ from broker.core.group.requests import (
 )
 from broker.core.group.states import GroupState
 from protocol.errors import ErrorCode
+from protocol.lazy_dataclass import dataclass
 
 
 def commit(group: GroupBase, request: CommitRequest, ticket: Ticket, now: Now) -> None:

@@ -5,11 +5,11 @@ without notice; it is classified for the rebalance history alone, and marked as 
 """
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from protocol.join_reason import JoinReason
+from protocol.lazy_dataclass import dataclass
 
 FORCING: Final = frozenset(
     {

@@ -5,12 +5,12 @@ values v4 for an offset (v1 with an explicit expiry) and v3 for a group; null de
 layout has no place for travels in record headers, which its tools ignore.
 """
 
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from broker.core.group.requests import CommittedOffset
 from protocol.codec import codec, decode_versioned, encode_versioned
 from protocol.errors import DecodeError
+from protocol.lazy_dataclass import dataclass
 from protocol.messages.offsets_topic import (
     GroupMetadataKey,
     GroupMetadataValue,

@@ -5,7 +5,6 @@ force once its tombstones are durable. So none of them can race with a commit or
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from broker.core.group import durable
 from broker.core.group.base import GroupBase
@@ -21,6 +20,7 @@ from broker.core.group.requests import (
 )
 from broker.core.group.states import GroupState
 from protocol.errors import ErrorCode
+from protocol.lazy_dataclass import dataclass
 
 
 def delete_group(group: GroupBase, ticket: Ticket) -> None:

@@ -5,11 +5,12 @@ version of the request wants it (top-level or per-partition errors, "" or null).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
 from broker.core.group.reasons import NO_REASON, StatedReason
 from protocol.errors import ErrorCode
+from protocol.lazy_dataclass import dataclass
 from protocol.types import ZERO_UUID
 
 Ticket: TypeAlias = object

@@ -1,7 +1,5 @@
 """SyncGroup: the leader hands in the assignment, everybody gets theirs once it is durable."""
 
-from dataclasses import dataclass
-
 from broker.core.group import durable, rebalance
 from broker.core.group.base import GroupBase
 from broker.core.group.events import (
@@ -18,6 +16,7 @@ from broker.core.group.records import DurableRecord, GroupRecord
 from broker.core.group.requests import Now, SyncRequest, SyncResult, Ticket
 from broker.core.group.states import GroupState
 from protocol.errors import ErrorCode
+from protocol.lazy_dataclass import dataclass
 
 
 def sync(group: GroupBase, request: SyncRequest, ticket: Ticket, now: Now) -> None:

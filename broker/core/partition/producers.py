@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from protocol.errors import ErrorCode, KafkaError
+from protocol.lazy_dataclass import dataclass
 from protocol.records.batch import NO_PRODUCER_EPOCH, SEQUENCE_MODULUS, BatchHeader
 
 BATCHES_REMEMBERED = 5

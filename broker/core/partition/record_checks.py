@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from broker.core.partition.verdict import RecordError
 from protocol.errors import DecodeError
+from protocol.lazy_dataclass import dataclass
 from protocol.records.batch import NO_TIMESTAMP, BatchHeader
 from protocol.records.record import RECORD_BYTES_MIN, read_span, skip_records
 from protocol.records.varint import read_varint

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NoReturn, Protocol, TypeAlias
 
 from protocol.errors import ErrorCode
+from protocol.lazy_dataclass import dataclass
 from protocol.records.batch import BatchHeader
 from protocol.records.compression import INFLATED_BYTES_LIMIT
 
