@@ -15,7 +15,7 @@ from broker.core.purgatory import ENTRIES_PER_TURN, Purgatory
 TURN_MS = 5
 """Long enough to be worth the switch, short enough that no fetch notices."""
 
-_SLICE = 50
+_SLICE = 10
 """Entries between two looks at the clock."""
 
 _HOPS_BEFORE_EXPIRY = 3

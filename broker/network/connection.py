@@ -209,7 +209,8 @@ class Connection(asyncio.BufferedProtocol):
     def _work(self) -> None:
         """Execute the requests that are here until one must wait or the turn is over."""
         try:
-            self._execute()
+            if self._may_execute():
+                self._execute()
             self._reader.keep_rest()
         except FrameError as error:
             self._host.metrics.request_rejected(CloseReason.BAD_FRAME)
@@ -219,19 +220,22 @@ class Connection(asyncio.BufferedProtocol):
         except Exception:
             logger.exception("A fault of ours ends the connection of %s", self.ip)
             self._abort(CloseReason.FAULT)
-        if self._is_closing:
+        if self._reader.is_empty and self._is_reading:
             return
         if self._reader.has_frame and self._may_execute():
             self._work_soon()
         self._regulate_reading()
 
     def _execute(self) -> None:
+        """Called when `_may_execute`; leaves off when that has changed."""
         responses: list[Buffer] = []
         response_bytes = 0
         serve = self._host.service.serve
+        next_frame = self._reader.next_frame
         try:
             for _ in range(REQUESTS_PER_TURN):
-                if not self._may_execute() or (frame := self._reader.next_frame()) is None:
+                frame = next_frame()
+                if frame is None:
                     return
                 answer = serve(self.info, frame)
                 if isinstance(answer, PendingAnswer):
@@ -239,12 +243,15 @@ class Connection(asyncio.BufferedProtocol):
                     return
                 if frame.__class__ is bytearray:
                     self._memory.give_back(len(frame))
-                if answer is not None:
-                    responses += answer
-                    response_bytes += sum(map(len, answer))
-                    if response_bytes > WRITE_HIGH_WATER_BYTES:
-                        self._write(responses, response_bytes)
-                        responses, response_bytes = [], 0
+                if answer is None:
+                    continue
+                responses += answer
+                response_bytes += sum(map(len, answer))
+                if response_bytes > WRITE_HIGH_WATER_BYTES:
+                    self._write(responses, response_bytes)
+                    responses, response_bytes = [], 0
+                    if not self._may_execute():
+                        return
         finally:
             if responses:
                 self._write(responses, response_bytes)

@@ -90,6 +90,11 @@ class FrameReader:
         self._parts_begun = 0
 
     @property
+    def is_empty(self) -> bool:
+        """After `keep_rest`: is there neither a frame nor a part of one?"""
+        return self._room is None and not self._rest
+
+    @property
     def has_frame(self) -> bool:
         """After `keep_rest`: is there a whole frame to take?"""
         if self._room is not None:

@@ -9,7 +9,7 @@ import uvloop
 from broker.clock import Clock, SystemClock, VirtualClock
 from broker.core.keyed_timers import KeyedTimers
 from broker.core.purgatory import Completion, DelayedOperation, Purgatory
-from broker.purgatory_shell import PurgatoryShell
+from broker.purgatory_shell import TURN_MS, PurgatoryShell
 from tests.virtual_loop import VirtualClockLoop
 
 Run = Callable[[Coroutine[None, None, None]], None]
@@ -188,6 +188,44 @@ def test_many_expiries_and_wake_ups_leave_the_loop_its_turns(
 
     run(test())
     assert 0 < most_at_once <= 2_000, "one turn of wake-ups and one of expiries"
+
+
+class SlowOperation(Operation):
+    """Takes a millisecond to answer."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(clock)
+        self.virtual_clock = clock
+
+    def on_complete(self, completion: Completion) -> None:
+        super().on_complete(completion)
+        self.virtual_clock.advance(1)
+
+
+def test_a_turn_of_slow_operations_ends_by_the_clock(
+    run: Run, clock: VirtualClock, purgatory: Purgatory
+) -> None:
+    operations = [SlowOperation(clock) for _ in range(500)]
+    most_at_once = 0
+
+    async def test() -> None:
+        nonlocal most_at_once
+        PurgatoryShell(purgatory, clock)
+        for number, operation in enumerate(operations):
+            deadline_ms = 1_000 if number % 2 else 60_000
+            purgatory.try_complete_else_watch(operation, [number % 2], deadline_ms)
+            operation.is_satisfied = number % 2 == 0
+        purgatory.check_and_complete(0)
+        clock.advance(1_000)
+        done = before = 0
+        while done < len(operations):
+            await asyncio.sleep(0)
+            done = sum(operation.is_completed for operation in operations)
+            most_at_once = max(most_at_once, done - before)
+            before = done
+
+    run(test())
+    assert most_at_once <= 2 * (TURN_MS + 10), "one turn of wake-ups and one of expiries"
 
 
 def test_closing_completes_all_and_what_that_wakes(
