@@ -13,7 +13,6 @@ were acknowledged, and so it is passed over and stays: reading it answers CORRUP
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 
 from broker.storage.batch_walk import MANY_BYTES, BatchAt, find_batch
 from broker.storage.errors import CorruptBatchError
@@ -27,6 +26,7 @@ from broker.storage.segment_search import (
 )
 from broker.storage.segment_times import batch_of_entry
 from broker.storage.time_index import TimestampOffset
+from protocol.lazy_dataclass import dataclass
 from protocol.records.batch import NO_TIMESTAMP
 
 logger = logging.getLogger(__name__)

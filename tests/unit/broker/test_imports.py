@@ -1,0 +1,36 @@
+"""The start of a broker must not pay for what only later requests need."""
+
+import subprocess
+import sys
+
+NOT_AT_THE_START = (
+    # 50 ms and 5 MiB: with the first scrape.
+    "prometheus_client",
+    # With the first HTTP connection.
+    "h11",
+    # The codecs, each with the first batch that is compressed with it.
+    "cramjam",
+    "lz4.frame",
+    "zstandard",
+    # 20 ms, for packages that ask for their own version.
+    "email",
+    "importlib.metadata",
+    # What a broker has no use for, and some library's side entrance might bring.
+    "http.client",
+    "multiprocessing",
+    "unittest",
+    "urllib.request",
+    "xml",
+)
+
+
+def test_a_start_imports_nothing_that_it_does_not_need() -> None:
+    script = (
+        "import sys, broker.__main__\n"
+        "from broker.handlers.registry import load_handlers\n"
+        "load_handlers()\n"
+        f"print([name for name in {NOT_AT_THE_START} if name in sys.modules])\n"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
