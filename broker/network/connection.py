@@ -160,6 +160,8 @@ class Connection(asyncio.BufferedProtocol):
             self._pending.future.cancel()
         self._reader.close()
         self._memory.close()
+        # The transport and the budget know us; without this only the collector could part us.
+        del self._transport, self._memory
 
     # Called by the server.
 

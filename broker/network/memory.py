@@ -96,6 +96,7 @@ class Claimant:
         held_bytes, self.held_bytes = self.held_bytes, 0
         self._memory.used_bytes -= held_bytes
         self._memory.forget(self)
+        del self._on_granted
 
     def granted(self, byte_count: int) -> None:
         """Called by the budget: what was asked for last is there, and counted."""

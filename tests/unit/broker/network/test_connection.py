@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import logging
 import struct
 from collections.abc import AsyncIterator
@@ -31,6 +32,11 @@ class Echo:
         self.parked: dict[bytes, asyncio.Future[None]] = {}
         self.lost: list[ConnectionInfo] = []
         self.response = b""
+
+    def forget(self) -> None:
+        self.begun.clear()
+        self.parked.clear()
+        self.lost.clear()
 
     def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | PendingAnswer:
         body = bytes(frame[:100])
@@ -261,6 +267,28 @@ async def test_a_client_that_is_gone_has_its_request_cancelled_and_everything_gi
     assert edge.server.connection_count == 0
     assert edge.metrics.waiting_count == 0
     assert edge.metrics.connection_count == 0
+
+
+async def connect_and_leave(edge: Edge, begin: bytes, count: int) -> None:
+    for _ in range(count):
+        peer = edge.connect()
+        peer.send(begin)
+        peer.lose()
+        await turns()
+
+
+async def test_a_connection_that_is_gone_is_not_left_to_the_garbage_collector(edge: Edge) -> None:
+    """Which runs seldom in a broker: thousands of connections would wait for it."""
+    for begin in (b"", framed(b"one"), framed(b"park"), framed(bytes(500_000))[:300_000]):
+        gc.collect()
+        gc.disable()
+        try:
+            await connect_and_leave(edge, begin, 100)
+            edge.service.forget()
+            del edge.connection
+            assert gc.collect() < 100, begin[:20]
+        finally:
+            gc.enable()
 
 
 async def test_a_late_failure_of_a_lost_clients_request_is_seen(
