@@ -75,6 +75,8 @@ class Partition:
         self._behind_watermark: deque[tuple[int, int]] = deque()
         """(next offset, bytes) of appended batches that wait for the watermark."""
         self._flush: asyncio.Task[None] | None = None
+        self._is_watermark_held = False
+        """An fsync that the configuration asks for is under way; one for upkeep holds nothing."""
         self._committed: dict[asyncio.Future[None], int] = {}
         """Futures of internal writers, with the offset that the watermark must reach."""
 
@@ -103,9 +105,10 @@ class Partition:
             self._note_storage_error(error)
             raise
         self._behind_watermark.append((written.last_offset + 1, len(batch)))
-        if self._flush is not None or self._is_flush_due():
+        if self._is_flush_due():
+            self._is_watermark_held = True
             self.start_flush()
-        else:
+        elif not self._is_watermark_held:
             self._raise_watermark(written.last_offset + 1)
         return Appended(written.base_offset, written.last_offset + 1)
 
@@ -206,6 +209,7 @@ class Partition:
             self.take_offline(f"flush failed: {error}")
         else:
             self._flush = None
+            self._is_watermark_held = False
             self._raise_watermark(self.log.log_end_offset)
 
     def _raise_watermark(self, offset: int) -> None:

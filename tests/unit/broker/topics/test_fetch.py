@@ -1,0 +1,129 @@
+"""Fetches that wait, and what wakes them."""
+
+from pathlib import Path
+
+from broker.core.purgatory import Purgatory
+from broker.topics.fetch import DelayedFetch, PartitionRead, read_partitions
+from broker.topics.manager import TopicManager
+from broker.topics.partition import Partition
+from protocol.errors import ErrorCode
+from tests.running_topics import append, running_topics
+
+LIMIT = 1 << 20
+
+
+def read_of(partition: Partition | None, offset: int = 0, max_bytes: int = LIMIT) -> PartitionRead:
+    return PartitionRead(0, partition, offset, max_bytes)
+
+
+class Parked:
+    """A fetch in the purgatory, and its answer once there is one."""
+
+    def __init__(self, purgatory: Purgatory, reads: list[PartitionRead], *, min_bytes: int) -> None:
+        self.answer: list[PartitionRead] | None = None
+        self.error: Exception | None = None
+        found = read_partitions(reads, LIMIT)
+        self.operation = DelayedFetch(
+            reads,
+            max_bytes=LIMIT,
+            bytes_missing=min_bytes - found,
+            answer=self.take,
+            fail=self.fail,
+            owner="connection",
+        )
+        self.purgatory = purgatory
+        purgatory.try_complete_else_watch(self.operation, self.operation.keys, 1_000)
+
+    @property
+    def is_answered(self) -> bool:
+        return self.answer is not None
+
+    def take(self, reads: list[PartitionRead]) -> None:
+        assert self.answer is None, "answered twice"
+        self.answer = reads
+
+    def fail(self, error: Exception) -> None:
+        self.error = error
+
+
+async def two_partitions(topics: TopicManager) -> list[Partition]:
+    return list((await topics.create_topic("t", partition_count=2)).partitions)
+
+
+async def test_an_append_wakes_the_fetch_that_waits_at_the_end(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        purgatory = topics._purgatory
+        first, second = await two_partitions(topics)
+        parked = Parked(purgatory, [read_of(first), read_of(second)], min_bytes=1)
+        purgatory.drain()
+        assert not parked.is_answered
+        append(second, b"hello")
+        purgatory.drain()
+        assert parked.answer is not None
+        assert [len(read.data) > 0 for read in parked.answer] == [False, True]
+
+
+async def test_a_fetch_waits_until_the_sum_over_its_partitions_is_enough(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        purgatory = topics._purgatory
+        first, second = await two_partitions(topics)
+        append(first, bytes(100))
+        reads = [read_of(first), read_of(second)]
+        size = read_partitions(reads, LIMIT)
+        parked = Parked(purgatory, reads, min_bytes=3 * size)
+        append(second, bytes(100))
+        purgatory.drain()
+        assert not parked.is_answered
+        append(second, bytes(100))
+        purgatory.drain()
+        assert parked.answer is not None
+        assert sum(len(read.data) for read in parked.answer) == 3 * size
+
+
+async def test_at_its_deadline_a_fetch_answers_with_what_there_is(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        purgatory = topics._purgatory
+        first, _ = await two_partitions(topics)
+        append(first)
+        parked = Parked(purgatory, [read_of(first)], min_bytes=LIMIT)
+        purgatory.expire(999)
+        assert not parked.is_answered
+        purgatory.expire(1_000)
+        assert parked.answer is not None
+        assert len(parked.answer[0].data) > 0
+
+
+async def test_a_fetch_of_a_partition_that_goes_is_answered_at_once(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        purgatory = topics._purgatory
+        first, _ = await two_partitions(topics)
+        parked = Parked(purgatory, [read_of(first)], min_bytes=1)
+        topic = topics.get("t")
+        assert topic is not None
+        await topics.delete_topic(topic)
+        purgatory.drain()
+        assert parked.answer is not None
+        assert parked.answer[0].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_the_first_batch_comes_whole_and_later_partitions_keep_to_the_limit(
+    tmp_path: Path,
+) -> None:
+    async with running_topics(tmp_path) as topics:
+        first, second = await two_partitions(topics)
+        append(first, bytes(500))
+        append(second, bytes(500))
+        reads = [read_of(first, max_bytes=1), read_of(second)]
+        total = read_partitions(reads, 100)
+        assert len(reads[0].data) == total > 500
+        assert reads[1].data == b""
+
+
+async def test_a_failing_partition_does_not_fail_its_neighbours(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        first, second = await two_partitions(topics)
+        append(second)
+        reads = [read_of(first, offset=5), read_of(second)]
+        read_partitions(reads, LIMIT)
+        assert reads[0].error is ErrorCode.OFFSET_OUT_OF_RANGE
+        assert len(reads[1].data) > 0

@@ -1,0 +1,79 @@
+"""acks=all waits for every partition of the request, and tells each its own outcome."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from broker.topics.partition import Partition
+from broker.topics.produce import DelayedProduce, PendingAppend
+from protocol.errors import ErrorCode
+from tests.running_topics import append, running_topics
+
+
+class Outcome:
+    """What an acks=all request was told."""
+
+    def __init__(self, partitions: list[Partition], next_offset: int) -> None:
+        self.told: dict[int, ErrorCode] = {}
+        self.answer_count = 0
+        self.operation = DelayedProduce(
+            [
+                PendingAppend(partition, next_offset, self._teller(partition.index))
+                for partition in partitions
+            ],
+            answer=self._answer,
+            fail=self._fail,
+            owner="connection",
+        )
+
+    def _teller(self, index: int) -> Callable[[ErrorCode], None]:
+        def tell(code: ErrorCode) -> None:
+            self.told[index] = code
+
+        return tell
+
+    def _answer(self) -> None:
+        self.answer_count += 1
+
+    def _fail(self, error: Exception) -> None:
+        raise AssertionError from error
+
+
+async def test_a_request_is_answered_when_its_last_partition_is_durable(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        partitions = list((await topics.create_topic("t", partition_count=2)).partitions)
+        outcome = Outcome(partitions, next_offset=1)
+        purgatory = topics._purgatory
+        purgatory.try_complete_else_watch(outcome.operation, outcome.operation.keys, 1_000)
+        append(partitions[0])
+        purgatory.drain()
+        assert outcome.answer_count == 0
+        append(partitions[1])
+        purgatory.drain()
+        assert outcome.answer_count == 1
+        assert outcome.told == {}
+
+
+async def test_at_the_deadline_only_the_partitions_that_are_late_time_out(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        partitions = list((await topics.create_topic("t", partition_count=2)).partitions)
+        outcome = Outcome(partitions, next_offset=1)
+        purgatory = topics._purgatory
+        purgatory.try_complete_else_watch(outcome.operation, outcome.operation.keys, 1_000)
+        append(partitions[0])
+        purgatory.drain()
+        purgatory.expire(1_000)
+        assert outcome.answer_count == 1
+        assert outcome.told == {1: ErrorCode.REQUEST_TIMED_OUT}
+
+
+async def test_a_partition_that_goes_offline_fails_alone(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        partitions = list((await topics.create_topic("t", partition_count=2)).partitions)
+        outcome = Outcome(partitions, next_offset=1)
+        purgatory = topics._purgatory
+        purgatory.try_complete_else_watch(outcome.operation, outcome.operation.keys, 1_000)
+        append(partitions[0])
+        partitions[1].take_offline("the disk failed")
+        purgatory.drain()
+        assert outcome.answer_count == 1
+        assert outcome.told == {1: ErrorCode.KAFKA_STORAGE_ERROR}
