@@ -18,7 +18,7 @@ from tests.interop.clients.confluent_client import ConfluentClient, admin_client
 from tests.interop.clients.java_client import JavaClient
 from tests.interop.clients.kafka_python_client import KafkaPythonClient
 from tests.interop.clients.kcat_client import KcatClient, kcat
-from tests.interop.model import Client
+from tests.interop.model import Client, wait_until
 from tests.interop.tools import Tools
 from tests.java_process import JavaProcess
 from tests.kafka_server import KafkaServer
@@ -93,6 +93,8 @@ def create_topic(admin: AdminClient) -> Iterator[CreateTopic]:
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
         admin.create_topics([topic])[name].result(30)
         created.append(name)
+        # A real Kafka answers when its controller has the topic, a moment before its broker has.
+        wait_until(lambda: name in admin.list_topics(timeout=10).topics, f"{name} to be known")
         return name
 
     yield create

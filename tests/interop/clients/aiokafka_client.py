@@ -15,7 +15,7 @@ from aiokafka import (
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
 from tests.interop.clients.threads import ThreadMember
-from tests.interop.model import MAX_REQUEST_BYTES, Client, Codec, Record
+from tests.interop.model import MAX_REQUEST_BYTES, SESSION_TIMEOUT_MS, Client, Codec, Record
 
 
 class AiokafkaClient(Client):
@@ -95,7 +95,7 @@ class AiokafkaMember(ThreadMember):
             "enable_auto_commit": False,
             "partition_assignment_strategy": (RangePartitionAssignor,),
             "heartbeat_interval_ms": 300,
-            "session_timeout_ms": 10_000,
+            "session_timeout_ms": SESSION_TIMEOUT_MS,
         }
         self._topic = topic
         super().__init__()

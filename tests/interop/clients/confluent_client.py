@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from confluent_kafka.admin import AdminClient
 
 from tests.interop.clients.threads import ThreadMember
-from tests.interop.model import MAX_REQUEST_BYTES, Client, Codec, Record
+from tests.interop.model import MAX_REQUEST_BYTES, SESSION_TIMEOUT_MS, Client, Codec, Record
 
 QUIET = {"log_level": 0}
 """What goes wrong is in errors and exceptions; the library would print it a second time, and the
@@ -122,7 +122,7 @@ class ConfluentMember(ThreadMember):
             "enable.auto.commit": False,
             "partition.assignment.strategy": "range",
             "heartbeat.interval.ms": 300,
-            "session.timeout.ms": 10_000,
+            "session.timeout.ms": SESSION_TIMEOUT_MS,
         }
         self._topic = topic
         super().__init__()

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from tests.interop.model import MAX_REQUEST_BYTES, Client, Codec, Member, Record
+from tests.interop.model import MAX_REQUEST_BYTES, SESSION_TIMEOUT_MS, Client, Codec, Member, Record
 from tests.java_process import JavaProcess
 
 _MEMBER_IDS = itertools.count()
@@ -83,7 +83,7 @@ class JavaMember(Member):
                     "org.apache.kafka.clients.consumer.RangeAssignor"
                 ),
                 "heartbeat.interval.ms": 300,
-                "session.timeout.ms": 10_000,
+                "session.timeout.ms": SESSION_TIMEOUT_MS,
             },
         )
 

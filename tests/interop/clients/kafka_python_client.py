@@ -9,7 +9,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from tests.interop.clients.threads import ThreadMember
-from tests.interop.model import MAX_REQUEST_BYTES, Client, Codec, Record
+from tests.interop.model import MAX_REQUEST_BYTES, SESSION_TIMEOUT_MS, Client, Codec, Record
 
 
 class KafkaPythonClient(Client):
@@ -89,7 +89,7 @@ class KafkaPythonMember(ThreadMember):
             "auto_commit_interval_ms": 60_000,
             "partition_assignment_strategy": (RangePartitionAssignor,),
             "heartbeat_interval_ms": 300,
-            "session_timeout_ms": 10_000,
+            "session_timeout_ms": SESSION_TIMEOUT_MS,
         }
         self._topic = topic
         super().__init__()

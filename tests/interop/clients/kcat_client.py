@@ -12,7 +12,7 @@ from typing import IO
 
 from tests import java_env
 from tests.interop.clients.threads import ThreadMember
-from tests.interop.model import MAX_REQUEST_BYTES, Client, Codec, Record
+from tests.interop.model import MAX_REQUEST_BYTES, SESSION_TIMEOUT_MS, Client, Codec, Record
 
 # Nothing that the tests send contains these.
 _END_OF_MESSAGE = "<~message~>"
@@ -81,7 +81,7 @@ class KcatClient(Client):
             "auto.offset.reset": "earliest",
             "partition.assignment.strategy": "range",
             "heartbeat.interval.ms": "300",
-            "session.timeout.ms": "10000",
+            "session.timeout.ms": str(SESSION_TIMEOUT_MS),
         }
         settings = itertools.chain(*(("-X", f"{name}={value}") for name, value in options.items()))
         command = self._command("-G", group, "-u", "-f", _FORMAT, *settings, topic)
