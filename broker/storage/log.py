@@ -17,19 +17,16 @@ Every method may raise StorageError.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
 from broker.core.partition.producers import AppendedBatch, ProducerState
+from broker.storage.compaction_writer import CleanedSegment
 from broker.storage.config import LogConfig
 from broker.storage.errors import OffsetOutOfRangeError, StorageError
 from broker.storage.filesystem import Buffer, FileSystem, OsFileSystem
-from broker.storage.layout import (
-    SNAPSHOT_SUFFIX,
-    deleted_directory,
-    file_name,
-    parse_partition_directory,
-)
+from broker.storage.layout import deleted_directory, parse_partition_directory
 from broker.storage.log_appending import Appended, LogAppender
 from broker.storage.log_opening import OpeningTerms, open_log
 from broker.storage.log_queries import expired_segments, first_at_or_after, latest_record
@@ -92,6 +89,11 @@ class PartitionLog:
     def directory(self) -> Path:
         """Where its files are."""
         return Path(self._state.directory)
+
+    @property
+    def files(self) -> FileSystem:
+        """The file system it lives on."""
+        return self._state.files
 
     @property
     def log_start_offset(self) -> int:
@@ -261,6 +263,22 @@ class PartitionLog:
         self._state.check_usable()
         return self._delete_expired(wall_ms, up_to_offset, by_policy=True)
 
+    def replace_segments(
+        self, replaced: Sequence[LogSegment], cleaned: CleanedSegment, *, wall_ms: int
+    ) -> bool:
+        """Put what compaction made of neighbouring segments in their place.
+
+        False, and nothing has changed, if one of them has been deleted since. If the file system
+        refuses, the log fails; when it is opened anew the replacement is carried out.
+        """
+        state = self._state
+        state.check_usable()
+        try:
+            return state.replace_segments(replaced, cleaned, wall_ms)
+        except OSError as error:
+            state.fail(f"{state.directory}: compacted segments cannot be put in place: {error}")
+            raise StorageError(f"{state.directory}: {error}") from error
+
     def remove_deleted_files(self, *, wall_ms: int) -> int:
         """Unlink files of segments deleted file.delete.delay.ms ago; how many. For any thread."""
         return self._state.deleted.remove_due(wall_ms, self.config.file_delete_delay_ms)
@@ -330,8 +348,6 @@ class PartitionLog:
         state = self._state
         active = state.active
         if active.size_bytes and (not state.snapshots or state.snapshots[-1] != state.end_offset):
-            state.write_snapshot()
-            # The next start takes the end of the log from its name.
-            state.flusher.note_file(active.directory, file_name(state.end_offset, SNAPSHOT_SUFFIX))
+            state.write_snapshot()  # The next start takes the end of the log from its name.
         active.complete_indexes()
         state.flusher.flush(state.segments, state.end_offset, with_indexes=True)

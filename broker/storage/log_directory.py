@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 
+from broker.storage.compaction_swap import complete_swaps
 from broker.storage.filesystem import FileSystem
 from broker.storage.layout import (
     CLEANED_SUFFIX,
@@ -18,6 +19,7 @@ from broker.storage.layout import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
     TEMPORARY_SUFFIX,
     TIME_INDEX_SUFFIX,
     file_name,
@@ -43,10 +45,14 @@ class DirectoryContent:
 
 def scan_directory(files: FileSystem, directory: str) -> DirectoryContent:
     """Look through a partition's directory and tidy up what a crash left. Raises OSError."""
+    entries = files.entries(directory)
+    if any(entry.name.endswith(SWAP_SUFFIX) for entry in entries):
+        complete_swaps(files, directory)
+        entries = files.entries(directory)
     sizes: dict[int, dict[str, int]] = {}
     modified_ms: dict[int, int] = {}
     content = DirectoryContent()
-    for entry in files.entries(directory):
+    for entry in entries:
         if entry.name.endswith(_LEFT_OVER_SUFFIXES):
             files.remove(f"{directory}/{entry.name}")
             continue
@@ -85,7 +91,9 @@ class DeletedFiles:
     waiting: list[tuple[int, str]] = field(default_factory=list)
     """(wall time of the deletion, path), in order."""
 
-    def delete_segment(self, segment: LogSegment, wall_ms: int) -> None:
+    def delete_segment(
+        self, segment: LogSegment, wall_ms: int, *, with_snapshot: bool = True
+    ) -> None:
         """Take a segment out of the log's directory. Raises OSError: then it is still in."""
         segment.is_deleted = True
         try:
@@ -94,10 +102,8 @@ class DeletedFiles:
             segment.is_deleted = False
             raise
         segment.close()
-        self.delete_files(
-            [segment.path(suffix) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX)],
-            wall_ms,
-        )
+        suffixes = [INDEX_SUFFIX, TIME_INDEX_SUFFIX] + [SNAPSHOT_SUFFIX] * with_snapshot
+        self.delete_files([segment.path(suffix) for suffix in suffixes], wall_ms)
 
     def delete_files(self, paths: Iterable[str], wall_ms: int) -> None:
         """Do the same to files that mean nothing without their .log; failures are only noted."""

@@ -48,7 +48,7 @@ class LogFlusher:
         """
         with self._lock:
             for path in self._take(self._paths):
-                self._files.file(path).sync()
+                self._sync_file(path)
             for segment in reversed(segments):
                 if segment.is_synced and segment.is_sealed:
                     break
@@ -56,6 +56,15 @@ class LogFlusher:
             for directory in self._take(self._directories):
                 self._files.sync_directory(directory)
             self.flushed_offset = max(self.flushed_offset, end_offset)
+
+    def _sync_file(self, path: str) -> None:
+        file = self._files.file(path)
+        try:
+            file.sync()
+        except FileNotFoundError:
+            return  # A snapshot whose segment is deleted already.
+        finally:
+            file.close()
 
     @staticmethod
     def _sync(segment: LogSegment, *, with_indexes: bool) -> None:

@@ -6,12 +6,14 @@ them and be asked about a few.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from broker.core.partition.producers import ProducerState
+from broker.storage.compaction_writer import CleanedSegment
 from broker.storage.errors import StorageError
 from broker.storage.filesystem import FileSystem
+from broker.storage.layout import SNAPSHOT_SUFFIX, file_name
 from broker.storage.leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
 from broker.storage.leader_epochs import LeaderEpochs
 from broker.storage.log_flushing import LogFlusher
@@ -93,11 +95,13 @@ class LogState:
         self.flusher.note_file(self.directory, EPOCHS_FILE_NAME)
 
     def write_snapshot(self) -> None:
-        """Write down the producers as of the end of the log, not synced. Raises OSError."""
+        """Write down the producers as of the end of the log. Raises OSError."""
         end_offset = self.end_offset
         write_snapshot(self.files, self.directory, end_offset, self.producers.snapshot())
         if not self.snapshots or self.snapshots[-1] != end_offset:
             self.snapshots.append(end_offset)
+        # The log says the same, but not for ever: retention takes its beginning.
+        self.flusher.note_file(self.directory, file_name(end_offset, SNAPSHOT_SUFFIX))
 
     def delete_first_segment(self, wall_ms: int) -> None:
         """Drop the oldest segment and its producer snapshot. Raises OSError."""
@@ -107,6 +111,28 @@ class LogState:
         self.start_offset = max(self.start_offset, following.base_offset)
         self.snapshots[:] = [offset for offset in self.snapshots if offset > first.base_offset]
         self.flusher.note_name(self.directory)
+
+    def replace_segments(
+        self, replaced: Sequence[LogSegment], cleaned: CleanedSegment, wall_ms: int
+    ) -> bool:
+        """See PartitionLog.replace_segments. Raises OSError, perhaps half-way."""
+        if replaced[0] not in self.segments[:-1]:
+            return False
+        first = self.segments.index(replaced[0])
+        behind = first + len(replaced)
+        if list(self.segments[first:behind]) != list(replaced) or behind >= len(self.segments):
+            return False
+        for segment in replaced:
+            # The first one's snapshot is as true of the new segment, which starts there as well.
+            keeps_snapshot = segment is replaced[0]
+            self.deleted.delete_segment(segment, wall_ms, with_snapshot=not keeps_snapshot)
+            if not keeps_snapshot and segment.base_offset in self.snapshots:
+                self.snapshots.remove(segment.base_offset)
+        segment = cleaned.put_in_place()
+        segment.created_ms = max(one.created_ms for one in replaced)
+        self.segments = (*self.segments[:first], segment, *self.segments[behind:])
+        self.flusher.note_name(self.directory)
+        return True
 
     def check_usable(self) -> None:
         """Raise StorageError if the log has failed or is closed."""

@@ -32,7 +32,7 @@ class LogSegment:
 
     __slots__ = (
         "_hints", "_unindexed_bytes", "base_offset", "created_ms", "directory", "first_timestamp",
-        "index", "is_deleted", "is_index_rebuilt", "is_sealed", "is_synced", "log",
+        "index", "is_damaged", "is_deleted", "is_index_rebuilt", "is_sealed", "is_synced", "log",
         "max_timestamp", "max_timestamp_offset", "size_bytes", "time_index", "verified",
     )  # fmt: skip
 
@@ -64,6 +64,8 @@ class LogSegment:
         self.is_synced = False
         """All three files of a sealed segment are on the disk."""
         self.is_deleted = False
+        self.is_damaged = False
+        """A batch of it was found damaged when it was to be compacted."""
         self.is_index_rebuilt = False
         """The index was found damaged once already since the log was opened."""
         self._unindexed_bytes = 0

@@ -25,7 +25,9 @@ from protocol.lazy_dataclass import dataclass
 
 SECTOR_BYTES = 512
 
-Operation: TypeAlias = Literal["create", "pread", "pwritev", "truncate", "sync", "sync_directory"]
+Operation: TypeAlias = Literal[
+    "create", "pread", "pwritev", "truncate", "sync", "sync_directory", "rename"
+]
 Pick: TypeAlias = Callable[[int], int]
 """Gives a number from 0 up to but not including its argument, such as `Random(seed).randrange`."""
 _Write: TypeAlias = tuple[int, bytes]
@@ -46,6 +48,7 @@ class _Fault:
     operation: Operation
     suffix: str
     number: int
+    after: int
     times: int
 
 
@@ -83,9 +86,19 @@ class SimulatedFileSystem:
 
     # What tests do to it.
 
-    def fail(self, operation: Operation, *, suffix: str, number: int, times: int = 1) -> None:
-        """Let the next `times` calls of an operation on a path with this suffix raise OSError."""
-        self._faults.append(_Fault(operation, suffix, number, times))
+    def fail(
+        self, operation: Operation, *, suffix: str, number: int, after: int = 0, times: int = 1
+    ) -> None:
+        """Let an operation on paths with this suffix raise OSError of this number.
+
+        That is after `after` more calls that succeed, and for the next `times` ones.
+        """
+        self._faults.append(_Fault(operation, suffix, number, after, times))
+
+    @property
+    def has_faults(self) -> bool:
+        """Whether something is still to fail."""
+        return bool(self._faults)
 
     def clear_faults(self) -> None:
         """Let every operation succeed again."""
@@ -151,6 +164,7 @@ class SimulatedFileSystem:
             path = path.rpartition("/")[0]
 
     def rename(self, source: str, target: str) -> None:
+        self.check("rename", source)
         if source in self._directories:
             self._rename_directory(source, target)
             return
@@ -188,6 +202,9 @@ class SimulatedFileSystem:
         """Raise OSError if the operation is to fail."""
         for fault in self._faults:
             if fault.operation == operation and path.endswith(fault.suffix):
+                if fault.after > 0:
+                    fault.after -= 1
+                    continue
                 fault.times -= 1
                 if fault.times <= 0:
                     self._faults.remove(fault)
