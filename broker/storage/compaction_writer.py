@@ -76,11 +76,11 @@ class CleanedSegment:
     def put_in_place(self) -> LogSegment:
         """Give the files their final names; those of the old segments must be gone."""
         finish_swap(self._files, self._directory, self.base_offset)
-        sizes = {LOG_SUFFIX: self.size_bytes}
-        if len(self._index):
-            sizes[INDEX_SUFFIX] = len(self._index) * INDEX_ENTRY_BYTES
-        if len(self._time_index):
-            sizes[TIME_INDEX_SUFFIX] = len(self._time_index) * TIME_INDEX_ENTRY_BYTES
+        sizes = {
+            LOG_SUFFIX: self.size_bytes,
+            INDEX_SUFFIX: len(self._index) * INDEX_ENTRY_BYTES,
+            TIME_INDEX_SUFFIX: len(self._time_index) * TIME_INDEX_ENTRY_BYTES,
+        }
         segment = LogSegment(self._files, self._directory, self.base_offset, sizes)
         segment.max_timestamp, segment.max_timestamp_offset = self._latest
         segment.verified.add(0, self.size_bytes)

@@ -20,7 +20,7 @@ _BLOCK_ENTRIES = 64
 
 
 class EntryFile:
-    """Entries of two integers. The file is created with the first entries that are saved.
+    """Entries of two integers. The file is created when they are saved for the first time.
 
     A last entry that is not whole is ignored.
     """
@@ -62,11 +62,14 @@ class EntryFile:
         self._pending.append((first, second))
 
     def save(self) -> None:
-        """Write out what waits in memory. Raises OSError; nothing is lost then."""
-        if not self._pending:
-            return
+        """Write out what waits in memory, be it only an empty file.
+
+        Raises OSError; nothing is lost then.
+        """
         if self._file is None:
             self._file = self._files.create(self.path)
+        if not self._pending:
+            return
         data = b"".join(self._entry.pack(*entry) for entry in self._pending)
         write_fully(self._file, [data], self._saved * self._entry.size)
         self._saved += len(self._pending)

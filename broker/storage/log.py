@@ -349,5 +349,6 @@ class PartitionLog:
         active = state.active
         if active.size_bytes and (not state.snapshots or state.snapshots[-1] != state.end_offset):
             state.write_snapshot()  # The next start takes the end of the log from its name.
-        active.complete_indexes()
+        if active.size_bytes:
+            active.complete_indexes()
         state.flusher.flush(state.segments, state.end_offset, with_indexes=True)

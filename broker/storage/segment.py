@@ -174,7 +174,10 @@ class LogSegment:
         self.index.save()
 
     def complete_indexes(self) -> None:
-        """Note the maximum in the time index and save both: the segment could be sealed now."""
+        """Note the maximum in the time index and save both: the segment could be sealed now.
+
+        Then both files exist, as Kafka's tools expect.
+        """
         if self.max_timestamp is not None:
             self.time_index.append_if_later(self.max_timestamp, self.max_timestamp_offset)
         self.save_indexes()

@@ -91,7 +91,7 @@ def test_kafkas_dump_tool_reads_the_files_of_a_partition(
         name = "org.apache.kafka.tools.DumpLogSegments"
         result = tools.offline(name, "--files", ",".join(files), *options)
         assert result.exit == 0, result.err
-        return result.out
+        return result.out + result.err  # Mismatches are told on standard error.
 
     records = dump(logs, "--deep-iteration", "--print-data-log")
     offsets = [int(found) for found in re.findall(r"^\| offset: (\d+) ", records, re.MULTILINE)]

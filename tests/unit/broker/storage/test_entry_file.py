@@ -20,12 +20,14 @@ def reopened(files: SimulatedFileSystem) -> EntryFile:
     return EntryFile(files, "/e", PAIR, len(read_file(files, "/e")))
 
 
-def test_no_file_is_made_before_there_is_something_to_save() -> None:
+def test_the_file_is_made_when_it_is_saved_be_it_empty() -> None:
     entries, files = new_file()
-    entries.save()
-    assert not files.exists("/e")
     assert entries.find_last(0, 100) == -1
     assert entries.last() is None
+    assert not files.exists("/e")
+    entries.save()
+    assert read_file(files, "/e") == b""
+    assert entries.find_last(0, 100) == -1
 
 
 @given(
