@@ -37,10 +37,16 @@ def file_name(base_offset: int, suffix: str) -> str:
 
 def offset_in(name: str, suffix: str) -> int | None:
     """The offset in a file name of exactly this suffix; None for any other name."""
-    digits = name.removesuffix(suffix)
-    if len(digits) != _OFFSET_DIGITS or not name.endswith(suffix) or not digits.isascii():
+    found = split_file_name(name)
+    return found[0] if found is not None and found[1] == suffix else None
+
+
+def split_file_name(name: str) -> tuple[int, str] | None:
+    """The offset a file name starts with and all that follows; None for any other name."""
+    digits = name[:_OFFSET_DIGITS]
+    if len(digits) < _OFFSET_DIGITS or not digits.isascii() or not digits.isdigit():
         return None
-    return int(digits) if digits.isdigit() else None
+    return int(digits), name[_OFFSET_DIGITS:]
 
 
 def partition_directory(topic: str, partition: int) -> str:

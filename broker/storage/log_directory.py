@@ -23,7 +23,7 @@ from broker.storage.layout import (
     TEMPORARY_SUFFIX,
     TIME_INDEX_SUFFIX,
     file_name,
-    offset_in,
+    split_file_name,
 )
 from broker.storage.segment import LogSegment
 from protocol.lazy_dataclass import dataclass
@@ -56,15 +56,16 @@ def scan_directory(files: FileSystem, directory: str) -> DirectoryContent:
         if entry.name.endswith(_LEFT_OVER_SUFFIXES):
             files.remove(f"{directory}/{entry.name}")
             continue
-        for suffix in SEGMENT_SUFFIXES:
-            base_offset = offset_in(entry.name, suffix)
-            if base_offset is not None:
-                sizes.setdefault(base_offset, {})[suffix] = entry.size_bytes
-                if suffix == LOG_SUFFIX:
-                    modified_ms[base_offset] = entry.modified_ms
-        snapshot = offset_in(entry.name, SNAPSHOT_SUFFIX)
-        if snapshot is not None:
-            content.snapshots.append(snapshot)
+        named = split_file_name(entry.name)
+        if named is None:
+            continue
+        offset, suffix = named
+        if suffix == SNAPSHOT_SUFFIX:
+            content.snapshots.append(offset)
+        elif suffix in SEGMENT_SUFFIXES:
+            sizes.setdefault(offset, {})[suffix] = entry.size_bytes
+            if suffix == LOG_SUFFIX:
+                modified_ms[offset] = entry.modified_ms
     content.snapshots.sort()
     for base_offset in sorted(sizes):
         if LOG_SUFFIX not in sizes[base_offset]:
