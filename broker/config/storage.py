@@ -238,19 +238,16 @@ class CleanerSettings(Settings):
 
     log_cleaner_enable: Boolean = setting(
         True,
-        honoured=False,
         doc="Whether compacted topics are compacted; without it they grow for ever.",
     )
     log_cleaner_backoff_ms: Long = setting(
         15_000,
         at_least=0,
-        honoured=False,
         doc="How long compaction rests when it finds nothing to do.",
     )
     log_cleaner_dedupe_buffer_size: Long = setting(
         134_217_728,
         at_least=1 << 20,
-        honoured=False,
         doc="Bytes of memory for the map of keys to offsets of one round of compaction.",
     )
     log_cleaner_min_cleanable_ratio: Double = setting(
@@ -258,28 +255,24 @@ class CleanerSettings(Settings):
         at_least=0,
         at_most=1,
         dynamic=True,
-        honoured=False,
         doc="Default of the topic config min.cleanable.dirty.ratio.",
     )
     log_cleaner_delete_retention_ms: Long = setting(
         86_400_000,
         at_least=0,
         dynamic=True,
-        honoured=False,
         doc="Default of the topic config delete.retention.ms.",
     )
     log_cleaner_min_compaction_lag_ms: Long = setting(
         0,
         at_least=0,
         dynamic=True,
-        honoured=False,
         doc="Default of the topic config min.compaction.lag.ms.",
     )
     log_cleaner_max_compaction_lag_ms: Long = setting(
         LONG_MAX,
         at_least=1,
         dynamic=True,
-        honoured=False,
         doc="Default of the topic config max.compaction.lag.ms.",
     )
 

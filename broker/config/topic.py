@@ -83,7 +83,6 @@ class TopicConfig(Settings):
         86_400_000,
         at_least=0,
         falls_back_to="log.cleaner.delete.retention.ms",
-        honoured=False,
         doc="How long a tombstone stays readable in a compacted topic after it was compacted.",
     )
     errors_deadletterqueue_group_enable: Boolean = setting(
@@ -146,7 +145,6 @@ class TopicConfig(Settings):
         LONG_MAX,
         at_least=1,
         falls_back_to="log.cleaner.max.compaction.lag.ms",
-        honoured=False,
         doc="A record older than this makes its compacted log due for compaction.",
     )
     max_decompressed_message_bytes: Int = setting(
@@ -186,14 +184,12 @@ class TopicConfig(Settings):
         at_least=0,
         at_most=1,
         falls_back_to="log.cleaner.min.cleanable.ratio",
-        honoured=False,
         doc="Share of a compacted log that must be new since the last compaction before the next.",
     )
     min_compaction_lag_ms: Long = setting(
         0,
         at_least=0,
         falls_back_to="log.cleaner.min.compaction.lag.ms",
-        honoured=False,
         doc="A record younger than this is not compacted away.",
     )
     min_insync_replicas: Int = setting(

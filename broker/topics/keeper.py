@@ -23,6 +23,7 @@ from broker.storage.filesystem import FileSystem
 from broker.storage.log import OS_FILES
 from broker.storage.metadata_store import MetadataStore
 from broker.topics.catalog import Catalog
+from broker.topics.compaction import Compactor
 from broker.topics.data_directory import DataDirectory, close_logs
 from broker.topics.opening import Opener
 from broker.topics.partition import Partition
@@ -113,8 +114,22 @@ class TopicKeeper:
         await self._recover()
         await self.write_checkpoints()
         self._remove_later(refuse)
-        self._upkeep_task = asyncio.create_task(self._upkeep.run(), name="upkeep of logs")
+        compactor = await self._run(self._make_compactor)
+        self.on_topics_deleted(compactor.forget)
+        self._upkeep_task = asyncio.create_task(
+            self._upkeep.run(compactor.run), name="upkeep of logs"
+        )
         self._upkeep_task.add_done_callback(_log_unless_cancelled)
+
+    def _make_compactor(self) -> Compactor:
+        return Compactor(
+            self.all,
+            lambda: self.settings,
+            self._files,
+            self.directory,
+            clock=self._clock,
+            executor=self._executor,
+        )
 
     async def close(self) -> None:
         """Make everything durable and mark the stop as a clean one, unless a partition failed.

@@ -1,4 +1,5 @@
-"""What has to be done to logs from time to time: retention, flush.ms, checkpoints, expiry.
+"""What has to be done to logs from time to time: retention, compaction, flush.ms, checkpoints,
+expiry.
 
 Each kind of work is a task of its own. Whatever touches a log that may be appended to runs on the
 loop's thread, a few partitions at a turn; fsyncs and the removal of files run in the executor. A
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Executor
 from typing import Final
 
@@ -58,9 +59,10 @@ class Upkeep:
         """A topic came or its configs changed: flush.ms may now be set somewhere."""
         self._configs_changed.set()
 
-    async def run(self) -> None:
+    async def run(self, compact: Callable[[], Coroutine[None, None, None]]) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as group:
+            group.create_task(compact(), name="compaction")
             group.create_task(self._retain(), name="retention")
             group.create_task(self._flush(), name="flush.ms")
             group.create_task(self._checkpoint(), name="checkpoints")
