@@ -21,14 +21,13 @@ PORT ?= 9092
 DATA ?= data
 BOOTSTRAP ?=
 N ?=
-SEED ?=
 ARGS ?=
 
 # In the order of the layers, so that a broken foundation is reported first.
-SUITES := $(wildcard $(addprefix tests/,unit property integration simulation interop crash fuzz))
+SUITES := $(wildcard $(addprefix tests/,unit property integration interop crash fuzz))
 PYTEST := $(BIN)/python -m pytest $(ARGS)
 
-.PHONY: help run test lint types imports format unit property integration simulate interop crash \
+.PHONY: help run test lint types imports format unit property integration interop crash \
         fuzz bench docs check ci clean setup
 
 help: ## this list
@@ -63,9 +62,6 @@ property: $(STAMPS)/test $(STAMPS)/java ## codecs against construct, kio and Jav
 
 integration: $(STAMPS)/test ## real sockets and files, one process
 	$(PYTEST) tests/integration
-
-simulate: $(STAMPS)/test ## whole broker on a virtual clock, faults by seed (SEED=)
-	$(PYTEST) tests/simulation $(if $(SEED),--simulation-seed=$(SEED))
 
 interop: $(STAMPS)/test $(STAMPS)/java ## real clients against Kohort, or any broker (BOOTSTRAP=host:port)
 	BOOTSTRAP=$(BOOTSTRAP) $(PYTEST) tests/interop

@@ -11,9 +11,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--fuzz-frames", type=int, default=200_000, help="how many frames tests/fuzz sends (200000)"
     )
-    group.addoption(
-        "--simulation-seed", type=int, default=None, help="replay one seed of tests/simulation"
-    )
 
 
 @pytest.fixture(scope="session")
@@ -25,10 +22,4 @@ def crash_runs(request: pytest.FixtureRequest) -> int:
 @pytest.fixture(scope="session")
 def fuzz_frames(request: pytest.FixtureRequest) -> int:
     value: int = request.config.getoption("--fuzz-frames")
-    return value
-
-
-@pytest.fixture(scope="session")
-def simulation_seed(request: pytest.FixtureRequest) -> int | None:
-    value: int | None = request.config.getoption("--simulation-seed")
     return value
