@@ -164,7 +164,11 @@ class _Descriptor:
 
 
 class OsFile:
-    """A file of the operating system; see the module for when it is open."""
+    """A file of the operating system; see the module for when it is open.
+
+    Every method keeps the descriptor in a variable of its own while it uses the number: another
+    thread may evict the file at any moment.
+    """
 
     __slots__ = ("_descriptor", "_files", "path", "recently_used")
 
@@ -183,7 +187,8 @@ class OsFile:
         return descriptor
 
     def size(self) -> int:
-        return os.fstat(self._open().number).st_size
+        descriptor = self._open()
+        return os.fstat(descriptor.number).st_size
 
     def pread(self, length: int, position: int) -> bytes:
         descriptor = self._open()
@@ -202,17 +207,20 @@ class OsFile:
         return b"".join(parts)
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> int:
-        return os.pwritev(self._open().number, buffers[:_WRITE_BUFFERS_MAX], position)
+        descriptor = self._open()
+        return os.pwritev(descriptor.number, buffers[:_WRITE_BUFFERS_MAX], position)
 
     def truncate(self, size_bytes: int) -> None:
-        os.ftruncate(self._open().number, size_bytes)
+        descriptor = self._open()
+        os.ftruncate(descriptor.number, size_bytes)
 
     def sync(self) -> None:
         descriptor = self._open()
         os.fdatasync(descriptor.number)
 
     def drop_cached(self) -> None:
-        os.posix_fadvise(self._open().number, 0, 0, os.POSIX_FADV_DONTNEED)
+        descriptor = self._open()
+        os.posix_fadvise(descriptor.number, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def close(self) -> None:
         self._descriptor = None

@@ -196,3 +196,28 @@ def test_directories_are_made_renamed_and_removed_with_all_they_hold(
     assert files.entries(root) == []
     with pytest.raises(FileNotFoundError):
         files.entries(f"{root}/t-0.gone")
+
+
+@pytest.mark.parametrize("use", ["pwritev", "pread", "size", "truncate", "sync", "drop_cached"])
+def test_a_file_evicted_while_it_is_used_keeps_its_descriptor_until_the_call_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: str
+) -> None:
+    """The number must not be free for another file while a system call is about to use it."""
+    file = OsFileSystem().create(f"{tmp_path}/a")
+    call, arguments = {
+        "pwritev": ("pwritev", ([b"x"], 0)),
+        "pread": ("pread", (1, 0)),
+        "size": ("fstat", ()),
+        "truncate": ("ftruncate", (0,)),
+        "sync": ("fdatasync", ()),
+        "drop_cached": ("posix_fadvise", ()),
+    }[use]
+    real = getattr(os, call)
+
+    def evicting(*given: object) -> object:
+        file.close()
+        return real(*given)
+
+    monkeypatch.setattr(os, call, evicting)
+    getattr(file, use)(*arguments)
+    assert not file.is_open
