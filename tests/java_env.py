@@ -2,7 +2,7 @@
 
 `scripts/fetch-jars` puts them under `.cache/java`. A machine without Java can still run the other
 tests: each function here skips the test that calls it, with the reason. On the build machine
-(CI=true, or KOHORT_REQUIRE_JAVA=1 anywhere) a missing piece is a failure instead, so that nothing
+(CI=true, or REQUIRE_JAVA=1 anywhere) a missing piece is a failure instead, so that nothing
 is left out unseen.
 """
 
@@ -56,4 +56,4 @@ def missing(what: str) -> NoReturn:
 
 def required() -> bool:
     """Whether a missing outside tool is a failure."""
-    return os.environ.get("CI") == "true" or os.environ.get("KOHORT_REQUIRE_JAVA") == "1"
+    return os.environ.get("CI") == "true" or os.environ.get("REQUIRE_JAVA") == "1"
