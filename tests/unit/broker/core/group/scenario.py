@@ -7,7 +7,8 @@ Append comes last, and whoever is parked has a deadline.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
@@ -87,7 +88,9 @@ class Scenario:
         self.hold_appends = False
         self.fail_appends: ErrorCode | None = None
         self.events: list[Event] = []
-        self.effects_of_last_step = 0
+        self.watch: Callable[[object], None] = lambda answer_or_event: None
+        """Sees answers and events in their order, in the moment in which they happen."""
+        self._in_turn = False
         self.group = self.make_group()
 
     def make_group(self) -> ClassicGroup:
@@ -115,23 +118,35 @@ class Scenario:
 
     def step(self, act: Callable[[], object]) -> None:
         act()
+        if not self._in_turn:
+            self.take_effects()
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Steps inside have come together: their effects are carried out at the end."""
+        self._in_turn = True
+        try:
+            yield
+        finally:
+            self._in_turn = False
         self.take_effects()
 
     def take_effects(self) -> None:
         effects = self.group.take_effects()
-        self.effects_of_last_step = len(effects)
         for effect in effects:
             match effect:
                 case Reply(ticket, body):
                     assert isinstance(ticket, Ticket)
                     assert ticket.is_parked, f"answered twice: {ticket.answers}, {body}"
                     ticket.answers.append(body)
+                    self.watch(body)
                 case Schedule(key, deadline_ms):
                     self.timers[key] = deadline_ms
                 case Cancel(key):
                     self.timers.pop(key, None)
                 case Note(event):
                     self.events.append(event)
+                    self.watch(event)
                 case Append(records):
                     assert effect is effects[-1]
                     assert records
@@ -247,11 +262,14 @@ class Scenario:
         return error
 
     def leave(self, *entries: LeaveEntry | str) -> LeaveResult:
+        answer: LeaveResult = self.send_leave(*entries).answer
+        return answer
+
+    def send_leave(self, *entries: LeaveEntry | str) -> Ticket:
         listed = [LeaveEntry(entry) if isinstance(entry, str) else entry for entry in entries]
         ticket = self.ticket()
         self.step(lambda: self.group.leave(listed, ticket, self.now))
-        answer: LeaveResult = ticket.answer
-        return answer
+        return ticket
 
     def commit(
         self, *offsets: OffsetToCommit, producer_id: int | None = None, **changes: Change
