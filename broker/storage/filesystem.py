@@ -247,7 +247,7 @@ class OsFileSystem:
         if open_files_max is None:
             soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
             open_files_max = min(OPEN_FILES_MAX, soft_limit // 2)
-        self._open_files_max = open_files_max
+        self._open_files_max = max(1, open_files_max)
         self._open_files: deque[OsFile] = deque()
         self._lock = threading.Lock()
 
@@ -260,11 +260,11 @@ class OsFileSystem:
                 oldest = self._open_files.popleft()
                 if not oldest.is_open:
                     continue
-                if oldest.recently_used and spared < self._open_files_max:
-                    oldest.recently_used = False
+                was_used, oldest.recently_used = oldest.recently_used, False
+                if oldest is file or (was_used and spared < self._open_files_max):
                     self._open_files.append(oldest)
                     spared += 1
-                elif oldest is not file:
+                else:
                     oldest.close()
 
     @property

@@ -209,7 +209,7 @@ class PartitionLog:
                 )
                 if data is not None:
                     return data
-                offset = next_offset  # All that is left of the segment was compacted away.
+                # A segment in between is missing; what follows starts in the next one.
         except OSError as error:
             raise StorageError(f"{state.directory} cannot be read: {error}") from error
         return b""

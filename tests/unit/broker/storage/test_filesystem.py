@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.storage.filesystem import FileSystem, OsFileSystem, read_file, write_fully
@@ -27,6 +27,7 @@ def test_a_file_that_is_never_used_holds_no_descriptor(tmp_path: Path) -> None:
 
 def test_descriptors_stay_below_the_limit_and_every_file_stays_usable(tmp_path: Path) -> None:
     files = OsFileSystem(open_files_max=8)
+    before = descriptors_of_this_process()
     handles = [files.create(f"{tmp_path}/{number}") for number in range(50)]
     for number, handle in enumerate(handles):
         write_fully(handle, [str(number).encode()], 0)
@@ -34,6 +35,11 @@ def test_descriptors_stay_below_the_limit_and_every_file_stays_usable(tmp_path: 
     for number, handle in enumerate(handles):
         assert handle.pread(10, 0) == str(number).encode()
         assert files.open_count <= 8
+        assert descriptors_of_this_process() - before <= 8
+
+
+def descriptors_of_this_process() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def test_a_file_closed_during_its_sync_keeps_its_descriptor_until_the_sync_is_over(
@@ -41,7 +47,7 @@ def test_a_file_closed_during_its_sync_keeps_its_descriptor_until_the_sync_is_ov
 ) -> None:
     files = OsFileSystem()
     file = files.create(f"{tmp_path}/a")
-    for _ in range(50):
+    for _ in range(10):
         write_fully(file, [os.urandom(10_000)], 0)
         thread = threading.Thread(target=file.sync)
         thread.start()
@@ -135,6 +141,7 @@ _OPERATIONS = st.lists(
 )
 
 
+@settings(max_examples=50, deadline=None)
 @given(_OPERATIONS)
 def test_the_simulated_file_system_does_what_the_real_one_does(
     tmp_path_factory: pytest.TempPathFactory, operations: list[tuple[object, ...]]

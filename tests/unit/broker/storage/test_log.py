@@ -190,3 +190,15 @@ def test_a_config_takes_effect_when_it_is_replaced() -> None:
     log.config = settings(segment_bytes=1)
     append(log, batch_of(b"v"))
     assert len(log.segments) == 2
+
+
+def test_a_segment_that_somebody_removed_is_read_over() -> None:
+    log, files = memory_log()
+    batches = fill(log, 100)
+    log.close()
+    removed, following = log.segments[1:3]
+    files.remove(removed.path(".log"))
+    log = open_log(files)
+    data = log.read(removed.base_offset, 1, up_to_offset=200, min_one=True)
+    assert data == batches[following.base_offset // 2]
+    assert log.log_end_offset == 200

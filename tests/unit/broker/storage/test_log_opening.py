@@ -120,6 +120,20 @@ def test_leader_epochs_that_are_not_readable_are_taken_from_the_batches(damage: 
     assert read_leader_epochs(files, str(DIRECTORY)) == [(0, 0), (3, 2), (7, 4)]
 
 
+def test_a_leader_epoch_goes_with_the_batches_that_were_cut_off() -> None:
+    log, files = memory_log(segment_bytes=1_000_000)
+    batch = batch_of(b"v" * 100)
+    for epoch in (0, 0, 3):
+        log.append(batch, read_header(batch), leader_epoch=epoch, wall_ms=WALL_MS)
+    files.file("/data/t-0/00000000000000000000.log").truncate(2 * len(batch) + 50)
+    log = PartitionLog.open(
+        DIRECTORY, settings(), wall_ms=WALL_MS, clean_shutdown=False, files=files
+    )
+    assert log.log_end_offset == 2
+    assert log.end_offset_for_epoch(3) is None
+    assert log.end_offset_for_epoch(0) == (0, 2)
+
+
 def test_a_full_disk_does_not_keep_a_log_from_being_opened_and_read() -> None:
     log, files = memory_log()
     batches = fill(log, 100)
