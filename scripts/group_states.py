@@ -1,0 +1,52 @@
+"""The state diagram of a classic group in docs/ARCHITECTURE.md, from the table in the code.
+
+`make docs` puts it between the two marks. A move that the table has gained needs its reason here,
+so that nobody extends the table without saying when the move is made.
+"""
+
+from typing import Final
+
+from broker.core.group.states import LEGAL_PREVIOUS, GroupState
+from scripts.changelog import ROOT
+
+PATH: Final = ROOT / "docs" / "ARCHITECTURE.md"
+BEGIN: Final = "<!-- made from broker/core/group/states.py by `make docs` -->\n"
+END: Final = "<!-- end of what is made -->\n"
+
+_EMPTY, _PREPARING = GroupState.EMPTY, GroupState.PREPARING_REBALANCE
+_COMPLETING, _STABLE = GroupState.COMPLETING_REBALANCE, GroupState.STABLE
+_CHANGE: Final = "a member comes, goes, changes or stays silent"
+_UNLOADED: Final = "unloaded"
+
+REASONS: Final = {
+    (_EMPTY, _PREPARING): "a member joins",
+    (_PREPARING, _COMPLETING): "all have joined, or time is up",
+    (_PREPARING, _EMPTY): "nobody is left",
+    (_COMPLETING, _STABLE): "the leader's assignment is durable",
+    (_COMPLETING, _PREPARING): f"{_CHANGE}, or the assignment cannot be stored",
+    (_STABLE, _PREPARING): _CHANGE,
+    (_EMPTY, GroupState.DEAD): "deleted, expired or unloaded",
+    (_PREPARING, GroupState.DEAD): _UNLOADED,
+    (_COMPLETING, GroupState.DEAD): _UNLOADED,
+    (_STABLE, GroupState.DEAD): _UNLOADED,
+}
+
+
+def diagram() -> str:
+    """The diagram, in the language that code hosts draw."""
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {_EMPTY.value}: created or restored"]
+    lines.append(f"    [*] --> {_STABLE.value}: restored with members")
+    for state in GroupState:
+        lines += [
+            f"    {state.value} --> {following.value}: {REASONS[state, following]}"
+            for following in GroupState
+            if state in LEGAL_PREVIOUS[following]
+        ]
+    return "\n".join([*lines, "```", ""])
+
+
+def renew(text: str) -> str:
+    """The document with the diagram as it is now."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}{diagram()}{END}{after}"

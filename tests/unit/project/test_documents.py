@@ -1,0 +1,144 @@
+"""What the documents name is there: functions, files, settings, targets, links."""
+
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.config.current import BROKER_SETTINGS
+from scripts import group_states
+
+ROOT = Path(__file__).parents[3]
+ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
+DECISIONS = sorted((ROOT / "docs" / "adr").glob("*.md"))
+DOCUMENTS = [
+    *sorted(path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md"),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    ROOT / "changelog.d" / "README.md",
+]
+SOURCES = ("broker", "client", "kohort", "pipeline", "protocol", "scripts")
+
+_PATH = rf"(?:{'|'.join(SOURCES)})/[\w/]+\.py"
+_ROW = re.compile(rf"^\| `({_PATH})` \| (`[\w.`, ]+`) \|", re.MULTILINE)
+"""A row of a walk: a file, the functions in it, what happens."""
+_REFERENCE = re.compile(rf"`([A-Za-z_][\w.]*)`(?:,| of)?\s+(?:in\s+)?\(?`({_PATH})`")
+"""`name` (`file.py`), `name`, `file.py` or `name` in `file.py`."""
+
+every_document = pytest.mark.parametrize(
+    "document", DOCUMENTS, ids=[str(path.relative_to(ROOT)) for path in DOCUMENTS]
+)
+every_decision = pytest.mark.parametrize(
+    "decision", DECISIONS, ids=[path.stem[:4] for path in DECISIONS]
+)
+
+
+def named(text: str) -> Iterator[tuple[str, str]]:
+    """(file, name in it) wherever the text says which file something is in."""
+    for path, names in _ROW.findall(text):
+        for name in re.findall(r"`([\w.]+)`", names):
+            yield path, name
+    for name, path in _REFERENCE.findall(text):
+        if not name.endswith(".py"):
+            yield path, name
+
+
+def is_defined(path: str, name: str) -> bool:
+    found: object = importlib.import_module(path.removesuffix(".py").replace("/", "."))
+    for part in name.split("."):
+        declared = getattr(found, "__annotations__", {})
+        if not hasattr(found, part):
+            return part in declared
+        found = getattr(found, part)
+    return True
+
+
+@every_document
+def test_a_function_is_where_the_document_says(document: Path) -> None:
+    assert [one for one in named(document.read_text()) if not is_defined(*one)] == []
+
+
+def test_the_walks_are_read_by_the_test_above() -> None:
+    names = {name for _, name in named(ARCHITECTURE.read_text())}
+
+    assert {"Connection.buffer_updated", "PartitionLog.read", "GroupActor._turn"} <= names
+    assert len(names) > 60
+    assert not is_defined("broker/network/frames.py", "FrameReader.no_such_method")
+
+
+@every_document
+def test_a_file_that_the_document_names_exists(document: Path) -> None:
+    paths = re.findall(rf"`((?:{'|'.join(SOURCES)}|tests|docs)/[\w/.-]+)`", document.read_text())
+
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+@every_document
+def test_a_link_leads_somewhere(document: Path) -> None:
+    links = re.findall(r"\]\(([^)\s]+)\)", document.read_text())
+    inside = [link.partition("#") for link in links if not link.startswith("http")]
+
+    for path, _, anchor in inside:
+        target = document.parent / path if path else document
+        assert target.exists(), path
+        if anchor:
+            heads = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
+            assert anchor in {
+                re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads
+            }
+
+
+@every_document
+def test_a_setting_of_ours_that_the_document_names_exists(document: Path) -> None:
+    names = re.findall(r"`(kohort(?:\.[a-z]+){2,})(?:=[^`]*)?`", document.read_text())
+
+    assert [name for name in names if name not in BROKER_SETTINGS] == []
+
+
+@every_document
+def test_a_make_target_that_the_document_names_exists(document: Path) -> None:
+    offered = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    text = document.read_text()
+    named = {
+        *re.findall(r"`make ([a-z]+)", text),
+        *re.findall(r"^make ([a-z]+)", text, re.MULTILINE),
+    }
+
+    assert named <= offered
+
+
+def test_the_states_of_a_group_are_drawn_as_the_code_has_them() -> None:
+    """`make docs` draws them anew."""
+    text = ARCHITECTURE.read_text()
+
+    assert group_states.renew(text) == text
+    assert group_states.diagram() in text
+
+
+def test_the_file_map_knows_every_package() -> None:
+    file_map = ARCHITECTURE.read_text().partition("## File map")[2].partition("## Non-obvious")[0]
+    packages = {
+        str(path.parent.relative_to(ROOT))
+        for name in SOURCES
+        if name != "scripts"
+        for path in (ROOT / name).rglob("__init__.py")
+    }
+
+    # A package whose files are listed one by one is known as well.
+    unknown = {one for one in packages if f"`{one}`" not in file_map and f"`{one}/" not in file_map}
+    assert unknown == set()
+
+
+def test_decisions_are_numbered_without_gaps() -> None:
+    assert [int(path.stem[:4]) for path in DECISIONS] == list(range(1, len(DECISIONS) + 1))
+
+
+@every_decision
+def test_a_decision_says_what_it_must_and_fits_a_page(decision: Path) -> None:
+    text = decision.read_text()
+    parts = ["Context", "Decision", "Considered", "Consequences", "What would change our minds"]
+
+    assert re.findall(r"^## (.*)$", text, re.MULTILINE) == parts
+    assert text.startswith(f"# {int(decision.stem[:4])}. ")
+    assert len(text.splitlines()) <= 60
