@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.storage.batch_walk import FEW_BYTES, BatchAt, find_batch, header_at, walk_batches
@@ -28,6 +28,7 @@ def walk(file: File, *, check_crc: bool = True, chunk_bytes: int = FEW_BYTES) ->
     )
 
 
+@settings(deadline=None)
 @given(
     sizes=st.lists(st.integers(0, 3000), min_size=1, max_size=12),
     chunk_bytes=st.integers(61, 5000),

@@ -2,7 +2,7 @@ import errno
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.storage.checked_file import CHECKSUM_SUFFIX, read_checked, replace_checked
@@ -17,6 +17,7 @@ def test_a_file_that_is_not_there_is_none() -> None:
     assert read_checked(SimulatedFileSystem(), PATH) is None
 
 
+@settings(deadline=None)
 @given(st.binary(min_size=1, max_size=60), st.data())
 def test_every_damaged_byte_is_noticed_or_harmless(content: bytes, data: st.DataObject) -> None:
     files = SimulatedFileSystem()

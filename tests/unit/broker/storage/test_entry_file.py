@@ -1,7 +1,7 @@
 from struct import Struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.storage.entry_file import EntryFile
@@ -30,6 +30,7 @@ def test_the_file_is_made_when_it_is_saved_be_it_empty() -> None:
     assert entries.find_last(0, 100) == -1
 
 
+@settings(deadline=None)
 @given(
     values=st.lists(st.integers(0, 5000), unique=True, max_size=400).map(sorted),
     saved=st.integers(0, 400),

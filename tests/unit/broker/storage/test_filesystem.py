@@ -99,6 +99,7 @@ def test_a_failed_sync_never_reaches_the_disk_though_the_next_one_succeeds() -> 
     assert file.pread(4, 0) == b""
 
 
+@settings(deadline=None)
 @given(st.integers(0, 1000))
 def test_what_was_synced_survives_every_power_loss(seed: int) -> None:
     random = Random(seed)

@@ -1,6 +1,6 @@
 """The declared layouts are what the fast code writes and reads."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.core.partition.producers import ProducerSnapshot
@@ -14,6 +14,7 @@ from broker.storage.time_index import TimeIndex
 INT16, INT32, INT64 = (st.integers(-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (16, 32, 64))
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1)), min_size=1))
 def test_the_offset_index_is_written_as_declared(pairs: list[tuple[int, int]]) -> None:
     files = SimulatedFileSystem()
@@ -25,6 +26,7 @@ def test_the_offset_index_is_written_as_declared(pairs: list[tuple[int, int]]) -
     assert [(entry.relative_offset, entry.position) for entry in parsed] == pairs
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 2**62), min_size=1, unique=True).map(sorted))
 def test_the_time_index_is_written_as_declared(timestamps: list[int]) -> None:
     files = SimulatedFileSystem()
@@ -38,6 +40,7 @@ def test_the_time_index_is_written_as_declared(timestamps: list[int]) -> None:
     ]
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.builds(ProducerSnapshot, INT64, INT16, INT32, INT64, INT32, INT64, INT32, INT64))
 )

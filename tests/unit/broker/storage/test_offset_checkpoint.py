@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.storage.errors import CorruptFileError
@@ -15,6 +15,7 @@ from broker.storage.simulated_filesystem import SimulatedFileSystem
 NAMES = st.text("abcXYZ019._-", min_size=1, max_size=20)
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.tuples(NAMES, st.integers(0, 99)), st.integers(0, 2**63 - 1)))
 def test_what_is_written_is_read(offsets: dict[tuple[str, int], int]) -> None:
     files = SimulatedFileSystem()

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.core.partition.producers import ProducerSnapshot
@@ -30,6 +30,7 @@ def test_no_producers_are_a_snapshot_as_well() -> None:
     assert decode_snapshot(encode_snapshot([])) == []
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_a_damaged_or_torn_snapshot_is_refused(data: st.DataObject) -> None:
     content = bytearray(encode_snapshot(PRODUCERS))

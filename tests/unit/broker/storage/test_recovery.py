@@ -173,9 +173,8 @@ def test_both_indexes_are_as_good_after_recovery_as_before_the_stop() -> None:
 def test_the_latest_timestamp_is_found_wherever_the_scan_starts(recovery_point: int) -> None:
     log, files = memory_log(segment_bytes=1_000_000)
     for number in range(200):
-        append(
-            log, batch_of(b"a" * 50, b"b", timestamp=WALL_MS + (900 if number == 60 else number))
-        )
+        later = 900 if number in {60, 80} else number
+        append(log, batch_of(b"a" * 50, b"b", timestamp=WALL_MS + later))
     log.segments[0].save_indexes()
     (segment,) = open_log(files, clean=False, recovery_point=recovery_point).segments
     assert (segment.max_timestamp, segment.max_timestamp_offset) == (WALL_MS + 901, 121)

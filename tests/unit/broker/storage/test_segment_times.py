@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.storage.errors import CorruptBatchError
@@ -24,6 +24,7 @@ def log_of(timestamps: list[int]) -> tuple[PartitionLog, SimulatedFileSystem]:
     return log, files
 
 
+@settings(deadline=None)
 @given(
     timestamps=st.lists(st.integers(-1, 50), min_size=1, max_size=30),
     wanted=st.integers(-1, 52),

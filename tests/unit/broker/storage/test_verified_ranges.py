@@ -1,4 +1,4 @@
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.storage.verified_ranges import RANGES_MAX, VerifiedRanges
@@ -6,6 +6,7 @@ from broker.storage.verified_ranges import RANGES_MAX, VerifiedRanges
 SPANS = st.tuples(st.integers(0, 60), st.integers(0, 60)).map(lambda ends: (min(ends), max(ends)))
 
 
+@settings(deadline=None)
 @given(st.lists(SPANS, max_size=30), SPANS)
 def test_a_range_is_covered_if_every_byte_of_it_was_added(
     added: list[tuple[int, int]], asked: tuple[int, int]
@@ -18,6 +19,7 @@ def test_a_range_is_covered_if_every_byte_of_it_was_added(
     assert ranges.covers(*asked) == known.issuperset(range(*asked))
 
 
+@settings(deadline=None)
 @given(st.lists(SPANS, max_size=30), st.integers(0, 60))
 def test_what_was_cut_off_is_not_covered(added: list[tuple[int, int]], size: int) -> None:
     ranges = VerifiedRanges()
