@@ -117,8 +117,12 @@ class Broker:
     async def _start(self, stack: AsyncExitStack) -> None:
         """Start part by part; `stack` stops them in the reverse order."""
         config = self.config
-        config.data_directory.mkdir(parents=True, exist_ok=True)
-        stack.enter_context(DataDirectoryLock(config.data_directory))
+        try:
+            config.data_directory.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(DataDirectoryLock(config.data_directory))
+        except OSError as error:
+            where = config.data_directory.absolute()
+            raise StartError(f"the data directory {where} cannot be used: {error}") from error
         raise_descriptor_limit()
         # Before the logs are opened: a port that is taken should not cost a recovery.
         sockets = self._bind(stack)
@@ -172,12 +176,15 @@ class Broker:
         stack.callback(close_all, sockets)
         self._bound_endpoints = []
         for endpoint in self.config.listener_endpoints:
-            bound = listening_sockets(
-                endpoint.host,
-                endpoint.port,
-                send_buffer_bytes=self.config.socket_send_buffer_bytes,
-                receive_buffer_bytes=self.config.socket_receive_buffer_bytes,
-            )
+            try:
+                bound = listening_sockets(
+                    endpoint.host,
+                    endpoint.port,
+                    send_buffer_bytes=self.config.socket_send_buffer_bytes,
+                    receive_buffer_bytes=self.config.socket_receive_buffer_bytes,
+                )
+            except OSError as error:
+                raise StartError(f"listener {endpoint} cannot be opened: {error}") from error
             sockets += bound
             port = bound[0].getsockname()[1]
             self._bound_endpoints.append(Endpoint(endpoint.listener, endpoint.host, port))

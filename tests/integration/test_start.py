@@ -1,5 +1,6 @@
 """How the daemon starts: what stops it, what it says then, and what it finds again."""
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +30,7 @@ from tests.broker_thread import BrokerThread
 from tests.kohort_server import KohortServer
 from tests.wire import RawClient
 
+START_FAILED = 1
 BAD_CONFIG = 2
 
 
@@ -106,6 +108,23 @@ def test_a_value_out_of_range_stops_the_start(tmp_path: Path) -> None:
     assert ended.returncode == BAD_CONFIG
     assert "environment variable KAFKA_NUM_PARTITIONS" in ended.stderr
     assert "allowed: a whole number of at least 1" in ended.stderr
+
+
+def test_a_listener_whose_port_is_taken_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        listener = f"PLAINTEXT://127.0.0.1:{other.getsockname()[1]}"
+        ended = start(tmp_path, f"listeners={listener}")
+    assert ended.returncode == START_FAILED
+    assert f"listener {listener} cannot be opened: " in ended.stderr
+    assert "Address already in use" in ended.stderr
+
+
+def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    directory = tmp_path / "file" / "data"
+    directory.parent.touch()
+    ended = start(directory)
+    assert ended.returncode == START_FAILED
+    assert f"the data directory {directory} cannot be used: " in ended.stderr
 
 
 def test_a_damaged_metadata_database_is_replaced_by_its_mirror(tmp_path: Path) -> None:
