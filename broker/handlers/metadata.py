@@ -19,7 +19,7 @@ from broker.handlers.authorized_operations import (
 from broker.handlers.context import RequestContext
 from broker.handlers.registry import handles
 from broker.topics.creation import NewTopic
-from broker.topics.names import INTERNAL_TOPICS, name_problem
+from broker.topics.names import CLUSTER_METADATA, INTERNAL_TOPICS, name_problem
 from broker.topics.partition import LEADER_EPOCH
 from broker.topics.topic import Topic
 from protocol.errors import ErrorCode
@@ -82,7 +82,7 @@ def _to_be_created(
         and ctx.broker.topics.get(topic.name) is None
         and name_problem(topic.name) is None
         # The broker makes its own topics, in its own way, when it needs them.
-        and topic.name not in INTERNAL_TOPICS
+        and topic.name not in {*INTERNAL_TOPICS, CLUSTER_METADATA}
     ]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from broker.storage.metadata_store import MetadataStore, TopicRecord
 from broker.storage.simulated_filesystem import SimulatedFileSystem
-from broker.topics.names import CONSUMER_OFFSETS
+from broker.topics.names import CLUSTER_METADATA, CONSUMER_OFFSETS
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import (
     MetadataRequest,
@@ -101,14 +101,14 @@ async def test_a_broker_that_creates_no_topics_creates_none(tmp_path: Path) -> N
 async def test_what_cannot_be_created_is_answered_like_what_is_not_there(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
         await topics.create_topic("a.b", partition_count=1)
-        response = await ask(
-            topics, asking("a_b", "no way", "", "x" * 250, CONSUMER_OFFSETS, create=True)
-        )
+        names = ("a_b", "no way", "", "x" * 250, CONSUMER_OFFSETS, CLUSTER_METADATA)
+        response = await ask(topics, asking(*names, create=True))
         assert [code for _, code in found(response)] == [
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             ErrorCode.INVALID_TOPIC_EXCEPTION,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ]
         assert response.topics[4].is_internal
