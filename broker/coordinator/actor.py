@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol, assert_never
 
@@ -115,7 +114,7 @@ class GroupActor:
     def __init__(self, group: ClassicGroup, host: ActorHost) -> None:
         self.group = group
         self._host = host
-        self._inbox: deque[Command] = deque()
+        self._inbox: list[Command] = []
         self._due: list[TimerKey] = []
         """Deadlines that came while an append was under way."""
         self._waiting: dict[Ticket[Any], None] = {}
@@ -203,13 +202,15 @@ class GroupActor:
             self._leave()
 
     def _take_commands(self) -> list[Command]:
-        commands: list[Command] = []
-        while self._inbox and len(commands) < COMMANDS_PER_TURN:
-            if self._inbox[0].is_exclusive and commands:
-                break
-            commands.append(self._inbox.popleft())
-            if commands[-1].is_exclusive:
-                break
+        count = 0
+        for command in self._inbox[:COMMANDS_PER_TURN]:
+            if not command.is_exclusive:
+                count += 1
+                continue
+            count = count or 1
+            break
+        commands = self._inbox[:count]
+        del self._inbox[:count]
         return commands
 
     def _turn(self, commands: Sequence[Command]) -> Awaitable[None] | None:
@@ -335,7 +336,7 @@ class GroupActor:
         """The group is gone. What still comes for it finds another group, or none."""
         self.cancel_timers()
         self._host.remove(self)
-        inbox, self._inbox = self._inbox, deque()
+        inbox, self._inbox = self._inbox, []
         for command in inbox:
             self._host.submit(self.group.group_id, command)
 
@@ -371,7 +372,7 @@ class GroupActor:
 
     def _fail_inbox(self, error: KafkaError) -> None:
         """Answer requests that no step has seen; what else is there stays."""
-        inbox, self._inbox = self._inbox, deque()
+        inbox, self._inbox = self._inbox, []
         for command in inbox:
             if command.ticket is None:
                 self._inbox.append(command)

@@ -16,7 +16,6 @@ write's `on_failed`. A step that raises is another matter: then nothing in memor
 and the shell drops the group and replays it.
 """
 
-import logging
 from collections.abc import Callable
 from typing import Protocol
 
@@ -41,8 +40,6 @@ from broker.core.group.roster import Roster
 from broker.core.group.states import LEGAL_PREVIOUS, GroupState
 from protocol.errors import ErrorCode
 from protocol.lazy_dataclass import dataclass
-
-logger = logging.getLogger(__name__)
 
 NewMemberId = Callable[[str], str]
 """Makes an id that was never used before, beginning with the given client or instance id."""
@@ -95,6 +92,34 @@ class HeldJoin:
 
 class GroupBase:
     """See the module; `ClassicGroup` is what users see."""
+
+    __slots__ = (
+        "_effects",
+        "_staged",
+        "_subscriptions",
+        "_topics",
+        "_topics_are_parsed",
+        "assignment_on_its_way",
+        "config",
+        "deadlines",
+        "generation",
+        "group_id",
+        "held",
+        "in_flight",
+        "initial",
+        "is_stored",
+        "new_member_id",
+        "offsets",
+        "partition_count",
+        "pending_sync",
+        "previous_state",
+        "protocol_name",
+        "protocol_type",
+        "roster",
+        "state",
+        "state_timestamp_ms",
+        "topics_hash",
+    )
 
     def __init__(
         self,

@@ -52,6 +52,8 @@ def client_error(error: ErrorCode) -> ErrorCode:
 class ClassicGroup(GroupBase):
     """Steps take effect at once, except for what must be durable first; see `GroupBase`."""
 
+    __slots__ = ()
+
     # Requests.
 
     def join(self, request: JoinRequest, ticket: Ticket, now: Now) -> None:

@@ -1,11 +1,13 @@
-"""What a step of a group asks its shell to do. The core does nothing itself."""
+"""What a step of a group asks its shell to do. The core does nothing itself.
+
+Named tuples, because the end of one join phase makes thousands of them.
+"""
 
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from broker.core.group.events import Event
 from broker.core.group.records import DurableRecord
 from broker.core.group.requests import Ticket
-from protocol.lazy_dataclass import dataclass
 
 TimerKind: TypeAlias = Literal["session", "pending", "join", "sync"]
 
@@ -21,8 +23,7 @@ JOIN_TIMER = TimerKey("join")
 SYNC_TIMER = TimerKey("sync")
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """Answer now. Every ticket given to a group comes back in exactly one Reply."""
 
     ticket: Ticket
@@ -30,8 +31,7 @@ class Reply:
     """The result class that belongs to the request; see :mod:`broker.core.group.requests`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(NamedTuple):
     """Make these durable, in order, as one unit; then call `on_appended` or `on_append_failed`.
 
     At most one per step, and the last effect of it. Until the outcome is told, the group must not
@@ -41,23 +41,20 @@ class Append:
     records: tuple[DurableRecord, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(NamedTuple):
     """Call `on_deadlines` with `key` at `deadline_ms` (monotonic), and no longer before."""
 
     key: TimerKey
     deadline_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(NamedTuple):
     """Forget the deadline of `key`. An expiry that is on its way already does no harm."""
 
     key: TimerKey
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(NamedTuple):
     """Something the rebalance history and the metrics want to know."""
 
     event: Event

@@ -176,14 +176,16 @@ class SyncReceived:
 
 @dataclass(frozen=True, slots=True)
 class SyncAnswered:
-    """A member has its assignment."""
+    """A member that came late, or again, has its assignment; the others have it from the moment of
+    `RebalanceEnded`.
+    """
 
     member_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class RebalanceEnded:
-    """The rebalance is over. With STABLE, parked syncs are answered in the same step."""
+    """The rebalance is over. With STABLE, everybody whose sync is parked has its assignment now."""
 
     outcome: Outcome
     generation: int

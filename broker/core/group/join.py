@@ -245,7 +245,7 @@ def _welcome_back(
     group.start_session(member, now.ms)
     if request.can_skip_assignment:
         result = rebalance.current_generation(group, member, with_members=True)
-        group.reply(ticket, replace(result, skip_assignment=True))
+        group.reply(ticket, result._replace(skip_assignment=True))
     else:
         group.reply(ticket, rebalance.current_generation(group, member, leader=""))
 

@@ -48,7 +48,10 @@ class Member:
 
     def metadata(self, protocol_name: str | None) -> bytes:
         """What it told the assignor `protocol_name`; empty if it does not offer it."""
-        return next((data for name, data in self.protocols if name == protocol_name), b"")
+        for name, data in self.protocols:
+            if name == protocol_name:
+                return data
+        return b""
 
     @property
     def ref(self) -> MemberRef:

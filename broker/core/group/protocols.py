@@ -33,16 +33,17 @@ def choose_protocol(members: Sequence[Member], leader: Member | None) -> str | N
     """
     if not members:
         return None
-    offered = Counter(name for member in members for name in {n for n, _ in member.protocols})
-    candidates = {name for name, count in offered.items() if count == len(members)}
+    # Thousands of members have a handful of different lists.
+    lists = Counter(tuple(name for name, _ in member.protocols) for member in members)
+    candidates = frozenset.intersection(*(frozenset(names) for names in lists))
     votes: Counter[str] = Counter()
-    for member in members:
-        vote = next((name for name, _ in member.protocols if name in candidates), None)
+    for names, count in lists.items():
+        vote = next((name for name in names if name in candidates), None)
         if vote is not None:
-            votes[vote] += 1
+            votes[vote] += count
     ranked = [name for name, _ in (leader or members[0]).protocols if name in candidates]
     assert ranked, "members without a common protocol cannot have been admitted"
-    return max(dict.fromkeys(ranked), key=lambda name: votes[name])
+    return max(ranked, key=lambda name: votes[name])
 
 
 def parse_topics(metadata: bytes) -> frozenset[str] | None:

@@ -5,7 +5,7 @@ values v4 for an offset (v1 with an explicit expiry) and v3 for a group; null de
 layout has no place for travels in record headers, which its tools ignore.
 """
 
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from broker.core.group.requests import CommittedOffset
 from protocol.codec import codec, decode_versioned, encode_versioned
@@ -25,8 +25,7 @@ TOPICS_HASH_HEADER: Final = "kohort.topics"
 RecordHeaders: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StoredMember:
+class StoredMember(NamedTuple):
     """A member of a stored generation."""
 
     member_id: str

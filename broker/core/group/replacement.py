@@ -140,10 +140,10 @@ def _replace_quietly(
     result = rebalance.current_generation(group, new)
     if can_skip_assignment:
         if leads:
-            result = replace(result, members=rebalance.joined_members(group), skip_assignment=True)
+            result = result._replace(members=rebalance.joined_members(group), skip_assignment=True)
     else:
         # An id that is not its own keeps a returning leader from computing an assignment.
-        result = replace(result, leader=leader_before or "")
+        result = result._replace(leader=leader_before or "")
     previous = old if superseded is None else superseded.previous
     group.held[new.member_id] = HeldJoin(previous, ticket, result)
     if is_first:

@@ -56,8 +56,7 @@ class JoinedMember(NamedTuple):
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class JoinResult:
+class JoinResult(NamedTuple):
     """An error, with the member id to go on with if there is one; else a generation."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -84,8 +83,7 @@ class SyncRequest:
     """By member id; only the leader's counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class SyncResult:
+class SyncResult(NamedTuple):
     """An error or an assignment."""
 
     error: ErrorCode = ErrorCode.NONE

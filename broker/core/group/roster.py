@@ -15,6 +15,8 @@ from protocol.errors import ErrorCode
 class Roster:
     """Members in the order they came; a replaced one counts as having come anew."""
 
+    __slots__ = ("_members", "_offers", "_static", "leader_id", "parked_joins", "pending")
+
     def __init__(self) -> None:
         self._members: dict[str, Member] = {}
         self._static: dict[str, str] = {}

@@ -107,7 +107,6 @@ class AssignmentWrite:
         for member in group.roster:
             if group.answer_sync(member, _assignment(group, member)):
                 group.start_session(member, now.ms)
-                group.note(SyncAnswered(member.member_id))
 
     def on_failed(self, error: ErrorCode, now: Now) -> None:
         """Tell those who wait, and assign anew: the next generation overrides whatever the log may

@@ -177,7 +177,7 @@ class TestRestored:
         s = Scenario()
         s.stable(1)
         record = s.last_group_record()
-        old = replace(record.members[0], rebalance_timeout_ms=-1)
+        old = record.members[0]._replace(rebalance_timeout_ms=-1)
         s.log.append(replace(record, members=(old,)))
         s.restart()
         assert s.group.roster.rebalance_timeout_ms() == 10_000
