@@ -234,10 +234,26 @@ class TopicManager(TopicKeeper):
                 failures[topic.name] = KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR, f"The partitions of {topic.name} cannot be made."
                 )
-                await self._run(self._data.store.mark_topic_deleted, topic.topic_id)
-                await self._remove(topic)
+                await self._take_back(topic)
         self._upkeep.note_configs_changed()
         return failures
+
+    async def _take_back(self, topic: Topic) -> None:
+        """Undo the creation of a topic whose partitions cannot be made.
+
+        The disk that refused those may refuse this as well. What is stored must not part from what
+        clients see then, or the name could never be used again.
+        """
+        try:
+            await self._run(self._data.store.mark_topic_deleted, topic.topic_id)
+        except StorageError as error:
+            logger.error("%s stays and is offline: %s", topic, error)  # noqa: TRY400 - the text says it all.
+            self._catalog.add(topic)
+            return
+        try:
+            await self._remove(topic)
+        except StorageError as error:
+            logger.warning("the remains of %s stay until the next start: %s", topic, error)
 
     async def _remove(self, topic: Topic) -> None:
         """Clear away the files of a topic that is gone from store and catalog."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.storage.errors import StorageError
 from broker.storage.metadata_store import MetadataStore
 from broker.storage.simulated_filesystem import SimulatedFileSystem
 from broker.topics.manager import Alteration, NewTopic, PlannedTopic, TopicManager
@@ -210,6 +211,49 @@ async def test_a_full_disk_refuses_a_topic_and_leaves_nothing_of_it() -> None:
         assert store.topics() == []
         topic = await topics.create_topic("orders", partition_count=3)
         assert append(topic.partitions[1]).base_offset == 0
+
+
+async def test_a_disk_that_refuses_everything_spoils_no_name() -> None:
+    """As when the process may open no more files: neither logs nor checkpoints can be made."""
+    files = SimulatedFileSystem()
+    store = MetadataStore(None, new_cluster_id="x")
+    async with running_topics(Path("/data"), files=files, store=store) as topics:
+        files.fail("create", suffix=".log", number=errno.EMFILE, times=99)
+        files.fail("create", suffix=".tmp", number=errno.EMFILE, times=99)
+        for _ in range(2):
+            wanted = (NewTopic(name="orders"), NewTopic(name="sales"))
+            assert await create(topics, *wanted) == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+            assert topics.all() == []
+            assert store.topics() == []
+        files.clear_faults()
+        for name in ("orders", "sales"):
+            topic = await topics.create_topic(name, partition_count=1)
+            assert append(topic.partitions[0]).base_offset == 0
+
+
+async def test_a_topic_that_cannot_be_taken_back_is_there_and_offline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = SimulatedFileSystem()
+    store = MetadataStore(None, new_cluster_id="x")
+
+    def refuse(topic_id: bytes) -> None:
+        raise StorageError(f"the disk is full: {topic_id!r}")
+
+    async with running_topics(Path("/data"), files=files, store=store) as topics:
+        files.fail("create", suffix="orders-0/00000000000000000000.log", number=errno.ENOSPC)
+        with monkeypatch.context() as broken:
+            broken.setattr(store, "mark_topic_deleted", refuse)
+            assert await create(topics, NewTopic(name="orders"), NewTopic(name="sales")) == [
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                PlannedTopic("sales", topics.all()[-1].topic_id, 1, {}),
+            ]
+        orders = topics.get("orders")
+        assert orders is not None
+        assert not orders.partitions.is_online(0)
+        assert await create(topics, NewTopic(name="orders")) == [ErrorCode.TOPIC_ALREADY_EXISTS]
+        await topics.delete_topic(orders)
+        await topics.create_topic("orders", partition_count=1)
 
 
 async def test_producer_ids_are_fresh_after_a_restart(tmp_path: Path) -> None:
