@@ -17,6 +17,9 @@ CODECS: tuple[Codec, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
 MAX_REQUEST_BYTES = 1_048_576
 """Given to every producer, for the sake of records of 1 MB. The broker's own limit is 1,048,588."""
 
+AN_HOUR_AGO_MS = (int(time.time()) - 3600) * 1000
+"""For records with times of their own: any much older could fall to retention while a test runs."""
+
 SESSION_TIMEOUT_MS = 30_000
 """Of every group member: longer than a real Kafka takes to start again on a busy machine."""
 

@@ -1,7 +1,7 @@
 """Kafka's console producer and consumer, and their other direction with Python clients."""
 
 from tests.interop.conftest import ClientNamed
-from tests.interop.model import Record
+from tests.interop.model import AN_HOUR_AGO_MS, Record
 from tests.interop.tools import Tools
 
 
@@ -35,9 +35,7 @@ def test_the_console_producer_sends_keys_headers_and_tombstones_to_a_python_clie
 def test_the_console_consumer_shows_what_a_python_client_sent(
     tools: Tools, client_named: ClientNamed, topic: str
 ) -> None:
-    sent = Record(
-        b"value", key=b"key", headers=(("trace", b"abc"),), timestamp_ms=1_700_000_000_000
-    )
+    sent = Record(b"value", key=b"key", headers=(("trace", b"abc"),), timestamp_ms=AN_HOUR_AGO_MS)
     client_named("kafka-python").produce(topic, [sent], codec="snappy")
 
     shown = tools.console_consumer(
@@ -51,7 +49,7 @@ def test_the_console_consumer_shows_what_a_python_client_sent(
 
     fields = shown.strip().split("\t")
     assert fields == [
-        "CreateTime:1700000000000",
+        f"CreateTime:{AN_HOUR_AGO_MS}",
         "Partition:0",
         "Offset:0",
         "trace:abc",

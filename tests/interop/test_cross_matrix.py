@@ -10,13 +10,13 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop.conftest import CLIENT_NAMES, ClientNamed
-from tests.interop.model import CODECS, Client, Codec, Record, content
+from tests.interop.model import AN_HOUR_AGO_MS, CODECS, Client, Codec, Record, content
 
 RECORDS = [
-    Record(b"value", key=b"key", timestamp_ms=1_700_000_000_001),
-    Record(b"no key", timestamp_ms=1_700_000_000_002),
-    Record(b"", key=b"empty", timestamp_ms=1_700_000_000_003),
-    Record(None, key=b"tombstone", timestamp_ms=1_700_000_000_004),
+    Record(b"value", key=b"key", timestamp_ms=AN_HOUR_AGO_MS + 1),
+    Record(b"no key", timestamp_ms=AN_HOUR_AGO_MS + 2),
+    Record(b"", key=b"empty", timestamp_ms=AN_HOUR_AGO_MS + 3),
+    Record(None, key=b"tombstone", timestamp_ms=AN_HOUR_AGO_MS + 4),
     Record(b"h", key=b"h", headers=(("a", b"1"), ("b", b"2"), ("a", b"3"))),
     Record("Gr\u00fc\u00dfe, \u4e16\u754c".encode(), key="Schl\u00fcssel".encode()),
     *(Record(b"%d" % number * 20, key=b"%d" % number) for number in range(100)),

@@ -3,16 +3,14 @@
 from datetime import UTC, datetime
 
 from tests.interop.conftest import ClientNamed, CreateTopic
-from tests.interop.model import Client, Record, wait_until
+from tests.interop.model import AN_HOUR_AGO_MS, Client, Record, wait_until
 from tests.interop.tools import Tools
-
-START_MS = 1_700_000_000_000
 
 
 def timed_records(count: int, partition: int = 0) -> list[Record]:
-    """One record a second from START_MS on."""
+    """One record a second from AN_HOUR_AGO_MS on."""
     return [
-        Record(b"%d" % number, timestamp_ms=START_MS + 1000 * number, partition=partition)
+        Record(b"%d" % number, timestamp_ms=AN_HOUR_AGO_MS + 1000 * number, partition=partition)
         for number in range(count)
     ]
 
@@ -23,11 +21,11 @@ def test_a_time_leads_to_the_first_record_at_or_after_it(
     topic = create_topic(partitions=2)
     client_named("confluent").produce(topic, timed_records(20) + timed_records(5, partition=1))
 
-    assert client.offsets_for_time(topic, START_MS - 1) == {0: 0, 1: 0}
-    assert client.offsets_for_time(topic, START_MS + 3000) == {0: 3, 1: 3}
-    assert client.offsets_for_time(topic, START_MS + 3001) == {0: 4, 1: 4}
-    assert client.offsets_for_time(topic, START_MS + 7000) == {0: 7, 1: None}
-    assert client.offsets_for_time(topic, START_MS + 60_000) == {0: None, 1: None}
+    assert client.offsets_for_time(topic, AN_HOUR_AGO_MS - 1) == {0: 0, 1: 0}
+    assert client.offsets_for_time(topic, AN_HOUR_AGO_MS + 3000) == {0: 3, 1: 3}
+    assert client.offsets_for_time(topic, AN_HOUR_AGO_MS + 3001) == {0: 4, 1: 4}
+    assert client.offsets_for_time(topic, AN_HOUR_AGO_MS + 7000) == {0: 7, 1: None}
+    assert client.offsets_for_time(topic, AN_HOUR_AGO_MS + 60_000) == {0: None, 1: None}
 
 
 def test_a_time_leads_into_the_middle_of_a_compressed_batch(
@@ -35,7 +33,7 @@ def test_a_time_leads_into_the_middle_of_a_compressed_batch(
 ) -> None:
     client_named("java").produce(topic, timed_records(100), codec="zstd")
 
-    assert client.offsets_for_time(topic, START_MS + 42_500) == {0: 43}
+    assert client.offsets_for_time(topic, AN_HOUR_AGO_MS + 42_500) == {0: 43}
 
 
 def test_records_out_of_time_order_are_found_by_the_first_that_is_late_enough(
@@ -44,11 +42,11 @@ def test_records_out_of_time_order_are_found_by_the_first_that_is_late_enough(
     times = [5000, 1000, 9000, 3000, 7000]
     writer = client_named("confluent")
     for milliseconds in times:
-        writer.produce(topic, [Record(b"", timestamp_ms=START_MS + milliseconds)])
+        writer.produce(topic, [Record(b"", timestamp_ms=AN_HOUR_AGO_MS + milliseconds)])
 
-    assert client.offsets_for_time(topic, START_MS + 1000) == {0: 0}
-    assert client.offsets_for_time(topic, START_MS + 5001) == {0: 2}
-    assert client.offsets_for_time(topic, START_MS + 9001) == {0: None}
+    assert client.offsets_for_time(topic, AN_HOUR_AGO_MS + 1000) == {0: 0}
+    assert client.offsets_for_time(topic, AN_HOUR_AGO_MS + 5001) == {0: 2}
+    assert client.offsets_for_time(topic, AN_HOUR_AGO_MS + 9001) == {0: None}
 
 
 def test_a_group_that_is_reset_by_time_reads_on_from_there(
@@ -57,7 +55,7 @@ def test_a_group_that_is_reset_by_time_reads_on_from_there(
     client_named("confluent").produce(topic, timed_records(20))
     with client.join(group, topic) as member:
         wait_until(lambda: len(member.records()) == 20, "everything read once")
-    moment = datetime.fromtimestamp((START_MS + 12_000) / 1000, UTC)
+    moment = datetime.fromtimestamp((AN_HOUR_AGO_MS + 12_000) / 1000, UTC)
 
     tools.consumer_groups(
         *("--group", group, "--topic", topic, "--reset-offsets", "--execute"),

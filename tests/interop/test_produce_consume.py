@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.interop.conftest import CreateTopic
-from tests.interop.model import CODECS, Client, Codec, Record, content
+from tests.interop.model import AN_HOUR_AGO_MS, CODECS, Client, Codec, Record, content
 
 
 def letters(count: int, seed: int) -> bytes:
@@ -49,7 +49,7 @@ def test_a_record_of_one_megabyte_comes_back_whole(
 
 def test_a_record_keeps_the_time_that_its_producer_gave_it(client: Client, topic: str) -> None:
     before = int(time.time() * 1000)
-    given = 1_600_000_000_123
+    given = AN_HOUR_AGO_MS + 123
     client.produce(topic, [Record(b"old", timestamp_ms=given), Record(b"now")])
     after = int(time.time() * 1000)
 
@@ -66,7 +66,7 @@ def test_a_topic_with_log_append_time_stamps_records_with_the_time_of_arrival(
 ) -> None:
     topic = create_topic(message_timestamp_type="LogAppendTime")
     before = int(time.time() * 1000)
-    client.produce(topic, [Record(b"one", timestamp_ms=1_600_000_000_000), Record(b"two")])
+    client.produce(topic, [Record(b"one", timestamp_ms=AN_HOUR_AGO_MS), Record(b"two")])
     after = int(time.time() * 1000)
 
     stamps = [record.timestamp_ms for record in client.consume(topic, 2)]

@@ -6,7 +6,7 @@ import uuid
 import pytest
 
 from tests.interop.conftest import ClientNamed, CreateTopic
-from tests.interop.model import Record
+from tests.interop.model import AN_HOUR_AGO_MS, Record
 from tests.interop.tools import Tools
 
 
@@ -121,9 +121,9 @@ def test_the_ends_of_a_topic_are_shown(
     client_named("java").produce(
         topic,
         [
-            Record(b"a", timestamp_ms=1_700_000_009_000),
-            Record(b"b", timestamp_ms=1_700_000_005_000),
-            Record(b"c", timestamp_ms=1_700_000_007_000, partition=1),
+            Record(b"a", timestamp_ms=AN_HOUR_AGO_MS + 9000),
+            Record(b"b", timestamp_ms=AN_HOUR_AGO_MS + 5000),
+            Record(b"c", timestamp_ms=AN_HOUR_AGO_MS + 7000, partition=1),
         ],
     )
 
@@ -133,7 +133,7 @@ def test_the_ends_of_a_topic_are_shown(
     assert at("-1").split() == [f"{topic}:0:2", f"{topic}:1:1"]
     assert at("earliest").split() == [f"{topic}:0:0", f"{topic}:1:0"]
     assert at("max-timestamp").split() == [f"{topic}:0:0", f"{topic}:1:0"]
-    assert at("1700000006000").split() == [f"{topic}:0:0", f"{topic}:1:0"]
+    assert at(str(AN_HOUR_AGO_MS + 6000)).split() == [f"{topic}:0:0", f"{topic}:1:0"]
 
 
 def test_records_are_deleted_up_to_an_offset(
