@@ -21,7 +21,7 @@ from typing import Final
 
 from broker.clock import Clock, SystemClock
 from broker.config import BrokerConfig, ConfigError, Endpoint, LoadedConfig
-from broker.config.endpoints import parse_ip_overrides
+from broker.config.endpoints import EVERY_INTERFACE, parse_ip_overrides
 from broker.coordinator import GroupCoordinator
 from broker.coordinator.coordinator import CoordinatorConfig
 from broker.coordinator.topic_log import TopicOffsetsLog
@@ -199,7 +199,7 @@ class Broker:
         advertised = self.config.advertised_endpoints
         matching = [one for one in advertised if one.listener == bound.listener]
         chosen = (matching or advertised)[0]
-        host = chosen.host or socket.gethostname()
+        host = socket.gethostname() if chosen.host in EVERY_INTERFACE else chosen.host
         return Endpoint(chosen.listener, host, chosen.port or bound.port)
 
     def _make_groups(self, topics: TopicManager, purgatory: Purgatory) -> GroupCoordinator:

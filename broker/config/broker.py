@@ -52,7 +52,7 @@ class BrokerConfig(
         """What clients are told, by listener name.
 
         Where ``advertised.listeners`` is not set these are the listeners themselves: their host
-        may be empty and their port 0, to be filled in by whoever opens the socket.
+        may be every interface and their port 0, to be filled in by whoever opens the socket.
         """
         if self.advertised_listeners is None:
             return self.listener_endpoints

@@ -13,6 +13,8 @@ from protocol.lazy_dataclass import dataclass
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SUPPORTED_PROTOCOLS: Final = ("PLAINTEXT",)
 _PORT_MAX: Final = 65_535
+EVERY_INTERFACE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared, not bound.
+"""Hosts to listen at that are none to connect to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,7 @@ class Endpoint:
     listener: str
     """Name of the listener, in upper case."""
     host: str
-    """Host name or address without brackets; empty for all interfaces."""
+    """Host name or address without brackets; one of `EVERY_INTERFACE` for all of them."""
     port: int
     """0 in ``listeners`` takes any free port."""
 
@@ -84,7 +86,7 @@ def advertised_problem(items: tuple[str, ...] | None) -> str | None:
     except ValueError as error:
         return str(error)
     for endpoint in endpoints:
-        if endpoint.host in {"", "0.0.0.0", "::"}:  # noqa: S104 - refused, not bound.
+        if endpoint.host in EVERY_INTERFACE:
             return f"{endpoint} names no host that a client could connect to"
     return None
 

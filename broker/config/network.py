@@ -24,7 +24,7 @@ class NetworkSettings(Settings):
         None,
         check=advertised_problem,
         doc="Addresses that clients are told to connect to, by listener name. Unset: the address "
-        "of `listeners`, with this machine's name where that has no host.",
+        "of `listeners`, with this machine's name where that is every interface.",
     )
     listener_security_protocol_map: String = setting(
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",

@@ -1,5 +1,6 @@
 """Several listeners: each client is told to come back by the way it came."""
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,3 +50,15 @@ def test_a_group_is_found_through_either_listener(two_sided: KohortServer, outer
     outer = ConfluentClient(f"127.0.0.1:{outer_port}")
 
     assert [record.value for record in outer.consume("shared", 1)] == [b"one"]
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0"])
+def test_clients_are_never_sent_to_every_interface(tmp_path: Path, host: str) -> None:
+    port = free_port()
+    overrides = {"listeners": f"PLAINTEXT://{host}:{port}"}
+    with KohortServer(tmp_path, port=port, overrides=overrides):
+        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"})
+
+        (broker,) = admin.list_topics(timeout=10).brokers.values()
+
+    assert f"{broker.host}:{broker.port}" == f"{socket.gethostname()}:{port}"
