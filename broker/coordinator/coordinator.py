@@ -119,6 +119,7 @@ class GroupCoordinator:
             group.restore(records, now)
             self._adopt(group)
         logger.info("Loaded %d groups", len(self._actors))
+        self._forget_lost_topics()
         self._sweeper = asyncio.create_task(self._sweep_for_ever(), name="sweep of groups")
 
     async def close(self) -> None:
@@ -372,6 +373,16 @@ class GroupCoordinator:
             logger.error(
                 "%s ended by a mistake of ours", task.get_name(), exc_info=task.exception()
             )
+
+    def _forget_lost_topics(self) -> None:
+        """Finish what a crash may have cut short: offsets go with their topic."""
+        if self._partition_count is None:
+            return
+        topics = {topic for group in self.groups() for topic in group.offsets.topics()}
+        lost = {topic for topic in topics if self._partition_count(topic) is None}
+        if lost:
+            logger.info("Dropping offsets of topics that are gone: %s", ", ".join(sorted(lost)))
+            self.forget_topics(lost)
 
     async def _sweep_for_ever(self) -> None:
         while True:

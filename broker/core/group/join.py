@@ -67,9 +67,13 @@ def _has_room(group: GroupBase, request: JoinRequest) -> bool:
     ones to rejoin are thrown out.
     """
     roster, size_max = group.roster, group.config.max_size
+    member = roster.get(request.member_id) or roster.holder_of(request.instance_id)
+    others_bytes = roster.metadata_bytes - (0 if member is None else member.metadata_bytes)
+    request_bytes = sum(len(data) for _, data in request.protocols)
+    if others_bytes + request_bytes > group.config.metadata_bytes_max:
+        return False
     if group.state in {GroupState.EMPTY, GroupState.DEAD}:
         return True
-    member = roster.get(request.member_id) or roster.holder_of(request.instance_id)
     if group.state is GroupState.PREPARING_REBALANCE:
         is_parked = member is not None and member.join_ticket is not None
         return is_parked or roster.parked_joins < size_max

@@ -46,6 +46,11 @@ class Member:
         """Waits for an answer, so its silence means nothing."""
         return self.join_ticket is not None or self.sync_ticket is not None
 
+    @property
+    def metadata_bytes(self) -> int:
+        """Of all its protocols."""
+        return sum(len(data) for _, data in self.protocols)
+
     def metadata(self, protocol_name: str | None) -> bytes:
         """What it told the assignor `protocol_name`; empty if it does not offer it."""
         for name, data in self.protocols:

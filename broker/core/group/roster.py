@@ -15,7 +15,15 @@ from protocol.errors import ErrorCode
 class Roster:
     """Members in the order they came; a replaced one counts as having come anew."""
 
-    __slots__ = ("_members", "_offers", "_static", "leader_id", "parked_joins", "pending")
+    __slots__ = (
+        "_members",
+        "_offers",
+        "_static",
+        "leader_id",
+        "metadata_bytes",
+        "parked_joins",
+        "pending",
+    )
 
     def __init__(self) -> None:
         self._members: dict[str, Member] = {}
@@ -27,6 +35,8 @@ class Roster:
         self.leader_id: str | None = None
         self.parked_joins = 0
         """Members whose join is parked."""
+        self.metadata_bytes = 0
+        """Of all members' protocols."""
 
     def __len__(self) -> int:
         return len(self._members)
@@ -134,6 +144,7 @@ class Roster:
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
     def _count(self, member: Member, change: int) -> None:
+        self.metadata_bytes += change * member.metadata_bytes
         for name in {name for name, _ in member.protocols}:
             self._offers[name] += change
             if not self._offers[name]:

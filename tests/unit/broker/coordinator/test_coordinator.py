@@ -10,7 +10,9 @@ from broker.coordinator.coordinator import CoordinatorConfig
 from broker.coordinator.offsets_log import MemoryOffsetsLog, StoredRecord, partition_of
 from broker.core.group.config import GroupConfig
 from broker.core.group.events import RebalanceStarted
+from broker.core.group.records import OffsetRecord
 from broker.core.group.requests import (
+    CommittedOffset,
     DeleteOffsetsResult,
     JoinResult,
     LeaveEntry,
@@ -287,6 +289,18 @@ class TestUpkeep:
             assert (h.offset(), h.offset("h")) == (None, None)
         async with running(clock, log) as h:
             assert h.offset() is None
+
+    @virtual
+    async def test_a_deletion_that_a_crash_cut_short_is_finished_at_the_start(
+        self, clock: VirtualClock
+    ) -> None:
+        log = MemoryOffsetsLog()
+        lost = OffsetRecord("g", "gone", 0, CommittedOffset(1, -1, "", 99))
+        kept = OffsetRecord("g", "t", 0, CommittedOffset(2, -1, "", 99))
+        log.append(partition_of("g", 50), [lost, kept], wall_ms=99)
+        async with running(clock, log) as h:
+            assert h.groups.committed("g", "gone", 0) is None
+            assert h.offset() == 2
 
     @virtual
     async def test_observers_see_what_happens_in_every_group(self, clock: VirtualClock) -> None:

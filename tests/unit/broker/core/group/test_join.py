@@ -263,6 +263,39 @@ class TestSize:
         assert s.join(member_id).answer.error is ErrorCode.NONE
 
 
+class TestMetadataBytes:
+    LARGE = (("range", bytes(600)),)
+
+    def test_a_group_that_holds_too_much_is_full(self) -> None:
+        s = Scenario(GroupConfig(metadata_bytes_max=1_000))
+        s.stable(1, protocols=self.LARGE)
+        assert s.join(protocols=self.LARGE).answer == FULL
+        assert s.join(protocols=RANGE).answer.error is ErrorCode.MEMBER_ID_REQUIRED
+        assert s.state == "Stable"
+
+    def test_so_is_an_empty_one_for_who_would_hold_too_much(self) -> None:
+        s = Scenario(GroupConfig(metadata_bytes_max=599))
+        assert s.join(protocols=self.LARGE).answer == FULL
+
+    def test_a_members_own_earlier_metadata_does_not_count(self) -> None:
+        s = Scenario(GroupConfig(metadata_bytes_max=1_000))
+        s.stable_static("a", protocols=self.LARGE)
+        assert s.join(instance="a", protocols=self.LARGE).answer.error is ErrorCode.NONE
+
+    def test_a_member_that_wants_too_much_is_out_and_the_others_rebalance(self) -> None:
+        s = Scenario(GroupConfig(metadata_bytes_max=1_000))
+        first, second = s.stable(2)
+        assert s.join(second, protocols=(("range", bytes(1_000)),)).answer == FULL
+        assert [member.member_id for member in s.group.roster] == [first]
+        assert s.trigger().kind is TriggerKind.SIZE_REFUSED
+
+    def test_what_a_member_held_is_free_when_it_goes(self) -> None:
+        s = Scenario(GroupConfig(metadata_bytes_max=1_000))
+        s.leave(*s.stable(1, protocols=self.LARGE))
+        assert s.group.roster.metadata_bytes == 0
+        assert s.join(protocols=self.LARGE).answer.error is ErrorCode.MEMBER_ID_REQUIRED
+
+
 class TestCompatibility:
     @pytest.mark.parametrize(("kind", "protocols"), [("", RANGE), ("consumer", ())])
     def test_an_empty_group_wants_a_type_and_a_list(
