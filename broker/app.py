@@ -36,11 +36,17 @@ from broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
 from broker.metrics.page import MetricsPage
 from broker.network.dispatch import Dispatcher
 from broker.network.limits import NetworkLimits
-from broker.network.listening import close_all, listening_sockets, raise_descriptor_limit
+from broker.network.listening import (
+    close_all,
+    connections_within,
+    listening_sockets,
+    raise_descriptor_limit,
+)
 from broker.network.peer_log import PeerLog
 from broker.network.server import NetworkServer
 from broker.purgatory_shell import PurgatoryShell
 from broker.storage.errors import DataDirectoryLockedError, StorageError
+from broker.storage.filesystem import OPEN_FILES_MAX
 from broker.storage.lock import DataDirectoryLock
 from broker.storage.metadata_store import MetadataError
 from broker.topics.manager import TopicManager
@@ -54,6 +60,9 @@ IO_THREADS: Final = 4
 GC_THRESHOLD: Final = 50_000
 """Young objects between two collections. Requests leave no cycles behind, so the default of 700
 only makes the collector look at parked operations again and again."""
+
+FEW_CONNECTIONS: Final = 1_000
+"""Where the operating system allows fewer, the operator should know."""
 
 SUPPORTED_FEATURES: Final = {"join.reason": (1, 1)}
 """What ApiVersions tells beside the apis: JoinGroup's tag 7728 is understood."""
@@ -86,6 +95,7 @@ class Broker:
         """Set once `running` has been entered."""
         self.endpoint: Endpoint
         """Where the first listener is, with the port it really has."""
+        self._connections_max: int
         self.network: NetworkServer
         """The open connections. Set once `running` has been entered."""
 
@@ -123,7 +133,7 @@ class Broker:
         except OSError as error:
             where = config.data_directory.absolute()
             raise StartError(f"the data directory {where} cannot be used: {error}") from error
-        raise_descriptor_limit()
+        self._connections_max = self._limit_connections()
         # Before the logs are opened: a port that is taken should not cost a recovery.
         sockets = self._bind(stack)
         http = await self._start_http(stack)
@@ -169,6 +179,18 @@ class Broker:
         await self.services.groups.close()
         await server.close(self.config.kohort_shutdown_timeout_ms)
         await dispatcher.close()
+
+    def _limit_connections(self) -> int:
+        """max.connections, or fewer where this process may not open so many files."""
+        descriptors = raise_descriptor_limit()
+        possible = connections_within(descriptors, OPEN_FILES_MAX)
+        if possible < min(self.config.max_connections, FEW_CONNECTIONS):
+            logger.warning(
+                "At most %d connections, because this process may open %d files (ulimit -n)",
+                possible,
+                descriptors,
+            )
+        return min(self.config.max_connections, possible)
 
     def _bind(self, stack: AsyncExitStack) -> list[socket.socket]:
         """Take the addresses of all listeners, without listening yet."""
@@ -265,7 +287,7 @@ class Broker:
             queued_max_request_bytes=config.queued_max_request_bytes,
             kohort_unsent_max_bytes=config.kohort_unsent_max_bytes,
             socket_listen_backlog_size=config.socket_listen_backlog_size,
-            max_connections=config.max_connections,
+            max_connections=self._connections_max,
             max_connections_per_ip=config.max_connections_per_ip,
             max_connections_per_ip_overrides=parse_ip_overrides(
                 config.max_connections_per_ip_overrides

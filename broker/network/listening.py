@@ -5,10 +5,15 @@ import resource
 import socket
 from collections.abc import Iterable
 
+from broker.network.limits import UNLIMITED
+
 KEEPALIVE_IDLE_S = 120
 KEEPALIVE_INTERVAL_S = 30
 KEEPALIVE_PROBES = 4
 """A machine that vanished is noticed after four minutes, not after the kernel's two hours."""
+
+OTHER_DESCRIPTORS = 64
+"""What a broker has open beside connections and logs: listeners, metrics, databases, the loop's."""
 
 _NO_SUCH_FAMILY = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 
@@ -56,6 +61,18 @@ def raise_descriptor_limit() -> int:
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard
+
+
+def connections_within(descriptors: int, log_files_max: int) -> int:
+    """How many connections leave enough descriptors for the logs, which take up to half of them.
+
+    Without such a bound whoever opens connections keeps partitions from being opened.
+    """
+    if descriptors == resource.RLIM_INFINITY:
+        return UNLIMITED
+    log_files = min(log_files_max, descriptors // 2)
+    others = min(OTHER_DESCRIPTORS, descriptors // 4)
+    return descriptors - log_files - others
 
 
 def _port(bound: list[socket.socket]) -> int:

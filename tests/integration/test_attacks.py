@@ -221,6 +221,36 @@ def test_two_thousand_connections_that_send_a_byte_a_second(server: KohortServer
         assert not sockets, "the frame timeout ends them all"
 
 
+class FewFiles(KohortServer):
+    """A broker that may open 128 files."""
+
+    def command(self) -> list[str]:
+        return ["bash", "-c", 'ulimit -n 128; exec "$@"', "broker", *super().command()]
+
+
+def test_connections_do_not_take_the_descriptors_that_logs_need(tmp_path: Path) -> None:
+    with FewFiles(tmp_path) as server, RawClient(server.port) as client:
+        crowd = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(200)]
+        for number in range(40):
+            name = f"topic-{number}"
+            request = CreateTopicsRequest(
+                topics=[
+                    CreatableTopic(
+                        name=name,
+                        num_partitions=3,
+                        replication_factor=1,
+                        assignments=[],
+                        configs=[],
+                    )
+                ]
+            )
+            (created,) = client.call(request, 7, CreateTopicsResponse).topics
+            assert not created.error_code
+        for one in crowd:
+            one.close()
+    assert "At most 32 connections" in server.log_file.read_text()
+
+
 def test_many_small_requests_that_are_never_read(server: KohortServer) -> None:
     """Answers of a client that does not read stay within its buffers."""
     before = resident_bytes(server)

@@ -7,6 +7,7 @@ import pytest
 from broker.network.listening import (
     KEEPALIVE_IDLE_S,
     close_all,
+    connections_within,
     listening_sockets,
     raise_descriptor_limit,
 )
@@ -67,3 +68,10 @@ def test_the_limit_of_open_files_is_raised_to_what_is_allowed() -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == hard
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_connections_leave_descriptors_to_the_logs() -> None:
+    assert connections_within(1_024, 8_192) == 1_024 - 512 - 64
+    assert connections_within(100_000, 8_192) == 100_000 - 8_192 - 64
+    assert connections_within(64, 8_192) == 16
+    assert connections_within(resource.RLIM_INFINITY, 8_192) > 1_000_000
