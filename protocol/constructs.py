@@ -16,11 +16,16 @@ from typing import TYPE_CHECKING, Any, Final
 import construct
 
 ELEMENTS_MAX: Final = 1_000_000
-"""Array elements accepted in one message: a bound on what a frame can blow up to in memory."""
+"""Array elements and tagged fields accepted in one message: a bound on what a frame can blow up to
+in memory, and on how long it takes to read."""
 
-REQUEST_ELEMENTS_MAX: Final = 100_000
+REQUEST_ELEMENTS_MAX: Final = 50_000
 """The same for a request, which is decoded and worked off in one turn of the broker's loop: so many
-take 0.4 s. The largest that clients send are about 20,000 (every partition of a full broker)."""
+take 0.1 to 0.4 s. The largest that clients send have 40,000 (every partition of a full broker, each
+in a topic of its own)."""
+
+TEXT_BYTES_MAX: Final = 0x7FFF
+"""Longest text, as Kafka reads it: the compact encoding could say more, and nobody does."""
 
 TAGS_MAX: Final = 1_024
 """Tagged fields accepted in one structure; Kafka's own messages use single digits."""
@@ -135,6 +140,8 @@ class Text(Sized):
         length = self._parse_length(stream, path)
         if length is None:
             return None
+        if length > TEXT_BYTES_MAX:
+            raise WireError(f"text of {length} bytes", path=path)
         try:
             return bytes(construct.stream_read(stream, length, path)).decode()
         except UnicodeDecodeError as error:

@@ -10,6 +10,7 @@ from protocol.constructs import (
     ELEMENTS_MAX,
     REQUEST_ELEMENTS_MAX,
     TAGS_MAX,
+    TEXT_BYTES_MAX,
     Array,
     Blob,
     LenientInt8,
@@ -134,6 +135,9 @@ class DecoderWriter(Writer):
         with self.block(f"if {stop} > end:"):
             self(f"raise DecodeError(f'length {{{length}}} exceeds what is left')")
         if isinstance(con, Text):
+            if con.compact:
+                with self.block(f"if {length} > {TEXT_BYTES_MAX}:"):
+                    self(f"raise DecodeError(f'text of {{{length}}} bytes')")
             self(f"{target} = str(buf[pos:{stop}], 'utf-8')")
         elif isinstance(con, Blob) and con.records:
             self(f"{target} = memoryview(buf)[pos:{stop}]")
@@ -144,9 +148,7 @@ class DecoderWriter(Writer):
     def _array(self, con: Array, target: str, count: str) -> None:
         with self.block(f"if {count} > (end - pos) // {min_size(con.subcon)}:"):
             self(f"raise DecodeError(f'{{{count}}} elements exceed what is left')")
-        self(f"budget -= {count}")
-        with self.block("if budget < 0:"):
-            self("raise DecodeError('too many array elements')")
+        self._spend(count, "array elements")
         code = fixed_format(con.subcon)
         if code is not None and len(code) == 1:
             self(f"{target} = list(unpack_array(f'>{{{count}}}{code}', buf, pos))")
@@ -162,6 +164,12 @@ class DecoderWriter(Writer):
             self(f"{items}.append({element})")
         self(f"{target} = {items}")
 
+    def _spend(self, count: str, what: str) -> None:
+        """Take this off the budget, of which there is one for the whole message."""
+        self(f"budget -= {count}")
+        with self.block("if budget < 0:"):
+            self(f"raise DecodeError('too many {what}')")
+
     def _tagged(self, con: MessageStruct, tagged: TaggedFields, target: str) -> None:
         fields = {field.name: field for field in schema_of(con.message).fields}
         for known in tagged.known:
@@ -171,11 +179,13 @@ class DecoderWriter(Writer):
         if not tagged.known:
             with self.block(f"if {count}:"):
                 self(f"pos = skip_tags(buf, pos, {count})")
+                self._spend(count, "tagged fields")
             return
         tag, size, stop, seen = (self.fresh(name) for name in ("t", "s", "e", "seen"))
         with self.block(f"if {count}:"):
             with self.block(f"if {count} > {TAGS_MAX}:"):
                 self(f"raise DecodeError(f'{{{count}}} tagged fields')")
+            self._spend(count, "tagged fields")
             self(f"{seen} = set()")
             with self.block(f"for _ in range({count}):"):
                 self._uvarint(tag)

@@ -11,11 +11,12 @@ from contextlib import suppress
 import pytest
 
 from protocol.codec import codec
-from protocol.constructs import ELEMENTS_MAX
+from protocol.constructs import ELEMENTS_MAX, REQUEST_ELEMENTS_MAX
 from protocol.errors import DecodeError, EncodeError
 from protocol.message import schema_of
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from protocol.messages.fetch import FetchRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import ProduceRequest
@@ -145,6 +146,44 @@ def test_the_limit_of_elements_holds_for_all_arrays_of_a_message_together() -> N
 
     with pytest.raises(DecodeError, match="too many"):
         codec(DescribeLogDirsRequest, 1).decode(frame)
+
+
+@pytest.mark.parametrize(
+    ("message", "version", "begin", "element"),
+    [
+        # Topics, all of whose tags are unknown;
+        (MetadataRequest, 12, b"", bytes(16) + b"\x02t"),
+        # and the partitions of one topic, which know a tag.
+        (FetchRequest, 17, bytes(21) + b"\x02" + bytes(16), bytes(32)),
+    ],
+    ids=["unknown", "known"],
+)
+def test_tags_count_like_elements_over_the_whole_message(
+    message: Message, version: int, begin: bytes, element: bytes
+) -> None:
+    """Each structure may have a thousand; in a request of 100 MB they took a minute to skip."""
+    tags = b"\xe8\x07" + b"".join(
+        bytes([tag & 0x7F | 0x80, tag >> 7, 0]) for tag in range(128, 1128)
+    )
+    count = REQUEST_ELEMENTS_MAX // 1_000 + 1
+
+    with pytest.raises(DecodeError, match="too many tagged fields"):
+        codec(message, version).decode(begin + bytes([count + 1]) + (element + tags) * count)
+
+
+@pytest.mark.parametrize(
+    ("message", "version"), [(FindCoordinatorRequest, 3), (MetadataRequest, 9)]
+)
+def test_text_is_no_longer_than_the_classic_encoding_can_say(
+    message: Message, version: int
+) -> None:
+    """Kafka refuses more too; without a bound a group's id could be as long as a request."""
+    begin = b"" if message is FindCoordinatorRequest else b"\x02"
+    longest, longer = b"\x80\x80\x02" + b"x" * 0x7FFF, b"\x81\x80\x02" + b"x" * 0x8000
+
+    codec(message, version).decode(begin + longest + bytes(5))
+    with pytest.raises(DecodeError, match="text of 32768 bytes"):
+        codec(message, version).decode(begin + longer + bytes(5))
 
 
 def test_records_are_views_of_the_frame_and_not_copies() -> None:
