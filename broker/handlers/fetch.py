@@ -28,6 +28,9 @@ from protocol.messages.fetch import (
 
 TOPIC_IDS_SINCE: Final = 13
 READ_COMMITTED: Final = 1
+NO_EPOCH: Final = -1
+FULL_FETCH_EPOCHS: Final = frozenset({-1, 0})
+"""Without a session, or to open one; such a request says all, whatever session it leaves behind."""
 
 
 @handles(FetchRequest, versions="4-18")
@@ -35,12 +38,13 @@ def fetch(
     ctx: RequestContext, request: FetchRequest
 ) -> FetchResponse | asyncio.Future[FetchResponse]:
     """Answer at once if there is enough, something is wrong or no wait is wanted; else park."""
-    if request.session_id != 0:
+    if request.session_epoch not in FULL_FETCH_EPOCHS:
         # We never gave out a session, so this one belongs to an earlier broker at this address.
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
     reads = [
         (topic, [_plan(ctx, topic, asked) for asked in topic.partitions])
         for topic in request.topics
+        if topic.partitions
     ]
     flat = [read for _, of_topic in reads for read in of_topic]
     max_bytes = min(request.max_bytes, ctx.broker.config.fetch_max_bytes)
@@ -87,7 +91,8 @@ def _plan(ctx: RequestContext, asked_topic: FetchTopic, asked: FetchPartition) -
     elif not 0 <= asked.partition < len(topic.partitions):
         read.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     else:
-        read.error = check_leader_epoch(asked.current_leader_epoch)
+        # Here, and only here, Kafka takes every epoch below 0 for none.
+        read.error = check_leader_epoch(max(asked.current_leader_epoch, NO_EPOCH))
         if not read.error:
             read.partition = topic.partitions[asked.partition]
     return read

@@ -7,7 +7,6 @@ are none of.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -21,7 +20,6 @@ from protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 
@@ -41,25 +39,22 @@ _SPECIAL: Final[dict[int, tuple[int, Callable[[Partition], tuple[int, int]]]]] =
 
 @handles(ListOffsetsRequest, versions="1-11")
 def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """One answer per partition; one that fails does so alone."""
-    asked = Counter(
-        (topic.name, partition.partition_index)
-        for topic in request.topics
-        for partition in topic.partitions
-    )
-    repeated = {key for key, count in asked.items() if count > 1}
+    """One answer per partition, though it be named twice; one that fails does so alone."""
+    asked: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
+    for topic in request.topics:
+        partitions = asked.setdefault(topic.name, {})
+        for partition in topic.partitions:
+            partitions.setdefault(partition.partition_index, []).append(partition)
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
-                name=topic.name,
+                name=name,
                 partitions=[
-                    _repeated(partition)
-                    if (topic.name, partition.partition_index) in repeated
-                    else _look_up(ctx, topic, partition)
-                    for partition in topic.partitions
+                    _look_up(ctx, name, same[0]) if len(same) == 1 else _repeated(same[0])
+                    for same in partitions.values()
                 ],
             )
-            for topic in request.topics
+            for name, partitions in asked.items()
         ]
     )
 
@@ -71,12 +66,12 @@ def _repeated(asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
 
 
 def _look_up(
-    ctx: RequestContext, topic: ListOffsetsTopic, asked: ListOffsetsPartition
+    ctx: RequestContext, name: str, asked: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(
         partition_index=asked.partition_index, error_code=ErrorCode.NONE
     )
-    partition = ctx.broker.topics.partition(topic.name, asked.partition_index)
+    partition = ctx.broker.topics.partition(name, asked.partition_index)
     if partition is None:
         answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return answer

@@ -19,6 +19,7 @@ from broker.core.partition.validation import validation_steps
 from broker.core.partition.verdict import ProduceTerms, RejectedBatch
 from broker.handlers.context import RequestContext
 from broker.handlers.registry import CloseConnection, handles
+from broker.storage.errors import StorageError
 from broker.topics.manager import Topic
 from broker.topics.partition import Partition
 from broker.topics.produce import DelayedProduce, PendingAppend
@@ -88,6 +89,8 @@ def _append_steps(ctx: RequestContext, request: ProduceRequest) -> Generator[Non
     """Append batch by batch; yields wherever the loop should get a turn."""
     outcome = _Outcome(ProduceResponse(responses=[]))
     for topic_data in request.topic_data:
+        if not topic_data.partition_data:
+            continue
         topic = _find_topic(ctx, topic_data)
         answers: list[PartitionProduceResponse] = []
         outcome.response.responses.append(
@@ -144,10 +147,16 @@ def _append(
         if verdict.tells_log_start:
             answer.log_start_offset = partition.log.log_start_offset
         return
-    appended = partition.append(verdict.batch, verdict.header, wall_ms=wall_ms)
-    answer.base_offset = appended.base_offset
-    answer.log_append_time_ms = verdict.log_append_time_ms
+    partition.check_online()
     answer.log_start_offset = partition.log.log_start_offset
+    try:
+        appended = partition.append(verdict.batch, verdict.header, wall_ms=wall_ms)
+    except StorageError:
+        answer.log_start_offset = -1
+        raise
+    answer.base_offset = appended.base_offset
+    if verdict.log_append_time_ms >= 0:
+        answer.log_append_time_ms = appended.appended_ms
 
     def tell(code: ErrorCode) -> None:
         answer.error_code, answer.base_offset = code, -1

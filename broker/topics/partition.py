@@ -41,6 +41,8 @@ class Appended:
 
     base_offset: int
     next_offset: int
+    appended_ms: int
+    """By the wall clock; in the past for a batch that was there already."""
     is_duplicate: bool = False
     """An idempotent producer's retry of a batch that is in the log already."""
 
@@ -98,7 +100,12 @@ class Partition:
         log = self.log
         duplicate = log.check_producer(header)
         if duplicate is not None:
-            return Appended(duplicate.base_offset, duplicate.last_offset + 1, is_duplicate=True)
+            return Appended(
+                duplicate.base_offset,
+                duplicate.last_offset + 1,
+                duplicate.timestamp,
+                is_duplicate=True,
+            )
         try:
             written = log.append(batch, header, leader_epoch=LEADER_EPOCH, wall_ms=wall_ms)
         except StorageError as error:
@@ -110,7 +117,7 @@ class Partition:
             self.start_flush()
         elif not self._is_watermark_held:
             self._raise_watermark(written.last_offset + 1)
-        return Appended(written.base_offset, written.last_offset + 1)
+        return Appended(written.base_offset, written.last_offset + 1, wall_ms)
 
     def read(self, offset: int, max_bytes: int, *, min_one: bool) -> bytes | memoryview:
         """Whole batches from ``offset`` up to the high watermark, b"" where there is none.

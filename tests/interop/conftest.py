@@ -19,6 +19,7 @@ from tests.interop.clients.java_client import JavaClient
 from tests.interop.clients.kafka_python_client import KafkaPythonClient
 from tests.interop.clients.kcat_client import KcatClient, kcat
 from tests.interop.model import Client, wait_until
+from tests.interop.same_answers.pair import TWIN_SETTINGS, Pair, Twins, wait_ready
 from tests.interop.tools import Tools
 from tests.java_process import JavaProcess
 from tests.kafka_server import KafkaServer
@@ -152,6 +153,30 @@ def build_client(request: pytest.FixtureRequest) -> BuildClient:
                 return JavaClient(bootstrap, request.getfixturevalue("java_clients"))
 
     return build
+
+
+@pytest.fixture(scope="session")
+def twins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
+    """A real Kafka and a Kohort with the same settings, to be asked the same.
+
+    Where the other tests run against a given broker this is Kafka twice, which shows that nothing
+    is compared that may differ from one Kafka to the next.
+    """
+    kind = KafkaServer if os.environ.get("BOOTSTRAP") else KohortServer
+    directory = tmp_path_factory.mktemp("twins")
+    with (
+        KafkaServer(directory / "kafka", overrides=TWIN_SETTINGS) as kafka,
+        kind(directory / "kohort", overrides=TWIN_SETTINGS) as kohort,
+    ):
+        wait_ready(kafka)
+        yield Twins(kafka, kohort)
+
+
+@pytest.fixture
+def pair(twins: Twins, subtests: pytest.Subtests) -> Iterator[Pair]:
+    """Both brokers, on connections of the test's own."""
+    with Pair(twins, subtests) as pair:
+        yield pair
 
 
 @pytest.fixture

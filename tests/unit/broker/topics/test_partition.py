@@ -149,6 +149,7 @@ async def test_a_repeated_batch_is_answered_with_its_first_offset_and_not_stored
         assert not first.is_duplicate
         assert again.is_duplicate
         assert first.base_offset == again.base_offset == 1
+        assert first.appended_ms == again.appended_ms == 1
         assert partition.log.log_end_offset == 2
 
 

@@ -1,0 +1,183 @@
+"""Where this broker answers something else than Kafka on purpose, each with its reason.
+
+A test names the difference that it expects; then the answers must differ in these fields, in this
+way, and in no other.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from protocol.errors import ErrorCode
+
+CLOSED: Final = "closed the connection"
+SILENT: Final = "did not answer"
+
+NONE: Final = int(ErrorCode.NONE)
+OFFSET_OUT_OF_RANGE: Final = int(ErrorCode.OFFSET_OUT_OF_RANGE)
+UNKNOWN_SERVER_ERROR: Final = int(ErrorCode.UNKNOWN_SERVER_ERROR)
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Final = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+INVALID_RECORD: Final = int(ErrorCode.INVALID_RECORD)
+CORRUPT_MESSAGE: Final = int(ErrorCode.CORRUPT_MESSAGE)
+
+
+class Anything:
+    """Equal to every value."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "anything"
+
+
+class AnyText:
+    """Equal to every text that says something."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str) and other != ""
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "a text"
+
+
+class AnyTime:
+    """Equal to every timestamp."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, int) and other >= 0
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "a time"
+
+
+ANY: Final = Anything()
+TEXT: Final = AnyText()
+TIME: Final = AnyTime()
+
+
+class Difference(NamedTuple):
+    """One deliberate difference."""
+
+    because: str
+    fields: Sequence[tuple[str, object, object]]
+    """Field, or the end of its path without indexes; Kafka's value; ours. "": the whole answer."""
+
+    def allows(self, path: str, kafka: object, kohort: object) -> bool:
+        """Is this what is meant to differ?"""
+        plain_path = re.sub(r"\[[0-9]+\]", "", path)
+        return any(
+            plain_path.endswith(field)
+            and (not path or field)
+            and kafka == theirs
+            and kohort == ours
+            for field, theirs, ours in self.fields
+        )
+
+
+ALWAYS: Final = (
+    Difference(
+        "texts are for people and nothing goes by their words, but where Kafka has one we have one;"
+        " we also have some where Kafka only gives a code",
+        [
+            ("error_message", TEXT, TEXT),
+            ("error_message", None, TEXT),
+        ],
+    ),
+    Difference(
+        "a batch that was there already has no append time either where records keep their own"
+        " times; clients would take it for the time of each record",
+        [("partition_responses.log_append_time_ms", TIME, -1)],
+    ),
+    Difference(
+        "Kafka, when its storage is formatted, sets this default once more for the whole cluster",
+        [("configs.min.insync.replicas.config_source", 3, 5)],
+    ),
+)
+"""Seen wherever there are such fields."""
+
+# Produce.
+FAILS_ALONE: Final = Difference(
+    "a batch that is refused is no reason to refuse those for other partitions, which Kafka does"
+    " where it notices while it reads the request or looks for transactions in it",
+    [
+        ("error_code", CORRUPT_MESSAGE, NONE),
+        ("error_code", TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NONE),
+        ("base_offset", -1, ANY),
+        ("log_start_offset", -1, 0),
+        ("error_message", TEXT, None),
+    ],
+)
+UNREADABLE: Final = Difference(
+    "what a producer did wrong is told as INVALID_RECORD, where Kafka stumbles over it and says"
+    " that the fault is its own",
+    [
+        ("error_code", UNKNOWN_SERVER_ERROR, INVALID_RECORD),
+        ("log_start_offset", -1, 0),
+    ],
+)
+STRAY_OFFSET: Final = Difference(
+    "a record with an offset outside of its batch is refused, as consumers would commit that"
+    " offset; Kafka counts the records only",
+    [
+        ("error_code", NONE, INVALID_RECORD),
+        ("base_offset", ANY, -1),
+    ],
+)
+NULL_RECORDS: Final = Difference(
+    "every request is answered; Kafka never answers this one", [("", SILENT, ANY)]
+)
+# Fetch.
+NO_SESSIONS: Final = Difference(
+    "incremental sessions save bytes in clusters of thousands of partitions and cost state for each"
+    " client here; session id 0 makes clients send full requests",
+    [("session_id", ANY, 0)],
+)
+NEGATIVE_LIMIT: Final = Difference(
+    "a limit below 0 is taken as 0; Kafka stumbles over it and says that the fault is its own",
+    [
+        ("error_code", UNKNOWN_SERVER_ERROR, NONE),
+        ("high_watermark", -1, ANY),
+        ("last_stable_offset", -1, ANY),
+        ("log_start_offset", -1, 0),
+        ("records", [], ANY),
+    ],
+)
+NOT_THERE: Final = Difference(
+    "aborted transactions are null unless they are asked for; Kafka has none, but not null, where a"
+    " partition does not exist",
+    [("aborted_transactions", [], None)],
+)
+NO_FOLLOWERS: Final = Difference(
+    "there are no followers, so nobody asks where its log parts from ours",
+    [
+        ("error_code", OFFSET_OUT_OF_RANGE, NONE),
+        ("high_watermark", -1, ANY),
+        ("last_stable_offset", -1, ANY),
+        ("log_start_offset", -1, 0),
+        ("records", [], ANY),
+    ],
+)
+
+# ListOffsets and OffsetForLeaderEpoch.
+NO_TIMES: Final = Difference(
+    "where no record has a time, none has the largest; Kafka names the first record",
+    [("offset", 0, -1), ("leader_epoch", 0, -1)],
+)
+ALL_DELETED: Final = Difference(
+    "a record that was deleted does not have the largest time, though it may still be in the file",
+    [("timestamp", ANY, -1), ("offset", ANY, -1), ("leader_epoch", 0, -1)],
+)
+BELOW_EVERY_EPOCH: Final = Difference(
+    "no leader has an epoch below 0, so such an epoch has no end either",
+    [("leader_epoch", -2, -1), ("end_offset", 0, -1)],
+)

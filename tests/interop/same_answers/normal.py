@@ -1,0 +1,133 @@
+"""Answers as plain values that are equal where two brokers mean the same.
+
+What is replaced: ids that a broker draws (of topics, producers, members) become Identities, which
+are compared by whether they always come together; ports, the cluster's id, times of the broker's
+clock and sizes of its disk become words. Lists in the order of a hash table are sorted. Records are
+taken apart into their batches; a last batch that was cut off at a byte limit is dropped, as every
+client does.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from protocol.layout import to_plain
+from protocol.message import Struct, schema_of
+from protocol.messages.fetch import FetchResponse
+from protocol.records.batch import HEADER_BYTES, read_header
+from protocol.types import ZERO_UUID
+from tests.interop.same_answers.each import Value
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_BROKERS_CLOCK: Final = frozenset({"log_append_time_ms", "timestamp"})
+_OF_THE_DISK: Final = frozenset({"log_dir", "total_bytes", "usable_bytes"})
+_UNORDERED: Final[Mapping[str, frozenset[str]]] = {
+    "MetadataResponse": frozenset({"topics"}),
+    "ProduceResponse": frozenset({"responses", "partition_responses"}),
+    "FetchResponse": frozenset({"responses", "partitions"}),
+    "ListOffsetsResponse": frozenset({"topics", "partitions"}),
+}
+"""Lists that Kafka fills from a hash table."""
+_BY_NAME: Final = frozenset({"configs"})
+"""Long lists that are easier to compare, and to be told about, by the names in them."""
+
+
+class Facts(NamedTuple):
+    """What is known of one broker before its answers are read."""
+
+    port: int
+    cluster_id: str
+    started_ms: int
+    """By the wall clock. Records sent by tests are older than that."""
+
+
+class Identity(NamedTuple):
+    """An id that a broker drew."""
+
+    kind: str
+    value: object
+
+    def __repr__(self) -> str:
+        return f"<{self.kind}>"
+
+
+def normalised(answer: Struct, version: int, facts: Facts) -> Value:
+    """`answer` as nested dicts and lists; the result does not depend on which broker gave it."""
+    unordered = _UNORDERED.get(schema_of(type(answer)).name, frozenset())
+    masked = _masked("", to_plain(answer, version), facts)
+    if isinstance(answer, FetchResponse):
+        masked["responses"] = _by_topic(masked["responses"])
+    return _sorted("", masked, unordered)
+
+
+def _by_topic(responses: list[Value]) -> list[Value]:
+    """Kafka tells of a topic in several places when some of its partitions fail."""
+    topics: dict[str, Value] = {}
+    for one in responses:
+        partitions = one.pop("partitions")
+        topics.setdefault(repr(one), one | {"partitions": []})["partitions"] += partitions
+    return list(topics.values())
+
+
+def _masked(field: str, value: Value, facts: Facts) -> Value:
+    if isinstance(value, dict):
+        return {name: _masked(name, inner, facts) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_masked(field, element, facts) for element in value]
+    mask = _MASKS.get(field)
+    if mask is not None:
+        return mask(value, facts)
+    if isinstance(value, str) and _UUID.search(value):
+        return Identity(_UUID.sub("uuid", value), value)
+    return value
+
+
+def _if(condition: bool, mask: object, value: object) -> object:
+    return mask if condition else value
+
+
+_MASKS: Final[Mapping[str, Callable[[Value, Facts], object]]] = {
+    "port": lambda value, facts: _if(value == facts.port, "<port>", value),
+    "cluster_id": lambda value, facts: _if(value == facts.cluster_id, "<cluster id>", value),
+    "topic_id": lambda value, _: _if(value != ZERO_UUID, Identity("topic id", value), value),
+    "producer_id": lambda value, _: _if(value >= 0, Identity("producer id", value), value),
+    "records": lambda value, facts: value if value is None else batches(value, facts),
+    **dict.fromkeys(
+        _BROKERS_CLOCK, lambda value, facts: _if(value >= facts.started_ms, "<now>", value)
+    ),
+    **dict.fromkeys(
+        _OF_THE_DISK, lambda value, _: _if(value not in {-1, ""}, "<of the disk>", value)
+    ),
+}
+
+
+def batches(records: bytes, facts: Facts) -> list[dict[str, object]]:
+    """The batches in the records of a Fetch answer, each with its header's fields."""
+    found = []
+    position = 0
+    while len(records) - position >= HEADER_BYTES:
+        header = read_header(records, position)
+        end = position + header.size_bytes
+        if end > len(records):
+            break
+        fields: dict[str, object] = header._asdict()
+        if header.has_producer_id:
+            fields["producer_id"] = Identity("producer id", header.producer_id)
+        if header.max_timestamp >= facts.started_ms:
+            fields["max_timestamp"] = "<now>"
+        if header.has_producer_id or header.max_timestamp >= facts.started_ms:
+            fields["crc"] = "<of the above>"
+        found.append(fields | {"payload": records[position + HEADER_BYTES : end]})
+        position = end
+    return found
+
+
+def _sorted(field: str, value: Value, unordered: frozenset[str]) -> Value:
+    if isinstance(value, dict):
+        return {name: _sorted(name, inner, unordered) for name, inner in value.items()}
+    if isinstance(value, list):
+        inner = [_sorted("", element, unordered) for element in value]
+        if field in _BY_NAME and len({element["name"] for element in inner}) == len(inner):
+            return {element["name"]: element for element in inner}
+        return sorted(inner, key=repr) if field in unordered else inner
+    return value

@@ -1,0 +1,223 @@
+"""A real Kafka and a Kohort that are asked the same and have to answer the same."""
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+import pytest
+
+from protocol.message import RESPONSES, Struct, schema_of
+from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.interop.same_answers.compare import Correspondence, Mismatch, mismatches
+from tests.interop.same_answers.differences import ALWAYS, CLOSED, SILENT, Difference
+from tests.interop.same_answers.each import Value, each, for_broker
+from tests.interop.same_answers.normal import Facts, normalised
+from tests.server_process import ServerProcess
+from tests.wire import RawClient, framed, request_body, response_in
+
+TWIN_SETTINGS: Final = {
+    # Groups settle at once.
+    "group.initial.rebalance.delay.ms": "0",
+    # A real Kafka takes a second for fifty partitions.
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+}
+"""On top of the defaults of both."""
+
+SESSION_STARTED_MS: Final = time.time_ns() // 1_000_000
+
+_EVENTUALLY_S: Final = 10
+_SHOWN_MAX: Final = 12
+
+
+class Twins(NamedTuple):
+    """Both brokers, as a session starts them."""
+
+    kafka: ServerProcess
+    kohort: ServerProcess
+
+
+def wait_ready(server: ServerProcess) -> None:
+    """A Kafka fetches the producer ids that it gives out after it says that it is there."""
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    with RawClient(server.port) as client:
+        while client.call(request, 0, InitProducerIdResponse).error_code:
+            time.sleep(0.05)
+
+
+class Answers(NamedTuple):
+    """What both said: a response, or CLOSED or SILENT."""
+
+    kafka: Value
+    kohort: Value
+
+    def each(self, read: Callable[[Value], object]) -> Value:
+        """A value that each broker chose, to be used in the next request."""
+        return each(read(self.kafka), read(self.kohort))
+
+
+class _Side:
+    """One broker as one test sees it."""
+
+    def __init__(self, name: str, server: ServerProcess) -> None:
+        self.name = name
+        self.port = server.port
+        with RawClient(self.port) as client:
+            answer = client.call(MetadataRequest(topics=[]), 4, MetadataResponse)
+        self.facts = Facts(self.port, answer.cluster_id or "", SESSION_STARTED_MS)
+
+    def plain(self, answer: Value, version: int) -> Value:
+        if not isinstance(answer, Struct):
+            return answer
+        return normalised(answer, version, self.facts)
+
+
+class Pending:
+    """Requests that were sent, for which the answers are awaited later."""
+
+    def __init__(self, line: "Line", request: object, version: int) -> None:
+        self._line = line
+        self.request = request
+        self.version = version
+
+    def answers(self, *, differs: Difference | None = None) -> Answers:
+        """Wait for both answers and compare them."""
+        answers = self._line.receive(self.request, self.version)
+        self._line.pair.compare(self.request, self.version, answers, differs)
+        return answers
+
+
+class Line:
+    """One connection to each broker, reopened where a broker has closed it."""
+
+    def __init__(self, pair: "Pair", *, timeout_s: float) -> None:
+        self.pair = pair
+        self._timeout_s = timeout_s
+        self._clients: dict[str, RawClient] = {}
+
+    def send(self, request: object, version: int) -> Pending:
+        """Send to both without waiting."""
+        for side in self.pair.sides:
+            body = request_body(for_broker(request, side.name), version)
+            self._client(side).send(framed(body))
+        return Pending(self, request, version)
+
+    def ask(self, request: object, version: int, *, differs: Difference | None = None) -> Answers:
+        """Send to both, wait for both and compare."""
+        return self.send(request, version).answers(differs=differs)
+
+    def receive(self, request: object, version: int) -> Answers:
+        """The next answers, not compared."""
+        key = schema_of(type(request)).key
+        assert key is not None
+        return Answers(*(self._receive(side, RESPONSES[key], version) for side in self.pair.sides))
+
+    def close(self) -> None:
+        for client in self._clients.values():
+            client.close()
+        self._clients.clear()
+
+    def _client(self, side: _Side) -> RawClient:
+        if side.name not in self._clients:
+            self._clients[side.name] = RawClient(side.port, timeout_s=self._timeout_s)
+        return self._clients[side.name]
+
+    def _receive(self, side: _Side, response: type, version: int) -> Value:
+        client = self._client(side)
+        try:
+            return response_in(client.receive(), response, version)
+        except (ConnectionError, TimeoutError) as error:
+            client.close()
+            del self._clients[side.name]
+            return SILENT if isinstance(error, TimeoutError) else CLOSED
+
+
+class Pair:
+    """Both brokers during one test. Every request that is asked here is compared.
+
+    Answers that differ fail the test, but only at its end or when it cannot go on: all of them are
+    shown.
+    """
+
+    compared = 0
+    """Requests, over all tests."""
+
+    def __init__(self, twins: Twins, subtests: pytest.Subtests) -> None:
+        self.kafka = _Side("kafka", twins.kafka)
+        self.kohort = _Side("kohort", twins.kohort)
+        self.sides = (self.kafka, self.kohort)
+        self.are_both_kafka = type(twins.kafka) is type(twins.kohort)
+        self._subtests = subtests
+        self._ids = Correspondence()
+        self._lines: list[Line] = []
+        self.line = self.open()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for line in self._lines:
+            line.close()
+
+    def open(self, *, timeout_s: float = 20) -> Line:
+        """One more connection to each."""
+        line = Line(self, timeout_s=timeout_s)
+        self._lines.append(line)
+        return line
+
+    def ask(self, request: object, version: int, *, differs: Difference | None = None) -> Answers:
+        """As Line.ask, on a line that is there already."""
+        return self.line.ask(request, version, differs=differs)
+
+    def ask_until_equal(self, request: object, version: int) -> Answers:
+        """Ask while the answers differ: Kafka's controller answers before its broker knows."""
+        deadline = time.monotonic() + _EVENTUALLY_S
+        while True:
+            answers = self.line.send(request, version)._line.receive(request, version)
+            if not self._found(answers, version, self._ids.copy()) or time.monotonic() > deadline:
+                self.compare(request, version, answers)
+                return answers
+            time.sleep(0.02)
+
+    def compare(
+        self, request: object, version: int, answers: Answers, differs: Difference | None = None
+    ) -> None:
+        """Fail unless the answers are equal, or differ as they should."""
+        Pair.compared += 1
+        found = self._found(answers, version, self._ids)
+        wrong = [one for one in found if differs is None or not differs.allows(*one)]
+        if wrong:
+            self._fail(request, version, _told(wrong))
+        elif differs is not None and not found and not self.are_both_kafka:
+            self._fail(request, version, f"  no difference, though {differs.because}")
+
+    def _found(self, answers: Answers, version: int, ids: Correspondence) -> list[Mismatch]:
+        kafka, kohort = (
+            side.plain(answer, version) for side, answer in zip(self.sides, answers, strict=True)
+        )
+        return [
+            one
+            for one in mismatches(kafka, kohort, ids)
+            if not any(difference.allows(*one) for difference in ALWAYS)
+        ]
+
+    def _fail(self, request: object, version: int, text: str) -> None:
+        with self._subtests.test(f"{type(request).__name__} v{version}"):
+            pytest.fail(f"{request!r} in v{version}\n{text}", pytrace=False)
+
+
+def _told(wrong: list[Mismatch]) -> str:
+    lines = [
+        f"  {path or 'the answer'}: Kafka {kafka!r}, Kohort {kohort!r}"
+        for path, kafka, kohort in wrong[:_SHOWN_MAX]
+    ]
+    if len(wrong) > _SHOWN_MAX:
+        lines.append(f"  and {len(wrong) - _SHOWN_MAX} more")
+    return "\n".join(lines)

@@ -1,0 +1,181 @@
+"""What most scripts begin with: topics that both brokers have, and records in them."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from protocol.records.batch import Codec
+from protocol.records.builder import encode_batch
+from protocol.records.record import Record
+from tests.interop.same_answers.each import Value
+from tests.interop.same_answers.pair import SESSION_STARTED_MS, Pair
+
+TIME_MS = SESSION_STARTED_MS - 3_600_000
+"""Of the first record of every batch: safely within retention, and before the session began."""
+
+END, START = -1, -2
+
+
+class Topic(NamedTuple):
+    """A topic that both brokers have."""
+
+    name: str
+    id: Value
+    """Each broker's own."""
+
+
+NOWHERE = Topic("no-such-topic", b"\x77" * 16)
+"""A topic that neither has."""
+
+
+def fresh_name(what: str = "topic") -> str:
+    return f"{what}-{uuid.uuid4().hex[:12]}"
+
+
+def create_topic(
+    pair: Pair,
+    *,
+    partitions: int = 1,
+    configs: Mapping[str, str] | None = None,
+    name: str | None = None,
+) -> Topic:
+    """Create it in both and wait until Kafka's broker leads its partitions."""
+    asked = CreatableTopic(
+        name=name or fresh_name(),
+        num_partitions=partitions,
+        replication_factor=1,
+        assignments=[],
+        configs=[
+            CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()
+        ],
+    )
+    answers = pair.ask(CreateTopicsRequest(topics=[asked]), 7)
+    for answer in answers:
+        assert answer.topics[0].error_code == ErrorCode.NONE, answer
+    topic = Topic(asked.name, answers.each(lambda answer: answer.topics[0].topic_id))
+    wait_led(pair, topic, range(partitions))
+    return topic
+
+
+def wait_led(pair: Pair, topic: Topic, partitions: Sequence[int]) -> None:
+    """Until Kafka's broker, too, serves these partitions."""
+    pair.ask_until_equal(offsets_request(topic, END, *partitions), 1)
+
+
+def offsets_request(
+    topic: Topic, timestamp: int, *partitions: int, **of_partition: int
+) -> ListOffsetsRequest:
+    return ListOffsetsRequest(
+        replica_id=-1,
+        topics=[
+            ListOffsetsTopic(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsPartition(partition_index=index, timestamp=timestamp, **of_partition)
+                    for index in partitions or (0,)
+                ],
+            )
+        ],
+    )
+
+
+def batch(*values: bytes | Record | None, codec: Codec = Codec.NONE, **others: Value) -> bytes:
+    """Records a second apart from TIME_MS on; those given as a Record keep all that is theirs."""
+    records = [
+        value
+        if isinstance(value, Record)
+        else Record(value, key=b"key", timestamp=TIME_MS + 1000 * index)
+        for index, value in enumerate(values or (b"value",))
+    ]
+    return encode_batch(records, codec=codec, **others)
+
+
+def produce_request(
+    topic: Topic,
+    records: bytes | Mapping[int, bytes | None] | None,
+    *,
+    acks: int = -1,
+    transactional_id: str | None = None,
+) -> ProduceRequest:
+    """To partition 0, or to those of a mapping."""
+    by_partition = records if isinstance(records, Mapping) else {0: records}
+    return ProduceRequest(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=10_000,
+        topic_data=[
+            TopicProduceData(
+                name=topic.name,
+                topic_id=topic.id,
+                partition_data=[
+                    PartitionProduceData(index=index, records=data)
+                    for index, data in by_partition.items()
+                ],
+            )
+        ],
+    )
+
+
+def produce(pair: Pair, topic: Topic, *batches: bytes, partition: int = 0) -> None:
+    """Batches that both have to take, one request each."""
+    for one in batches:
+        for answer in pair.ask(produce_request(topic, {partition: one}), 9):
+            assert _error_of(answer) == ErrorCode.NONE, answer
+
+
+def _error_of(answer: ProduceResponse) -> int:
+    return answer.responses[0].partition_responses[0].error_code
+
+
+def fetch_request(
+    topic: Topic,
+    offset: int | Mapping[int, int] = 0,
+    *,
+    max_wait_ms: int = 0,
+    min_bytes: int = 0,
+    max_bytes: int = 1 << 24,
+    partition_max_bytes: int = 1 << 20,
+    isolation_level: int = 0,
+    **of_partition: Value,
+) -> FetchRequest:
+    """From an offset of partition 0, or from those of a mapping; without a session."""
+    offsets = offset if isinstance(offset, Mapping) else {0: offset}
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=isolation_level,
+        topics=[
+            FetchTopic(
+                topic=topic.name,
+                topic_id=topic.id,
+                partitions=[
+                    FetchPartition(
+                        partition=index,
+                        fetch_offset=one,
+                        partition_max_bytes=partition_max_bytes,
+                        **of_partition,
+                    )
+                    for index, one in offsets.items()
+                ],
+            )
+        ],
+    )
