@@ -15,81 +15,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, Protocol, assert_never
+from collections.abc import Awaitable, Sequence
+from typing import Any, Final, assert_never
 
+from broker.coordinator.command import ActorHost, Command
 from broker.coordinator.ticket import Ticket
 from broker.core.group.classic_group import ClassicGroup
 from broker.core.group.effects import Append, Cancel, Effect, Note, Reply, Schedule, TimerKey
-from broker.core.group.events import Event
-from broker.core.group.records import DurableRecord
+from broker.core.group.records import GroupRecord
 from broker.core.group.requests import Now
 from broker.core.group.states import GroupState
 from broker.core.keyed_timers import KeyedTimers
 from protocol.errors import ErrorCode, KafkaError
-from protocol.lazy_dataclass import dataclass
 
 logger = logging.getLogger(__name__)
 
 COMMANDS_PER_TURN: Final = 200
 """A few milliseconds' worth; then other groups and the sockets get their chance."""
 
-Step = Callable[[ClassicGroup, Now], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """One thing to do to a group, in its turn."""
-
-    step: Step
-    ticket: Ticket[Any] | None = None
-    """Answered by the step, or by a later one."""
-    absent_answer: object = None
-    """For the ticket, if there is no such group when the turn comes."""
-    creates_group: bool = False
-    """Makes the group instead, if there is none."""
-    is_exclusive: bool = False
-    """Wants a turn of its own, with nothing else on its way to the log."""
-
-
-class ActorHost(Protocol):
-    """What actors share: time, the log, the purgatory, and who watches."""
-
-    inbox_max: int
-    commit_timeout_ms: int
-
-    def now(self) -> Now: ...
-
-    def append(
-        self, group_id: str, records: Sequence[DurableRecord], wall_ms: int
-    ) -> Awaitable[None] | None:
-        """See `OffsetsLog.append`."""
-        ...
-
-    def new_timers(
-        self, on_expired: Callable[[list[TimerKey], int], None], kind: str
-    ) -> KeyedTimers[TimerKey]: ...
-
-    def start_task(self, work: Any, name: str) -> None:  # noqa: ANN401 - a coroutine of anything.
-        """Run it under the host's eyes."""
-        ...
-
-    def observe(self, group_id: str, event: Event, now: Now) -> None:
-        """For the history and the metrics."""
-        ...
-
-    def remove(self, actor: GroupActor) -> None:
-        """The group is gone."""
-        ...
-
-    def submit(self, group_id: str, command: Command) -> None:
-        """To whatever group has this id now."""
-        ...
-
-    def reload(self, group_id: str) -> ClassicGroup:
-        """A new group of this id, restored from the log; its effects are still to be taken."""
-        ...
-
+PAUSE_FACTOR: Final = 4
+"""After a record of the whole group, commands that want another one wait this many times as long as
+it took. Kafka's format has no smaller record for the return of one static member, so a rolling
+restart of a group of five thousand would otherwise be five thousand records of a megabyte."""
 
 FAULTS_MAX: Final = 10
 """After so many steps that raised, a group stays unavailable until the next start: making it anew
@@ -100,12 +47,14 @@ class GroupActor:
     """See the module. Everything but `heartbeat` and reads goes through `submit`."""
 
     __slots__ = (
+        "_deferred",
         "_due",
         "_faults",
         "_heartbeat_timers",
         "_host",
         "_inbox",
         "_is_busy",
+        "_pause_ends_ms",
         "_rebalance_timers",
         "_waiting",
         "group",
@@ -121,6 +70,9 @@ class GroupActor:
         """Tickets that steps have left unanswered."""
         self._is_busy = False
         """Is there a task, so that commands have to queue?"""
+        self._deferred: list[Command] = []
+        """Wait for the pause to end."""
+        self._pause_ends_ms = 0
         self._faults = 0
         self._heartbeat_timers: KeyedTimers[TimerKey] | None = None
         self._rebalance_timers: KeyedTimers[TimerKey] | None = None
@@ -128,7 +80,7 @@ class GroupActor:
     @property
     def waiting_count(self) -> int:
         """Requests that wait for an answer of the group."""
-        return len(self._waiting) + len(self._inbox)
+        return len(self._waiting) + len(self._inbox) + len(self._deferred)
 
     @property
     def is_available(self) -> bool:
@@ -141,6 +93,8 @@ class GroupActor:
 
     def submit(self, command: Command) -> None:
         """Step now if nothing is being appended, else in turn."""
+        if command.writes_group and self._defer(command):
+            return
         if not self._is_busy and self.is_available:
             self._go_on([command])
         elif self.is_available and len(self._inbox) < self._host.inbox_max:
@@ -178,10 +132,13 @@ class GroupActor:
         """Take a turn, and leave the rest to a task if that has to wait."""
         pending = self._turn(commands)
         if pending is not None:
-            self._is_busy = True
-            self._host.start_task(self._work(pending), f"group {self.group.group_id}")
+            self._start_task(pending)
         elif self.group.state is GroupState.DEAD:
             self._leave()
+
+    def _start_task(self, pending: Awaitable[None] | None) -> None:
+        self._is_busy = True
+        self._host.start_task(self._work(pending), f"group {self.group.group_id}")
 
     async def _work(self, pending: Awaitable[None] | None) -> None:
         """Take turns until nothing is left to do."""
@@ -257,6 +214,8 @@ class GroupActor:
             except KafkaError as error:
                 self._tell_outcome(error, now)
                 continue
+            if any(isinstance(record, GroupRecord) for record in append.records):
+                self._pause(now)
             if pending is not None:
                 return pending
             self._tell_outcome(None, now)
@@ -310,6 +269,34 @@ class GroupActor:
         self.group.on_append_late()
         self._release(self.group.take_effects(), now)
         self._fail_inbox(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+    # Pauses between records of the whole group.
+
+    def _pause(self, began: Now) -> None:
+        ended_ms = self._host.now().ms
+        self._pause_ends_ms = ended_ms + PAUSE_FACTOR * (ended_ms - began.ms)
+
+    def _defer(self, command: Command) -> bool:
+        """Put the command aside if there is a pause; False if there is none, or too many wait."""
+        pause_ms = self._pause_ends_ms - self._host.now().ms
+        if pause_ms <= 0 or len(self._deferred) >= self._host.inbox_max:
+            return False
+        if not self._deferred:
+            loop = asyncio.get_running_loop()
+            loop.call_later(pause_ms / 1_000, self._end_pause)
+        self._deferred.append(command)
+        return True
+
+    def _end_pause(self) -> None:
+        """Work off what has come meanwhile, in turns as large as any."""
+        deferred, self._deferred = self._deferred, []
+        if self.group.state is GroupState.DEAD:
+            for command in deferred:
+                self._host.submit(self.group.group_id, command)
+            return
+        self._inbox += deferred
+        if self._inbox and not self._is_busy and self.is_available:
+            self._start_task(None)
 
     # Timers.
 
@@ -372,8 +359,9 @@ class GroupActor:
 
     def _fail_inbox(self, error: KafkaError) -> None:
         """Answer requests that no step has seen; what else is there stays."""
-        inbox, self._inbox = self._inbox, []
-        for command in inbox:
+        commands = self._inbox + self._deferred
+        self._inbox, self._deferred = [], []
+        for command in commands:
             if command.ticket is None:
                 self._inbox.append(command)
             else:

@@ -2,16 +2,19 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Sequence
 
 import pytest
 
 from broker.clock import VirtualClock
-from broker.coordinator.actor import FAULTS_MAX, Command
+from broker.coordinator.actor import FAULTS_MAX
+from broker.coordinator.command import Command
 from broker.coordinator.coordinator import CoordinatorConfig
 from broker.coordinator.offsets_log import MemoryOffsetsLog
 from broker.coordinator.ticket import Ticket
 from broker.core.group.classic_group import ClassicGroup
 from broker.core.group.config import GroupConfig
+from broker.core.group.records import DurableRecord
 from broker.core.group.requests import JoinResult, LeaveEntry, Now, SyncResult
 from protocol.errors import ErrorCode, KafkaError
 from tests.unit.broker.coordinator.harness import Harness, running, virtual
@@ -306,6 +309,73 @@ async def test_a_static_restart_of_a_whole_group_takes_few_appends(clock: Virtua
         assert {result.generation for result in results} == {1}
         assert log.append_count - written == 2
         assert h.state() == "Stable"
+
+
+class SlowToEncode(MemoryOffsetsLog):
+    """Takes ten milliseconds for every record, as if groups were large."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__()
+        self.clock = clock
+
+    def append(
+        self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
+    ) -> Awaitable[None] | None:
+        self.clock.advance(10)
+        return super().append(partition, records, wall_ms=wall_ms)
+
+
+NAMES = [f"i{index}" for index in range(300)]
+
+
+class TestLargeGroups:
+    @virtual
+    async def test_a_static_restart_of_all_members_writes_few_records(
+        self, clock: VirtualClock
+    ) -> None:
+        log = SlowToEncode(clock)
+        async with running(clock, log) as h:
+            await h.stable_static(*NAMES)
+            written = log.append_count
+            results = []
+            for name in NAMES:
+                results.append(h.ask_join(instance=name))
+                await asyncio.sleep(0.001)
+            for result in results:
+                joined = await result if isinstance(result, asyncio.Future) else result
+                assert (joined.error, joined.generation) == (ErrorCode.NONE, 1)
+            # A fifth of the time at most goes into records.
+            assert log.append_count - written < 10
+            assert h.state() == "Stable"
+
+    @virtual
+    async def test_everybody_else_is_served_in_the_pauses(self, clock: VirtualClock) -> None:
+        log = SlowToEncode(clock)
+        async with running(clock, log) as h:
+            members = await h.stable_static(*NAMES)
+            await asyncio.sleep(0.1)
+            h.ask_join(instance="i0")
+            waiting = h.join(instance="i1")
+            h.ask_commit(7, member_id=members["i2"], generation=1)
+            assert h.offset() == 7
+            assert not waiting.done()
+            assert (await waiting).error is ErrorCode.NONE
+
+    @virtual
+    async def test_who_waits_for_the_end_of_a_pause_is_answered_when_the_broker_stops(
+        self, clock: VirtualClock
+    ) -> None:
+        log = SlowToEncode(clock)
+        async with running(clock, log) as h:
+            await h.stable_static("a", "b")
+            await asyncio.sleep(0.1)
+            h.ask_join(instance="a")
+            waiting = h.join(instance="b")
+            await h.groups.close()
+            with pytest.raises(KafkaError) as raised:
+                await waiting
+            assert raised.value.code is ErrorCode.NOT_COORDINATOR
+            await asyncio.sleep(1)
 
 
 @virtual
