@@ -8,9 +8,12 @@ are forced to disk and keeps the high watermark behind that decision:
 - Where `flush.messages` is reached, an fsync is started in the executor, and the high watermark
   waits for it; so neither an acks=all producer nor any consumer learns of a record that a power
   loss could still take back. Appends that arrive meanwhile share the next fsync (group commit).
+- A segment that is full is forced to disk in any case, so that the recovery point follows and a
+  start after a crash has no more to verify than the last segment.
 
-A failed write or fsync takes the partition offline until the next start: what the disk holds is
-then unknown, and acknowledging anything on top of it would be a guess.
+A failed write is undone and refused, and the next one may succeed. A failed fsync, or an undo that
+fails, takes the partition offline until the next start: what the disk holds is then unknown, and
+acknowledging anything on top of it would be a guess.
 """
 
 from __future__ import annotations
@@ -106,6 +109,7 @@ class Partition:
                 duplicate.timestamp,
                 is_duplicate=True,
             )
+        segments = log.segments
         try:
             written = log.append(batch, header, leader_epoch=LEADER_EPOCH, wall_ms=wall_ms)
         except StorageError as error:
@@ -117,6 +121,8 @@ class Partition:
             self.start_flush()
         elif not self._is_watermark_held:
             self._raise_watermark(written.last_offset + 1)
+        if log.segments is not segments:
+            self.start_flush()
         return Appended(written.base_offset, written.last_offset + 1, wall_ms)
 
     def read(self, offset: int, max_bytes: int, *, min_one: bool) -> bytes | memoryview:

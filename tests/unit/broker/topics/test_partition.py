@@ -97,6 +97,22 @@ async def test_appends_while_the_disk_is_slow_share_one_fsync(tmp_path: Path) ->
         assert executor.flush_count == 1
 
 
+async def test_a_full_segment_is_forced_to_disk_without_being_waited_for(tmp_path: Path) -> None:
+    executor = GatedExecutor()
+    small = {"segment.bytes": "1048576"}
+    async with running_topics(tmp_path, executor=executor) as topics:
+        topic = await topics.create_topic("t", partition_count=1, configs=small)
+        partition = topic.partitions[0]
+        append(partition, b"x" * 600_000)
+        assert executor.flush_count == 0
+        append(partition, b"x" * 600_000)
+        assert len(partition.log.segments) == 2
+        assert partition.high_watermark == 2
+        executor.gate.set()
+        await partition.wait_flushed()
+        assert partition.log.flushed_offset == 2
+
+
 async def test_a_flush_for_upkeep_does_not_hold_back_what_is_appended_meanwhile(
     tmp_path: Path,
 ) -> None:
