@@ -31,6 +31,10 @@ from protocol.records.varint import (
 RECORD_BYTES_MIN = 7
 """Length, attributes, two deltas, no key, no value, no headers: one byte each."""
 
+HEADERS_MAX = 10_000
+"""Of one record. Kafka knows no limit, and nobody sends more than a few; one record of a batch that
+inflates to 64 MiB could have thirty million, which take a minute to read."""
+
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
@@ -176,7 +180,10 @@ def read_span(block: Buffer, position: int) -> RecordSpan:  # noqa: C901, PLR091
 def _skip_headers(block: Buffer, cursor: int, size: int) -> int:
     if size & 1:
         raise DecodeError("record with a negative number of headers")
-    for _ in range(size >> 1):
+    count = size >> 1
+    if count > HEADERS_MAX:
+        raise DecodeError(f"record with {count} headers")
+    for _ in range(count):
         key_length, cursor = read_varint(block, cursor)
         if key_length < 0:
             raise DecodeError("record with a header without key")

@@ -22,6 +22,7 @@ RECORD_ERRORS_MAX = 100
 
 _FRAMES_PER_STEP = 16_384
 _RECORDS_PER_STEP = 2_048
+"""Records, and headers of records, that are parsed in one step."""
 
 _NO_KEY = "Compacted topic cannot accept message without key"
 
@@ -124,25 +125,27 @@ def full_steps(block: Block, header: BatchHeader, rules: RecordRules) -> Steps:
     needs_key, body_bytes_max = rules.needs_key, rules.body_bytes_max
     earliest, latest = rules.timestamps.earliest, rules.timestamps.latest
     max_timestamp, position = NO_TIMESTAMP, 0
-    for step in range(0, count, _RECORDS_PER_STEP):
-        if step:
+    left_in_step = _RECORDS_PER_STEP
+    for index in range(count):
+        if left_in_step <= 0:
+            left_in_step = _RECORDS_PER_STEP
             yield
-        for index in range(step, min(step + _RECORDS_PER_STEP, count)):
-            span = read_span(block, position)
-            if span.offset_delta != index:
-                raise DecodeError(f"record {index} has offset delta {span.offset_delta}")
-            if span.stop - position > body_bytes_max:
-                _check_body(block, position, body_bytes_max)
-            position = span.stop
-            timestamp = base_timestamp + span.timestamp_delta
-            if timestamp > max_timestamp:  # noqa: PLR1730 - a call to max() costs as much as a field.
-                max_timestamp = timestamp
-            if needs_key and span.key_length < 0:
-                rules.bad_keys += 1
-                rules.object(RecordError(index, _NO_KEY))
-            elif not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP:
-                rules.bad_timestamps += 1
-                rules.object(rules.timestamps.objection(timestamp, index))
+        span = read_span(block, position)
+        left_in_step -= 1 + span.header_count
+        if span.offset_delta != index:
+            raise DecodeError(f"record {index} has offset delta {span.offset_delta}")
+        if span.stop - position > body_bytes_max:
+            _check_body(block, position, body_bytes_max)
+        position = span.stop
+        timestamp = base_timestamp + span.timestamp_delta
+        if timestamp > max_timestamp:  # noqa: PLR1730 - a call to max() costs as much as a field.
+            max_timestamp = timestamp
+        if needs_key and span.key_length < 0:
+            rules.bad_keys += 1
+            rules.object(RecordError(index, _NO_KEY))
+        elif not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP:
+            rules.bad_timestamps += 1
+            rules.object(rules.timestamps.objection(timestamp, index))
     if position != len(block):
         raise DecodeError(f"{count} records end at byte {position} of {len(block)}")
     rules.max_timestamp = max_timestamp

@@ -12,7 +12,7 @@ from broker.core.partition.verdict import (
 from protocol.errors import ErrorCode
 from protocol.records.batch import Codec, TimestampType, read_header
 from protocol.records.builder import assemble, encode_batch
-from protocol.records.record import Record, decode_records
+from protocol.records.record import HEADERS_MAX, Record, decode_records
 from tests.batches import one_record, with_block, with_header
 from tests.produced import (
     COMPACTED,
@@ -306,6 +306,30 @@ def test_a_batch_of_very_many_records_is_judged_in_steps(
             break
         pauses += 1
     assert pauses >= 6
+
+
+def test_headers_are_counted_among_what_is_parsed_in_one_step() -> None:
+    """A record with many takes as long as many records."""
+    count = 50
+    headers = (("", b""),) * HEADERS_MAX
+    block = b"".join(one_record(Record(None, headers=headers), 0, n) for n in range(count))
+    batch = with_block(block, count, Codec.ZSTD, base_timestamp=NOW, max_timestamp=NOW)
+
+    steps = validation_steps(batch, PLAIN, TERMS, FULL)
+
+    assert sum(1 for _ in steps) >= count - 1
+
+
+@pytest.mark.parametrize("policy", OPENING)
+def test_a_record_of_very_many_headers_is_invalid(policy: ValidationPolicy) -> None:
+    """Three kilobytes can hold sixteen million of them, which took a minute to read."""
+    headers = (("", b""),) * (HEADERS_MAX + 1)
+    batch = encode_batch([Record(None, headers=headers, timestamp=NOW)], codec=Codec.ZSTD)
+    verdict = rejected(validate(batch, PLAIN, TERMS, policy))
+    assert (verdict.code, verdict.message) == (
+        ErrorCode.INVALID_RECORD,
+        f"record with {HEADERS_MAX + 1} headers",
+    )
 
 
 @pytest.mark.parametrize("policy", POLICIES)
