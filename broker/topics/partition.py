@@ -34,6 +34,8 @@ from protocol.records.batch import BatchHeader
 
 logger = logging.getLogger(__name__)
 
+REFUSALS_TOLD_EVERY_MS = 10_000
+
 LEADER_EPOCH = 0
 """There is one broker, and it has led every partition from the start."""
 
@@ -82,6 +84,8 @@ class Partition:
         self._flush: asyncio.Task[None] | None = None
         self._is_watermark_held = False
         """An fsync that the configuration asks for is under way; one for upkeep holds nothing."""
+        self._refusal_told_ms = -REFUSALS_TOLD_EVERY_MS
+        """Wall time of the last line about an append that was undone."""
         self._committed: dict[asyncio.Future[None], int] = {}
         """Futures of internal writers, with the offset that the watermark must reach."""
 
@@ -113,7 +117,7 @@ class Partition:
         try:
             written = log.append(batch, header, leader_epoch=LEADER_EPOCH, wall_ms=wall_ms)
         except StorageError as error:
-            self._note_storage_error(error)
+            self._note_storage_error(error, wall_ms)
             raise
         self._behind_watermark.append((written.last_offset + 1, len(batch)))
         if self._is_flush_due():
@@ -214,7 +218,7 @@ class Partition:
                 self._raise_watermark(self.log.flushed_offset)
         except StorageError as error:
             self._flush = None
-            self._note_storage_error(error)
+            self.take_offline(str(error))
         except Exception as error:
             # Not a state we foresaw: the disk may hold anything, so stop acknowledging.
             self._flush = None
@@ -244,8 +248,10 @@ class Partition:
             elif next_offset <= self.high_watermark:
                 done.set_result(None)
 
-    def _note_storage_error(self, error: StorageError) -> None:
+    def _note_storage_error(self, error: StorageError, wall_ms: int) -> None:
         if self.log.failed:
             self.take_offline(str(error))
-        else:
+        # Clients try again at once and for long; the log must not fill the disk that is full.
+        elif abs(wall_ms - self._refusal_told_ms) >= REFUSALS_TOLD_EVERY_MS:
+            self._refusal_told_ms = wall_ms
             logger.warning("append to %r was undone: %s", self, error)

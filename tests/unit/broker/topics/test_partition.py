@@ -10,6 +10,7 @@ from typing import ParamSpec, TypeVar
 
 import pytest
 
+from broker.storage.metadata_store import MetadataStore
 from broker.storage.simulated_filesystem import SimulatedFileSystem
 from broker.topics.partition import Partition
 from protocol.errors import ErrorCode, KafkaError
@@ -149,6 +150,22 @@ async def test_a_failed_fsync_takes_the_partition_offline_and_acknowledges_nothi
             broken.read(0, 1 << 20, min_one=True)
         append(sound)
         await asyncio.wait_for(sound.wait_committed(1), 10)
+
+
+async def test_a_full_disk_refuses_until_there_is_room_and_does_not_fill_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    files = SimulatedFileSystem()
+    store = MetadataStore(None, new_cluster_id="x")
+    async with running_topics(Path("/data"), files=files, store=store) as topics:
+        partition = (await topics.create_topic("t", partition_count=1)).partitions[0]
+        files.fail("pwritev", suffix="t-0/00000000000000000000.log", number=errno.ENOSPC, times=50)
+        for _ in range(50):
+            with pytest.raises(KafkaError) as caught:
+                append(partition)
+            assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert append(partition).base_offset == 0
+    assert caplog.text.count("was undone") == 1
 
 
 async def test_a_repeated_batch_is_answered_with_its_first_offset_and_not_stored_again(
