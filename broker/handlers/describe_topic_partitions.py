@@ -32,7 +32,7 @@ def describe_topic_partitions(
     asked = list(dict.fromkeys(topic.name for topic in request.topics))
     cursor = request.cursor
     if cursor is not None and _is_impossible(cursor, asked):
-        topics = [_missing(ErrorCode.INVALID_REQUEST, name) for name in asked]
+        topics = [_missing(ErrorCode.INVALID_REQUEST, topic.name) for topic in request.topics]
         return DescribeTopicPartitionsResponse(topics=topics)
     names = sorted(asked or (topic.name for topic in ctx.broker.topics.all()))
     if cursor is not None:

@@ -9,11 +9,15 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from protocol.errors import ErrorCode
+from protocol.types import ZERO_UUID
+from tests.interop.same_answers.compare import MISSING
 
 CLOSED: Final = "closed the connection"
 SILENT: Final = "did not answer"
 
 NONE: Final = int(ErrorCode.NONE)
+UNKNOWN_TOPIC_OR_PARTITION: Final = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+INVALID_TOPIC_EXCEPTION: Final = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
 OFFSET_OUT_OF_RANGE: Final = int(ErrorCode.OFFSET_OUT_OF_RANGE)
 UNKNOWN_SERVER_ERROR: Final = int(ErrorCode.UNKNOWN_SERVER_ERROR)
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Final = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -180,4 +184,70 @@ ALL_DELETED: Final = Difference(
 BELOW_EVERY_EPOCH: Final = Difference(
     "no leader has an epoch below 0, so such an epoch has no end either",
     [("leader_epoch", -2, -1), ("end_offset", 0, -1)],
+)
+
+# Metadata and DescribeTopicPartitions.
+CREATED_AT_ONCE: Final = Difference(
+    "a topic that is created on demand is in the same answer, which saves the client a back-off",
+    [
+        ("error_code", UNKNOWN_TOPIC_OR_PARTITION, NONE),
+        ("topic_id", ZERO_UUID, ANY),
+        ("partitions", [], ANY),
+    ],
+)
+NEITHER_NAME_NOR_ID: Final = Difference(
+    "a question about nothing is the client's mistake; Kafka stumbles over it and fails all of the"
+    " request",
+    [
+        ("error_code", UNKNOWN_SERVER_ERROR, ANY),
+        ("brokers", [], ANY),
+        ("cluster_id", None, ANY),
+        ("controller_id", -1, 1),
+    ],
+)
+NAMES_BESIDE_IDS: Final = Difference(
+    "who asks for topics by id and by name is told of all of them; Kafka leaves out the names",
+    [("topics", ANY, ANY)],
+)
+EMPTY_NAME: Final = Difference(
+    "the empty name is an illegal one like others; Kafka stumbles over it",
+    [
+        ("error_code", UNKNOWN_SERVER_ERROR, INVALID_TOPIC_EXCEPTION),
+        ("topic_authorized_operations", ANY, ANY),
+    ],
+)
+
+# ApiVersions.
+NOT_SERVED: Final = {
+    "transactions": {24, 25, 26, 27, 28, 61, 65, 66},
+    "authentication, access control, quotas and delegation tokens": {
+        *(17, 36, 29, 30, 31, 38, 39, 40, 41, 48, 49, 50, 51),
+    },
+    "consumer groups of KIP-848": {68, 69},
+    "share groups": {*range(76, 80), *range(83, 88), 90, 91, 92},
+    "streams groups": {88, 89, 93},
+    "clusters of more than one node": {34, 43, 45, 46, 55, 57, 64, 80, 81, 94},
+    "listing what has been configured": {74},
+}
+"""Apis by what they are about; this broker does not do that (yet)."""
+SERVED: Final = Difference(
+    "clients are told of the apis and features that there are here",
+    [
+        *((f"api_keys.{key}", ANY, MISSING) for keys in NOT_SERVED.values() for key in keys),
+        *(
+            (f"{kind}_features.{name}", ANY, MISSING)
+            for kind in ("supported", "finalized")
+            for name in (
+                "eligible.leader.replicas.version",
+                "group.version",
+                "kraft.version",
+                "metadata.version",
+                "share.version",
+                "streams.version",
+                "transaction.version",
+            )
+        ),
+        ("supported_features.join.reason", MISSING, ANY),
+        ("finalized_features_epoch", ANY, -1),
+    ],
 )

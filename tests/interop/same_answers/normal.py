@@ -8,7 +8,7 @@ client does.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
 from protocol.layout import to_plain
@@ -25,11 +25,17 @@ _UNORDERED: Final[Mapping[str, frozenset[str]]] = {
     "MetadataResponse": frozenset({"topics"}),
     "ProduceResponse": frozenset({"responses", "partition_responses"}),
     "FetchResponse": frozenset({"responses", "partitions"}),
+    "DescribeLogDirsResponse": frozenset({"topics", "partitions"}),
     "ListOffsetsResponse": frozenset({"topics", "partitions"}),
 }
 """Lists that Kafka fills from a hash table."""
-_BY_NAME: Final = frozenset({"configs"})
-"""Long lists that are easier to compare, and to be told about, by the names in them."""
+_BY_NAME: Final = {
+    "configs": "name",
+    "api_keys": "api_key",
+    "supported_features": "name",
+    "finalized_features": "name",
+}
+"""Long lists that are easier to compare, and to be told about, by what names their elements."""
 
 
 class Facts(NamedTuple):
@@ -51,13 +57,34 @@ class Identity(NamedTuple):
         return f"<{self.kind}>"
 
 
-def normalised(answer: Struct, version: int, facts: Facts) -> Value:
-    """`answer` as nested dicts and lists; the result does not depend on which broker gave it."""
+def normalised(answer: Struct, version: int, facts: Facts, about: Collection[str] = ()) -> Value:
+    """`answer` as nested dicts and lists; the result does not depend on which broker gave it.
+
+    With names in `about`, topics and groups of other names are left out.
+    """
     unordered = _UNORDERED.get(schema_of(type(answer)).name, frozenset())
-    masked = _masked("", to_plain(answer, version), facts)
+    masked = _masked("", _only(about, to_plain(answer, version)), facts)
     if isinstance(answer, FetchResponse):
         masked["responses"] = _by_topic(masked["responses"])
     return _sorted("", masked, unordered)
+
+
+def _only(about: Collection[str], value: Value) -> Value:
+    if not about:
+        return value
+    if isinstance(value, dict):
+        return {name: _only(about, inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [
+            _only(about, element)
+            for element in value
+            if not isinstance(element, dict) or _name_of(element) in {None, *about}
+        ]
+    return value
+
+
+def _name_of(element: dict[str, str]) -> str | None:
+    return element.get("name", element.get("group_id"))
 
 
 def _by_topic(responses: list[Value]) -> list[Value]:
@@ -127,7 +154,9 @@ def _sorted(field: str, value: Value, unordered: frozenset[str]) -> Value:
         return {name: _sorted(name, inner, unordered) for name, inner in value.items()}
     if isinstance(value, list):
         inner = [_sorted("", element, unordered) for element in value]
-        if field in _BY_NAME and len({element["name"] for element in inner}) == len(inner):
-            return {element["name"]: element for element in inner}
+        if field in _BY_NAME:
+            named = {element[_BY_NAME[field]]: element for element in inner}
+            assert len(named) == len(inner), f"something is named twice in {field}"
+            return named
         return sorted(inner, key=repr) if field in unordered else inner
     return value

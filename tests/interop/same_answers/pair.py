@@ -1,7 +1,7 @@
 """A real Kafka and a Kohort that are asked the same and have to answer the same."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
@@ -68,10 +68,10 @@ class _Side:
             answer = client.call(MetadataRequest(topics=[]), 4, MetadataResponse)
         self.facts = Facts(self.port, answer.cluster_id or "", SESSION_STARTED_MS)
 
-    def plain(self, answer: Value, version: int) -> Value:
+    def plain(self, answer: Value, version: int, about: Collection[str]) -> Value:
         if not isinstance(answer, Struct):
             return answer
-        return normalised(answer, version, self.facts)
+        return normalised(answer, version, self.facts, about)
 
 
 class Pending:
@@ -82,10 +82,10 @@ class Pending:
         self.request = request
         self.version = version
 
-    def answers(self, *, differs: Difference | None = None) -> Answers:
-        """Wait for both answers and compare them."""
+    def answers(self, *, differs: Difference | None = None, about: Collection[str] = ()) -> Answers:
+        """Wait for both answers and compare them; see Pair.ask."""
         answers = self._line.receive(self.request, self.version)
-        self._line.pair.compare(self.request, self.version, answers, differs)
+        self._line.pair.compare(self.request, self.version, answers, differs, about)
         return answers
 
 
@@ -104,9 +104,21 @@ class Line:
             self._client(side).send(framed(body))
         return Pending(self, request, version)
 
-    def ask(self, request: object, version: int, *, differs: Difference | None = None) -> Answers:
-        """Send to both, wait for both and compare."""
-        return self.send(request, version).answers(differs=differs)
+    def ask(
+        self,
+        request: object,
+        version: int,
+        *,
+        differs: Difference | None = None,
+        about: Collection[str] = (),
+    ) -> Answers:
+        """Send to both, wait for both and compare.
+
+        Args:
+            differs: the answers must be different in this way.
+            about: names of topics or groups, where an answer tells of all: others are left out.
+        """
+        return self.send(request, version).answers(differs=differs, about=about)
 
     def receive(self, request: object, version: int) -> Answers:
         """The next answers, not compared."""
@@ -172,35 +184,54 @@ class Pair:
         self._lines.append(line)
         return line
 
-    def ask(self, request: object, version: int, *, differs: Difference | None = None) -> Answers:
+    def ask(
+        self,
+        request: object,
+        version: int,
+        *,
+        differs: Difference | None = None,
+        about: Collection[str] = (),
+    ) -> Answers:
         """As Line.ask, on a line that is there already."""
-        return self.line.ask(request, version, differs=differs)
+        return self.line.ask(request, version, differs=differs, about=about)
 
-    def ask_until_equal(self, request: object, version: int) -> Answers:
+    def ask_until_equal(
+        self, request: object, version: int, *, about: Collection[str] = ()
+    ) -> Answers:
         """Ask while the answers differ: Kafka's controller answers before its broker knows."""
         deadline = time.monotonic() + _EVENTUALLY_S
         while True:
-            answers = self.line.send(request, version)._line.receive(request, version)
-            if not self._found(answers, version, self._ids.copy()) or time.monotonic() > deadline:
-                self.compare(request, version, answers)
+            self.line.send(request, version)
+            answers = self.line.receive(request, version)
+            found = self._found(answers, version, self._ids.copy(), about)
+            if not found or time.monotonic() > deadline:
+                self.compare(request, version, answers, about=about)
                 return answers
             time.sleep(0.02)
 
     def compare(
-        self, request: object, version: int, answers: Answers, differs: Difference | None = None
+        self,
+        request: object,
+        version: int,
+        answers: Answers,
+        differs: Difference | None = None,
+        about: Collection[str] = (),
     ) -> None:
         """Fail unless the answers are equal, or differ as they should."""
         Pair.compared += 1
-        found = self._found(answers, version, self._ids)
+        found = self._found(answers, version, self._ids, about)
         wrong = [one for one in found if differs is None or not differs.allows(*one)]
         if wrong:
             self._fail(request, version, _told(wrong))
         elif differs is not None and not found and not self.are_both_kafka:
             self._fail(request, version, f"  no difference, though {differs.because}")
 
-    def _found(self, answers: Answers, version: int, ids: Correspondence) -> list[Mismatch]:
+    def _found(
+        self, answers: Answers, version: int, ids: Correspondence, about: Collection[str]
+    ) -> list[Mismatch]:
         kafka, kohort = (
-            side.plain(answer, version) for side, answer in zip(self.sides, answers, strict=True)
+            side.plain(answer, version, about)
+            for side, answer in zip(self.sides, answers, strict=True)
         )
         return [
             one
