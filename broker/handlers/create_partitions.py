@@ -1,6 +1,7 @@
 """CreatePartitions (key 37): give topics more partitions.
 
-v0-3 as in Kafka 4.4. The number of partitions of an internal topic is fixed, because it decides
+v0-3 as in Kafka 4.4. The request's timeout has nothing to wait for, but after a negative one it is
+too late, as in Kafka. The number of partitions of an internal topic is fixed, because it decides
 where a group's offsets are.
 """
 
@@ -33,6 +34,8 @@ async def create_partitions(
         try:
             if times[topic.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            if request.timeout_ms < 0:
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
             await _enlarge(ctx, topic, validate_only=request.validate_only)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message

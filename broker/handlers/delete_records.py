@@ -36,6 +36,7 @@ async def delete_records(
                 partitions=[_delete(ctx, topic, partition) for partition in topic.partitions],
             )
             for topic in request.topics
+            if topic.partitions
         ]
     )
     if any(not one.error_code for topic in response.topics for one in topic.partitions):

@@ -1,7 +1,8 @@
 """DeleteTopics (key 20): delete topics with all their records, by name or by id.
 
 v1-6 as in Kafka 4.4. The answer comes when the topic is gone for every client and stays gone after
-a crash; its files follow. Internal topics are not deleted.
+a crash; its files follow. The request's timeout has nothing to wait for, but after a negative one
+it is too late, as in Kafka. Internal topics are not deleted.
 """
 
 from __future__ import annotations
@@ -31,10 +32,18 @@ async def delete_topics(ctx: RequestContext, request: DeleteTopicsRequest) -> De
     asked = request.topics
     if ctx.api_version < BY_ID_SINCE:
         asked = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
+    if request.timeout_ms < 0:
+        return DeleteTopicsResponse(responses=[_too_late(one) for one in asked])
     answers = []
     for state, times in Counter((one.name, one.topic_id) for one in asked).items():
         answers.append(await _answer(ctx, *state, is_repeated=times > 1, asked=asked))
     return DeleteTopicsResponse(responses=[answer for answer in answers if answer is not None])
+
+
+def _too_late(asked: DeleteTopicState) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=asked.name, topic_id=asked.topic_id, error_code=ErrorCode.REQUEST_TIMED_OUT
+    )
 
 
 async def _answer(

@@ -38,16 +38,16 @@ def checked_partition_count(new: NewTopic, broker: BrokerConfig) -> int:
     """How many partitions the new topic gets. Raises KafkaError."""
     if new.assignments:
         return _manual_partition_count(new, broker.node_id)
-    if new.partition_count != USE_DEFAULT and new.partition_count <= 0:
-        raise KafkaError(
-            ErrorCode.INVALID_PARTITIONS,
-            "Number of partitions was set to an invalid non-positive value.",
-        )
     factor = new.replication_factor
     if factor != USE_DEFAULT and factor <= 0:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if new.partition_count != USE_DEFAULT and new.partition_count <= 0:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            "Number of partitions was set to an invalid non-positive value.",
         )
     factor = broker.default_replication_factor if factor == USE_DEFAULT else factor
     if factor > 1:

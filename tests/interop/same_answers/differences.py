@@ -16,6 +16,7 @@ CLOSED: Final = "closed the connection"
 SILENT: Final = "did not answer"
 
 NONE: Final = int(ErrorCode.NONE)
+INVALID_REQUEST: Final = int(ErrorCode.INVALID_REQUEST)
 UNKNOWN_TOPIC_OR_PARTITION: Final = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 INVALID_TOPIC_EXCEPTION: Final = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
 OFFSET_OUT_OF_RANGE: Final = int(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -249,5 +250,26 @@ SERVED: Final = Difference(
         ),
         ("supported_features.join.reason", MISSING, ANY),
         ("finalized_features_epoch", ANY, -1),
+    ],
+)
+
+# Topics.
+AS_UNDERSTOOD: Final = Difference(
+    "a new topic's configs are told as they were understood, as in DescribeConfigs; Kafka repeats"
+    " what was sent",
+    [
+        ("configs.cleanup.policy.value", "compact,compact", "compact"),
+        ("configs.retention.ms.value", " 1000 ", "1000"),
+    ],
+)
+COLLIDING_AT_ONCE: Final = Difference(
+    "names that may not stand side by side may not be created side by side either; Kafka only looks"
+    " at those that are there",
+    [
+        ("error_code", NONE, INVALID_REQUEST),
+        ("topic_id", ANY, ZERO_UUID),
+        ("num_partitions", 1, -1),
+        ("replication_factor", 1, -1),
+        ("configs", ANY, []),
     ],
 )

@@ -25,6 +25,10 @@ _UNORDERED: Final[Mapping[str, frozenset[str]]] = {
     "MetadataResponse": frozenset({"topics"}),
     "ProduceResponse": frozenset({"responses", "partition_responses"}),
     "FetchResponse": frozenset({"responses", "partitions"}),
+    "CreateTopicsResponse": frozenset({"topics"}),
+    "CreatePartitionsResponse": frozenset({"results"}),
+    "DeleteTopicsResponse": frozenset({"responses"}),
+    "DeleteRecordsResponse": frozenset({"topics", "partitions"}),
     "DescribeLogDirsResponse": frozenset({"topics", "partitions"}),
     "ListOffsetsResponse": frozenset({"topics", "partitions"}),
 }
@@ -155,6 +159,8 @@ def _sorted(field: str, value: Value, unordered: frozenset[str]) -> Value:
     if isinstance(value, list):
         inner = [_sorted("", element, unordered) for element in value]
         if field in _BY_NAME:
+            if not inner:
+                return inner
             named = {element[_BY_NAME[field]]: element for element in inner}
             assert len(named) == len(inner), f"something is named twice in {field}"
             return named
