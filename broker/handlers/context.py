@@ -54,8 +54,9 @@ class BrokerServices:
     """What ApiVersions tells."""
     validation: ValidationPolicy = field(default_factory=ValidationPolicy)
     """How closely produced batches are looked at."""
-    slow_validation: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held by the one Produce request that is being validated over several turns of the loop."""
+    large_batch: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by the one Produce request with a batch that is validated over several turns of the
+    loop."""
     features: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Supported features by name: (minimum, maximum) version; see ApiVersions."""
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator
 from dataclasses import field
+from enum import Enum, auto
 from typing import Final
 
 from broker.core.partition.validation import validation_steps
-from broker.core.partition.verdict import ProduceTerms, RejectedBatch
+from broker.core.partition.verdict import ProduceTerms, RejectedBatch, Verdict
 from broker.handlers.context import RequestContext
 from broker.handlers.registry import CloseConnection, handles
 from broker.storage.errors import StorageError
@@ -39,6 +40,21 @@ TOPIC_IDS_SINCE: Final = 13
 ACKS_NONE: Final = 0
 ACKS_ALL: Final = -1
 
+TURN_MS: Final = 5
+"""How long a request appends batches before the loop gets to its other connections."""
+
+
+class _Pause(Enum):
+    """Where a request leaves off for a turn of the loop."""
+
+    BETWEEN_BATCHES = auto()
+    BEFORE_LARGE_BATCH = auto()
+    """What follows may hold much memory, so only one request at a time goes on from here."""
+    WITHIN_LARGE_BATCH = auto()
+
+
+Steps = Generator[_Pause, None, "_Outcome"]
+
 
 @dataclass(slots=True)
 class _Outcome:
@@ -46,8 +62,8 @@ class _Outcome:
 
     response: ProduceResponse
     pending: list[PendingAppend] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-    """One text per refused partition, for the log where there is no answer."""
+    failure: str = ""
+    """Which partition was refused first, and why: for the log where there is no answer."""
 
 
 @handles(ProduceRequest, versions="3-13", advertised="0-13")
@@ -56,38 +72,51 @@ def produce(
 ) -> (
     ProduceResponse | asyncio.Future[ProduceResponse] | asyncio.Task[ProduceResponse | None] | None
 ):
-    """Append at once; a batch that takes long to validate is continued in a task."""
+    """Append at once; what takes long is continued in a task."""
     steps = _append_steps(ctx, request)
     try:
-        next(steps)
+        pause = next(steps)
     except StopIteration as done:
         return _answer(ctx, request, done.value)
-    return asyncio.get_running_loop().create_task(_continue(ctx, request, steps), name="produce")
+    task = _continue(ctx, request, steps, pause)
+    return asyncio.get_running_loop().create_task(task, name="produce")
 
 
 async def _continue(
-    ctx: RequestContext, request: ProduceRequest, steps: Generator[None, None, _Outcome]
+    ctx: RequestContext, request: ProduceRequest, steps: Steps, pause: _Pause
 ) -> ProduceResponse | None:
-    """Validate in turns of a few milliseconds, one such request at a time for the memory's sake."""
-    async with ctx.broker.slow_validation:
-        outcome = await _finish(steps)
+    outcome = await _finish(steps, pause, ctx.broker.large_batch)
     answer = _answer(ctx, request, outcome)
     return await answer if isinstance(answer, asyncio.Future) else answer
 
 
-async def _finish(steps: Generator[None, None, _Outcome]) -> _Outcome:
-    while True:
-        await asyncio.sleep(0)
-        try:
-            next(steps)
-        except StopIteration as done:
-            outcome: _Outcome = done.value
-            return outcome
+async def _finish(steps: Steps, pause: _Pause, large_batch: asyncio.Lock) -> _Outcome:
+    """Go on in turns of a few milliseconds; `large_batch` is held for as long as it has to be."""
+    is_holding = False
+    try:
+        while True:
+            if pause is _Pause.BEFORE_LARGE_BATCH:
+                await large_batch.acquire()
+                is_holding = True
+            elif pause is _Pause.BETWEEN_BATCHES and is_holding:
+                large_batch.release()
+                is_holding = False
+            await asyncio.sleep(0)
+            try:
+                pause = next(steps)
+            except StopIteration as done:
+                outcome: _Outcome = done.value
+                return outcome
+    finally:
+        if is_holding:
+            large_batch.release()
 
 
-def _append_steps(ctx: RequestContext, request: ProduceRequest) -> Generator[None, None, _Outcome]:
+def _append_steps(ctx: RequestContext, request: ProduceRequest) -> Steps:
     """Append batch by batch; yields wherever the loop should get a turn."""
     outcome = _Outcome(ProduceResponse(responses=[]))
+    clock = ctx.broker.clock
+    turn_ends_ms = clock.monotonic_ms() + TURN_MS
     for topic_data in request.topic_data:
         if not topic_data.partition_data:
             continue
@@ -101,6 +130,9 @@ def _append_steps(ctx: RequestContext, request: ProduceRequest) -> Generator[Non
             )
         )
         for data in topic_data.partition_data:
+            if clock.monotonic_ms() >= turn_ends_ms:
+                yield _Pause.BETWEEN_BATCHES
+                turn_ends_ms = clock.monotonic_ms() + TURN_MS
             answer = PartitionProduceResponse(
                 index=data.index, error_code=ErrorCode.NONE, base_offset=-1
             )
@@ -110,10 +142,10 @@ def _append_steps(ctx: RequestContext, request: ProduceRequest) -> Generator[Non
                 yield from _append(ctx, request, partition, data, answer, outcome)
             except KafkaError as error:
                 answer.error_code, answer.error_message = error.code, error.message
-            if answer.error_code:
+            if answer.error_code and not outcome.failure:
                 reason = answer.error_message or ""
                 code = ErrorCode(answer.error_code).name
-                outcome.failures.append(f"{topic_data.name}-{data.index}: {code} {reason}")
+                outcome.failure = f"{topic_data.name[:250]}-{data.index}: {code} {reason}"
     return outcome
 
 
@@ -124,7 +156,7 @@ def _append(
     data: PartitionProduceData,
     answer: PartitionProduceResponse,
     outcome: _Outcome,
-) -> Generator[None, None, None]:
+) -> Generator[_Pause, None, None]:
     """Validate and append one batch, and put the result into ``answer``."""
     wall_ms = ctx.broker.clock.wall_ms()
     terms = ProduceTerms(
@@ -133,9 +165,7 @@ def _append(
         has_transactional_id=request.transactional_id is not None,
         wall_ms=wall_ms,
     )
-    verdict = yield from validation_steps(
-        data.records, partition.config, terms, ctx.broker.validation
-    )
+    verdict = yield from _judge(ctx, partition, data, terms)
     if isinstance(verdict, RejectedBatch):
         answer.error_code, answer.error_message = verdict.code, verdict.message
         answer.record_errors = [
@@ -167,12 +197,40 @@ def _append(
         outcome.pending.append(pending)
 
 
+def _judge(
+    ctx: RequestContext, partition: Partition, data: PartitionProduceData, terms: ProduceTerms
+) -> Generator[_Pause, None, Verdict]:
+    """Validate a batch, at once if it is no large one."""
+    policy = ctx.broker.validation
+    steps = validation_steps(data.records, partition.config, terms, policy)
+    verdict: Verdict
+    try:
+        next(steps)
+    except StopIteration as done:
+        verdict = done.value
+        return verdict
+    # Begin again when nobody else is at a large batch: what has been inflated until here must not
+    # be kept for each request that waits.
+    steps.close()
+    yield _Pause.BEFORE_LARGE_BATCH
+    steps = validation_steps(data.records, partition.config, terms, policy)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            verdict = done.value
+            break
+        yield _Pause.WITHIN_LARGE_BATCH
+    yield _Pause.BETWEEN_BATCHES
+    return verdict
+
+
 def _answer(
     ctx: RequestContext, request: ProduceRequest, outcome: _Outcome
 ) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
     if request.acks == ACKS_NONE:
-        if outcome.failures:
-            raise CloseConnection(f"produce with acks=0 failed for {outcome.failures[0]}")
+        if outcome.failure:
+            raise CloseConnection(f"produce with acks=0 failed for {outcome.failure}")
         return None
     if not outcome.pending:
         return outcome.response

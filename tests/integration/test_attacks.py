@@ -4,15 +4,11 @@ An attack must not keep another connection waiting, and its memory must be given
 """
 
 import gzip
-import re
 import socket
 import struct
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
 
 import pytest
 
@@ -32,9 +28,9 @@ from protocol.messages.produce import (
 from protocol.records.batch import Codec
 from tests.batches import with_block
 from tests.kohort_server import KohortServer
+from tests.watch import MIB, resident_bytes, undisturbed, warmed_up
 from tests.wire import RawClient, framed, header
 
-MIB = 1024 * 1024
 FRAME_TIMEOUT_S = 3
 NO_TAGS = b"\x00"
 
@@ -43,64 +39,7 @@ NO_TAGS = b"\x00"
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KohortServer]:
     overrides = {"kohort.frame.timeout.ms": str(FRAME_TIMEOUT_S * 1_000)}
     with KohortServer(tmp_path_factory.mktemp("attacks"), overrides=overrides) as server:
-        # The first requests import and generate what later ones find.
-        with RawClient(server.port) as client:
-            for _ in range(100):
-                client.is_answered()
-        yield server
-
-
-def resident_bytes(server: KohortServer, name: str = "VmRSS") -> int:
-    """Memory of the broker's process now, or at its peak (VmHWM)."""
-    status = Path(f"/proc/{server.pid}/status").read_text()
-    found = re.search(rf"{name}:\s+(\d+) kB", status)
-    assert found
-    return int(found[1]) * 1024
-
-
-class Watch:
-    """Another client, which asks something small all the time."""
-
-    def __init__(self, server: KohortServer) -> None:
-        self._client = RawClient(server.port)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._ask, daemon=True)
-        self.slowest_s = 0.0
-        self.answered_count = 0
-
-    def _ask(self) -> None:
-        while not self._stop.wait(0.005):
-            began_s = time.monotonic()
-            assert self._client.is_answered()
-            self.slowest_s = max(self.slowest_s, time.monotonic() - began_s)
-            self.answered_count += 1
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._stop.set()
-        self._thread.join(60)
-        assert not self._thread.is_alive()
-        self._client.close()
-
-
-@contextmanager
-def undisturbed(
-    server: KohortServer, *, longest_s: float = 2.0, more_bytes_max: int = 16 * MIB
-) -> Iterator[Watch]:
-    """Whoever asks meanwhile is answered in time, and afterwards the memory is back."""
-    before = resident_bytes(server)
-    with Watch(server) as watch:
-        yield watch
-        while watch.answered_count < 10:
-            time.sleep(0.01)
-    assert watch.slowest_s < longest_s
-    deadline_s = time.monotonic() + 10
-    while resident_bytes(server) - before > more_bytes_max:
-        assert time.monotonic() < deadline_s, (before, resident_bytes(server))
-        time.sleep(0.1)
+        yield warmed_up(server)
 
 
 TAG_COUNT = 20_000_000

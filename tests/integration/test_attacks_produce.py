@@ -1,0 +1,115 @@
+"""Attacks with Produce: requests of a few megabytes that want seconds of work.
+
+They may take their time; nobody else waits for them.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from threading import Thread
+
+import pytest
+
+from protocol.constructs import REQUEST_ELEMENTS_MAX
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from protocol.records.batch import Codec
+from protocol.records.builder import encode_batch
+from protocol.records.record import Record
+from tests.batches import one_record, with_block
+from tests.kohort_server import KohortServer
+from tests.watch import MIB, forget_peak, resident_bytes, undisturbed, warmed_up
+from tests.wire import RawClient
+
+TOPIC = "topic"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KohortServer]:
+    with KohortServer(tmp_path_factory.mktemp("produce")) as server:
+        topic = CreatableTopic(
+            name=TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=[]
+        )
+        with RawClient(server.port) as client:
+            client.call(CreateTopicsRequest(topics=[topic]), 5, CreateTopicsResponse)
+        yield warmed_up(server)
+
+
+def produced(server: KohortServer, batches: Sequence[bytes], topic: str = TOPIC) -> list[int]:
+    """Send them in one request; the error codes."""
+    data = [PartitionProduceData(index=0, records=batch) for batch in batches]
+    request = ProduceRequest(
+        transactional_id=None,
+        acks=-1,
+        timeout_ms=10_000,
+        topic_data=[TopicProduceData(name=topic, partition_data=data)],
+    )
+    with RawClient(server.port, timeout_s=120) as client:
+        (answer,) = client.call(request, 9, ProduceResponse).responses
+    return [one.error_code for one in answer.partition_responses]
+
+
+def test_a_request_of_many_small_batches(server: KohortServer) -> None:
+    batch = encode_batch([Record(b"")])
+    count = REQUEST_ELEMENTS_MAX // 2
+
+    with undisturbed(server, longest_s=1.0, more_bytes_max=32 * MIB):
+        assert produced(server, [batch] * count) == [ErrorCode.NONE] * count
+
+
+def test_a_request_of_many_batches_that_inflate_to_a_megabyte(server: KohortServer) -> None:
+    """None of them is large enough to be judged in steps."""
+    batch = with_block(one_record(Record(bytes(MIB - 1_000))), 1, Codec.GZIP)
+
+    with undisturbed(server, longest_s=1.0):
+        assert produced(server, [batch] * 1_000) == [ErrorCode.NONE] * 1_000
+
+
+def test_a_record_of_sixteen_million_headers(server: KohortServer) -> None:
+    headers = b"\x00\x01" * 16_000_000
+    # Attributes, deltas, neither key nor value, and the count and size as varints.
+    body = b"\x00\x00\x00\x01\x01" + b"\x80\x90\xa1\x0f" + headers
+    block = b"\x92\xa0\xc2\x1e" + body
+    batch = with_block(block, 1, Codec.ZSTD)
+    assert len(batch) < 4_000
+
+    with undisturbed(server, longest_s=1.0, more_bytes_max=64 * MIB):
+        assert produced(server, [batch]) == [ErrorCode.INVALID_RECORD]
+
+
+def test_many_connections_with_batches_that_inflate_far(server: KohortServer) -> None:
+    """Whoever waits for others to be judged keeps no more than what it sent."""
+    batch = with_block(one_record(Record(bytes(8 * MIB))), 1, Codec.ZSTD)
+    forget_peak(server)
+    before = resident_bytes(server)
+    senders = [Thread(target=partial(produced, server, [batch])) for _ in range(300)]
+
+    with undisturbed(server, longest_s=1.0, more_bytes_max=64 * MIB):
+        for sender in senders:
+            sender.start()
+        for sender in senders:
+            sender.join()
+
+    assert resident_bytes(server, "VmHWM") - before < 128 * MIB
+
+
+def test_a_long_name_that_is_refused_for_many_partitions(server: KohortServer) -> None:
+    """What the log might say of each of them is not put together for all."""
+    forget_peak(server)
+    before = resident_bytes(server)
+    count = REQUEST_ELEMENTS_MAX // 2
+
+    with undisturbed(server, longest_s=1.0, more_bytes_max=32 * MIB):
+        codes = produced(server, [b""] * count, topic="x" * 0x7FFF)
+
+    assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * count
+    assert resident_bytes(server, "VmHWM") - before < 64 * MIB
