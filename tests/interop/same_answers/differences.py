@@ -236,8 +236,7 @@ SERVED: Final = Difference(
     [
         *((f"api_keys.{key}", ANY, MISSING) for keys in NOT_SERVED.values() for key in keys),
         *(
-            (f"{kind}_features.{name}", ANY, MISSING)
-            for kind in ("supported", "finalized")
+            (f"supported_features.{name}", ANY, MISSING)
             for name in (
                 "eligible.leader.replicas.version",
                 "group.version",
@@ -249,6 +248,8 @@ SERVED: Final = Difference(
             )
         ),
         ("supported_features.join.reason", MISSING, ANY),
+        # A Kafka that has just started has none either, and has not heard of an epoch.
+        ("finalized_features", ANY, []),
         ("finalized_features_epoch", ANY, -1),
     ],
 )
