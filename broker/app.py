@@ -30,6 +30,7 @@ from broker.core.partition.verdict import ValidationDepth, ValidationPolicy
 from broker.core.purgatory import Purgatory
 from broker.handlers.context import BrokerServices
 from broker.handlers.registry import Router, load_handlers
+from broker.history.history import RebalanceHistory
 from broker.http.health import health_pages
 from broker.http.server import HttpServer
 from broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
@@ -89,6 +90,8 @@ class Broker:
         self._loaded = loaded
         self._clock = clock or SystemClock()
         self.metrics = BrokerMetrics()
+        self.history = RebalanceHistory()
+        """Why the groups rebalanced."""
         self._not_ready: str | None = "starting"
         """Why clients cannot be served now, for probes."""
         self.services: BrokerServices
@@ -249,7 +252,7 @@ class Broker:
             clock=self._clock,
             new_member_id=lambda prefix: f"{prefix}-{uuid.uuid4()}",
             partition_count=partition_count,
-            observers=(self.metrics.rebalances,),
+            observers=(self.metrics.rebalances, self.history),
         )
         topics.on_topics_deleted(groups.forget_topics)
         return groups
@@ -265,6 +268,7 @@ class Broker:
             purgatory=purgatory,
             topics=topics,
             groups=groups,
+            history=self.history,
             node_id=self.config.node_id,
             cluster_id=topics.cluster_id,
             advertised_host=advertised.host,

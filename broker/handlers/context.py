@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from broker.core.partition.verdict import ValidationPolicy
+from broker.history.history import RebalanceHistory
 from protocol.framing import RequestHeader
 from protocol.lazy_dataclass import dataclass
 
@@ -57,6 +58,8 @@ class BrokerServices:
     large_batch: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by the one Produce request with a batch that is validated over several turns of the
     loop."""
+    history: RebalanceHistory = field(default_factory=RebalanceHistory)
+    """Why the groups rebalanced."""
     features: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Supported features by name: (minimum, maximum) version; see ApiVersions."""
 
