@@ -10,7 +10,7 @@ from typing import Final
 from broker.core.group import durable, expiry, join, leave, offsets, rebalance, removal, sync
 from broker.core.group.base import GroupBase
 from broker.core.group.effects import JOIN_TIMER, SYNC_TIMER, Effect, TimerKey
-from broker.core.group.events import Trigger, TriggerKind
+from broker.core.group.events import GroupRestored, Trigger, TriggerKind
 from broker.core.group.member import Member
 from broker.core.group.records import DurableRecord
 from broker.core.group.requests import (
@@ -154,6 +154,9 @@ class ClassicGroup(GroupBase):
         """
         for record in records:
             durable.apply(self, record, now)
+        assignments = {member.member_id: member.assignment for member in self.roster}
+        leader = self.roster.leader_id
+        self.note(GroupRestored(self.generation, self.protocol_type, leader, assignments))
         for member in self.roster:
             self.start_session(member, now.ms)
         if len(self.roster) > self.config.max_size:

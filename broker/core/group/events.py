@@ -88,6 +88,9 @@ class Trigger:
     new_protocols: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     """Ids of all members whose removal is this one cause."""
+    timeout_ms: int | None = None
+    """What `member` exceeded: its session timeout, or the group's rebalance timeout where it did
+    not sync."""
     error: ErrorCode = ErrorCode.NONE
     detail: str = ""
 
@@ -157,6 +160,7 @@ class JoinPhaseEnded:
     """Static members that did not join and stay."""
     pending: tuple[str, ...]
     """Ids handed out that did not come back in time."""
+    protocol_type: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +168,15 @@ class JoinPhaseStalled:
     """Time was up, but none of the members, all static, has joined: it waits once more."""
 
     waiting_for: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnusedIdDropped:
+    """An id that was handed out will not become a member: its time is up, it was given back, or
+    there is no room. If a join phase waited for nothing else, its end follows.
+    """
+
+    member_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +258,19 @@ class OffsetsRemoved:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupRestored:
+    """The group was made from what the log says: the first event of its life in this process, or,
+    after a mistake of ours, of a new one. What was under way is lost.
+    """
+
+    generation: int
+    protocol_type: str | None
+    leader: str | None
+    assignments: Mapping[str, bytes]
+    """By member id."""
+
+
+@dataclass(frozen=True, slots=True)
 class GroupRemoved:
     """The group is gone, by DeleteGroups or because nothing was left of it."""
 
@@ -260,6 +286,7 @@ Event: TypeAlias = (
     | JoinReceived
     | JoinPhaseEnded
     | JoinPhaseStalled
+    | UnusedIdDropped
     | SyncReceived
     | SyncAnswered
     | RebalanceEnded
@@ -269,5 +296,6 @@ Event: TypeAlias = (
     | MemberRefused
     | OffsetsStored
     | OffsetsRemoved
+    | GroupRestored
     | GroupRemoved
 )

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from broker.core.group import rebalance
 from broker.core.group.base import GroupBase
 from broker.core.group.effects import JOIN_TIMER, SYNC_TIMER, Schedule, TimerKey
-from broker.core.group.events import Fate, Trigger, TriggerKind
+from broker.core.group.events import Fate, Trigger, TriggerKind, UnusedIdDropped
 from broker.core.group.member import Member
 from broker.core.group.requests import Now
 from broker.core.group.states import GroupState
@@ -30,6 +30,7 @@ def on_deadlines(group: GroupBase, keys: Iterable[TimerKey], now: Now) -> None:
         elif key.kind == "pending":
             if group.take_due(key, now.ms):
                 del group.roster.pending[key.member_id]
+                group.note(UnusedIdDropped(key.member_id))
         else:
             phases.append(key)
     if triggers:
@@ -73,6 +74,7 @@ def _expire(group: GroupBase, member: Member) -> Trigger:
         member.ref,
         was_leader=member.member_id == group.roster.leader_id,
         removed=(member.member_id,),
+        timeout_ms=member.session_timeout_ms,
     )
     fate = Fate.NEW_MEMBER_EXPIRED if member.is_new else Fate.SESSION_EXPIRED
     group.remove_member(member, fate)
@@ -92,6 +94,7 @@ def _remove_silent(group: GroupBase, now: Now) -> None:
         silent[0].ref,
         was_leader=any(member.member_id == group.roster.leader_id for member in silent),
         removed=tuple(member.member_id for member in silent),
+        timeout_ms=group.roster.rebalance_timeout_ms(),
     )
     for member in silent:
         group.remove_member(member, Fate.SYNC_EXPIRED)

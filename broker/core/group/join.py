@@ -19,6 +19,7 @@ from broker.core.group.events import (
     RebalanceAvoided,
     Trigger,
     TriggerKind,
+    UnusedIdDropped,
 )
 from broker.core.group.member import Member, PendingMember
 from broker.core.group.reasons import ReasonSource, StatedReason
@@ -84,6 +85,7 @@ def _refuse(group: GroupBase, request: JoinRequest, ticket: Ticket, now: Now) ->
     group.note(MemberRefused(request.member_id, request.client_id, request.client_host))
     if request.member_id in group.roster.pending:
         group.forget_pending_id(request.member_id)
+        group.note(UnusedIdDropped(request.member_id))
         rebalance.try_complete(group, now)
     member = group.roster.get(request.member_id) or group.roster.holder_of(request.instance_id)
     if member is not None:
@@ -112,7 +114,9 @@ def _hand_out_id(group: GroupBase, request: JoinRequest, ticket: Ticket, now: No
     """KIP-394: whoever never comes back leaves an id behind, not a member."""
     roster = group.roster
     if len(roster.pending) >= group.config.pending_ids_max:
-        group.forget_pending_id(next(iter(roster.pending)))
+        oldest = next(iter(roster.pending))
+        group.forget_pending_id(oldest)
+        group.note(UnusedIdDropped(oldest))
     member_id = group.new_member_id(request.client_id)
     deadline_ms = now.ms + request.session_timeout_ms
     roster.pending[member_id] = PendingMember(

@@ -2,7 +2,7 @@
 
 from broker.core.group import rebalance
 from broker.core.group.base import GroupBase
-from broker.core.group.events import Fate, Trigger, TriggerKind
+from broker.core.group.events import Fate, Trigger, TriggerKind, UnusedIdDropped
 from broker.core.group.member import Member
 from broker.core.group.requests import LeaveEntry, LeaveResult, Now, Ticket
 from broker.core.group.states import GroupState
@@ -22,6 +22,7 @@ def leave(group: GroupBase, entries: tuple[LeaveEntry, ...], ticket: Ticket, now
     for entry in entries:
         if entry.member_id in group.roster.pending:
             group.forget_pending_id(entry.member_id)
+            group.note(UnusedIdDropped(entry.member_id))
             errors.append(ErrorCode.NONE)
             continue
         found = _find(group, entry)

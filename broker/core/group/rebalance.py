@@ -210,6 +210,7 @@ def _begin_generation(group: GroupBase, end: JoinPhaseEnd, now: Now) -> None:
             members=tuple(member.ref for member in roster),
             absent=tuple(m.member_id for m in roster if m.join_ticket is None),
             pending=tuple(roster.pending),
+            protocol_type=group.protocol_type,
         )
     )
     for member in roster:
