@@ -15,7 +15,6 @@ from typing import Final
 from broker.config import BrokerConfig
 from broker.coordinator.offsets_log import StoredRecord, encode_as_batch
 from broker.core.group.records import DurableRecord
-from broker.storage.layout import partition_directory
 from broker.topics.manager import TopicManager
 from broker.topics.names import CONSUMER_OFFSETS
 from broker.topics.topic import Topic
@@ -54,7 +53,8 @@ class TopicOffsetsLog:
     def read(self, partition: int) -> Iterator[StoredRecord]:
         """All durable records, in order. Raises KafkaError: what follows cannot be read."""
         topic = self._topics.get(CONSUMER_OFFSETS)
-        if topic is None or not self._is_on_disk(partition):
+        # A look must not make a directory.
+        if topic is None or not self._topics.is_on_disk(CONSUMER_OFFSETS, partition):
             return
         found = topic.partitions[partition]
         offset = found.log.log_start_offset
@@ -73,10 +73,6 @@ class TopicOffsetsLog:
                 for record in records:
                     if record.key is not None:
                         yield StoredRecord(record.key, record.value, record.headers)
-
-    def _is_on_disk(self, partition: int) -> bool:
-        """Whether anything was ever written there; a look must not make a directory."""
-        return (self._topics.directory / partition_directory(CONSUMER_OFFSETS, partition)).exists()
 
     async def _create_and_append(self, partition: int, batch: bytes, wall_ms: int) -> None:
         if self._creating is None or self._creating.done():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from functools import partial
@@ -63,8 +64,11 @@ class TopicKeeper:
         tail_cache: TailCache | None = None,
         files: FileSystem = OS_FILES,
         store: MetadataStore | None = None,
+        new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
     ) -> None:
-        """``store`` replaces the database in the data directory, for simulations."""
+        """``store`` replaces the database in the data directory, for simulations; ``new_uuid``
+        makes the ids of topics.
+        """
         self.directory: Path = loaded.config.data_directory.absolute()
         """The data directory."""
         self._loaded = loaded
@@ -74,6 +78,7 @@ class TopicKeeper:
         self._tail_cache = tail_cache or TailCache()
         self._files = files
         self._store = store
+        self._new_uuid = new_uuid
         self._catalog = Catalog()
         self._changing = asyncio.Lock()
         self._checkpointing = asyncio.Lock()
@@ -173,6 +178,10 @@ class TopicKeeper:
         if topic is None or not 0 <= index < len(topic.partitions):
             return None
         return topic.partitions[index]
+
+    def is_on_disk(self, name: str, index: int) -> bool:
+        """Whether a partition has a directory; a look that makes none."""
+        return self._data.directories.exists(name, index)
 
     def next_producer_id(self) -> int:
         """An id that no producer ever had. Raises StorageError."""

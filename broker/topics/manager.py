@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -205,7 +204,8 @@ class TopicManager(TopicKeeper):
             else:
                 names.add(collision_key(new.name))
                 partitions += count
-                outcomes.append(PlannedTopic(new.name, uuid.uuid4().bytes, count, new.configs))
+                topic_id = self._new_uuid().bytes
+                outcomes.append(PlannedTopic(new.name, topic_id, count, new.configs))
         return outcomes
 
     async def _create(self, planned: Sequence[PlannedTopic]) -> dict[str, KafkaError]:
