@@ -107,6 +107,8 @@ class Timeline:
 
     extensions_ms: tuple[int, ...] = ()
     """When the initial delay was extended; cut."""
+    stalled_ms: tuple[int, ...] = ()
+    """When time was up, but no member, all static, had joined, so that it waits on; cut."""
     join_phase_ms: int | None = None
     join_phase_end: str | None = None
     """all_joined, timeout or initial_delay."""
@@ -124,7 +126,7 @@ class WaitedFor:
     """
 
     phase: str | None = None
-    """"join", "sync" or "initial_delay"; None if nobody was waited for."""
+    """join, initial_delay, sync, or store for the disk; None if nothing was waited for."""
     member_ids: tuple[str, ...] = ()
     """Cut."""
     pending_ids: tuple[str, ...] = ()

@@ -1,0 +1,382 @@
+"""Makes the record of a rebalance from what is known of it.
+
+For thousands of members this takes tens of milliseconds, so it comes in steps: a generator that
+yields whenever somebody else should have a turn, and returns the record at its end.
+"""
+
+from collections.abc import Generator, Iterator
+from dataclasses import field
+from heapq import nlargest
+from typing import Final, TypeAlias, TypeVar
+
+from broker.core.group.events import MemberRef
+from broker.core.group.protocols import CONSUMER
+from broker.core.group.states import GroupState
+from broker.core.history.awaiting import leader_change, waited_for
+from broker.core.history.facts import Cause, Departure, RebalanceFacts
+from broker.core.history.fold import AvoidedFacts
+from broker.core.history.limits import MEMBERS_LISTED, cut_id
+from broker.core.history.model import (
+    AvoidedRecord,
+    MemberFate,
+    MemberTimeline,
+    RebalanceOutcome,
+    RebalanceRecord,
+    Stopped,
+    Timeline,
+)
+from broker.core.history.moves import NONE_TAKEN, Moves, TakenPartitions
+from broker.core.history.shares import owns_partitions
+from broker.core.history.triggers import cut_or_none, stated_fields, trigger_record
+from protocol.lazy_dataclass import dataclass
+
+T = TypeVar("T")
+Steps: TypeAlias = Generator[None, None, T]
+
+MEMBERS_PER_STEP: Final = 100
+"""About a millisecond."""
+
+Built: TypeAlias = tuple[RebalanceRecord, TakenPartitions]
+"""The record, and the partitions that stand still after it."""
+
+
+def build_avoided(group_id: str, facts: AvoidedFacts) -> AvoidedRecord:
+    """The light record."""
+    return AvoidedRecord(
+        group=group_id,
+        sequence=facts.sequence,
+        generation=facts.generation,
+        at_ms=facts.cause.at.wall_ms,
+        trigger=trigger_record(facts.cause),
+    )
+
+
+def build_steps(
+    group_id: str,
+    facts: RebalanceFacts,
+    *,
+    until_ms: int,
+    taken: TakenPartitions = NONE_TAKEN,
+    members_listed: int = MEMBERS_LISTED,
+) -> Steps[Built]:
+    """The record as of `until_ms` (monotonic); `taken` is what the record before has left."""
+    builder = _Builder(group_id, facts, until_ms, members_listed, taken)
+    yield from builder.steps()
+    return builder.record(), builder.taken_after
+
+
+def build_at_once(steps: Steps[T]) -> T:
+    """Go through all steps without a pause."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            made: T = stop.value
+            return made
+
+
+@dataclass(slots=True)
+class _Row:
+    """One member, before it is known whether it will be listed."""
+
+    member: MemberRef
+    gone: Departure | None
+    is_new: bool
+    owns: bool = False
+    """Its join said that it holds partitions."""
+    stopped_ms: int | None = None
+    stopped_open: bool = False
+    mode: str | None = None
+
+
+@dataclass(slots=True)
+class _Builder:
+    group_id: str
+    facts: RebalanceFacts
+    until_ms: int
+    members_listed: int
+    taken_before: TakenPartitions
+    taken_after: TakenPartitions = field(default_factory=dict)
+    _rows: list[_Row] = field(default_factory=list)
+    _moves: Moves = field(default_factory=lambda: Moves(NONE_TAKEN, is_known=False))
+    _taken_at: dict[str, int] = field(default_factory=dict)
+    _stopped_count: int = 0
+    _stopped_longest_ms: int = 0
+    _stopped_total_ms: int = 0
+    _open_count: int = 0
+    _listed: list[MemberTimeline] = field(default_factory=list)
+    _members_after: int = 0
+
+    def steps(self) -> Iterator[None]:
+        yield from self._find_rows()
+        yield from self._compare_shares()
+        yield from self._measure_stops()
+        yield from self._list_members()
+
+    # Who took part.
+
+    def _find_rows(self) -> Iterator[None]:
+        facts = self.facts
+        before = {member.member_id for member in facts.started.members}
+        before |= {gone.replaced_by for gone in facts.gone.values() if gone.replaced_by}
+        if facts.outcome is RebalanceOutcome.EMPTY:
+            members: tuple[MemberRef, ...] = ()
+        elif facts.join_phase is not None:
+            members = facts.join_phase.members
+        else:
+            joined = {join.member.member_id: join.member for _, join in facts.joins.values()}
+            joined |= {member.member_id: member for member in facts.started.members}
+            members = tuple(joined.values())
+        protocol = None if facts.join_phase is None else facts.join_phase.protocol_name
+        for count, member in enumerate(members, start=1):
+            row = _Row(member, facts.gone.get(member.member_id), member.member_id not in before)
+            if row.gone is None:
+                self._members_after += 1
+            row.owns = self._owns(member.member_id, protocol)
+            self._rows.append(row)
+            if count % MEMBERS_PER_STEP == 0:
+                yield
+        listed = {member.member_id for member in members}
+        for gone in facts.gone.values():
+            if gone.member.member_id not in listed:
+                self._rows.append(_Row(gone.member, gone, is_new=False))
+
+    def _owns(self, member_id: str, protocol: str | None) -> bool:
+        join = self.facts.joins.get(member_id)
+        if join is None or protocol is None or self.facts.protocol_type != CONSUMER:
+            return False
+        return any(name == protocol and owns_partitions(data) for name, data in join[1].protocols)
+
+    # What they hold.
+
+    def _compare_shares(self) -> Iterator[None]:
+        facts = self.facts
+        before, after = facts.holdings, facts.after
+        is_consumer = facts.protocol_type in {CONSUMER, None}
+        if before is None or after is None or not is_consumer:
+            return
+        self._moves = Moves(self.taken_before, is_known=True)
+        for count, row in enumerate(self._rows, start=1):
+            member_id = row.member.member_id
+            if row.gone is None:
+                self._moves.add(member_id, before.of(member_id), after.of(member_id))
+            elif row.gone.replaced_by is None:
+                # Whoever replaced a member has what it had.
+                self._moves.add(member_id, before.of(member_id), b"")
+            if count % MEMBERS_PER_STEP == 0:
+                yield
+
+    # How long they stood still.
+
+    def _measure_stops(self) -> Iterator[None]:
+        is_cooperative = any(row.owns for row in self._rows)
+        for row in self._rows:
+            answered_ms = self._answered_ms(row.member.member_id)
+            if row.gone is not None:
+                self._taken_at[row.member.member_id] = row.gone.at_ms
+            elif answered_ms is not None:
+                self._taken_at[row.member.member_id] = answered_ms
+        for count, row in enumerate(self._rows, start=1):
+            self._measure(row, is_cooperative=is_cooperative)
+            if count % MEMBERS_PER_STEP == 0:
+                yield
+        if self.facts.after is None:
+            self.taken_after = self.taken_before
+        elif is_cooperative:
+            self.taken_after = self._moves.still_taken(self._taken_at, self.facts.sequence)
+
+    def _measure(self, row: _Row, *, is_cooperative: bool) -> None:
+        member_id = row.member.member_id
+        join = self.facts.joins.get(member_id)
+        if join is None:
+            return
+        answered_ms = self._answered_ms(member_id)
+        held = self.facts.holdings.of(member_id) if self.facts.holdings is not None else b""
+        if row.owns or (is_cooperative and not row.is_new and not held):
+            row.mode = "cooperative"
+            move = self._moves.of(member_id)
+            row.stopped_ms = 0
+            row.stopped_open = answered_ms is None or not (
+                move.given_up <= self._moves.gained_by.keys()
+            )
+            if answered_ms is not None:
+                row.stopped_ms = self._moves.longest_stop_ms(
+                    move.gained, answered_ms, self._taken_at
+                )
+        else:
+            row.mode = "eager"
+            end_ms = answered_ms
+            if end_ms is None:
+                end_ms = self._end_ms if row.gone is None else row.gone.at_ms
+            row.stopped_ms = max(end_ms - join[0], 0)
+            row.stopped_open = answered_ms is None
+        self._open_count += row.stopped_open
+        if not row.is_new and row.stopped_ms:
+            self._stopped_count += 1
+            self._stopped_total_ms += row.stopped_ms
+            self._stopped_longest_ms = max(self._stopped_longest_ms, row.stopped_ms)
+
+    @property
+    def _end_ms(self) -> int:
+        """When the rebalance ended for those who did not get an assignment in it."""
+        facts = self.facts
+        if facts.finished_ms is None or facts.outcome is RebalanceOutcome.STABLE:
+            return self.until_ms
+        return facts.finished_ms
+
+    def _answered_ms(self, member_id: str) -> int | None:
+        facts = self.facts
+        late_ms = facts.late_answers.get(member_id)
+        if late_ms is not None or facts.outcome is not RebalanceOutcome.STABLE:
+            return late_ms
+        synced_ms = facts.syncs.get(member_id)
+        is_parked = synced_ms is not None and facts.finished_ms is not None
+        return facts.finished_ms if is_parked else None
+
+    # Who is listed.
+
+    def _list_members(self) -> Iterator[None]:
+        rows = self._rows
+        if len(rows) > self.members_listed:
+            important = self._important_ids()
+
+            def weight(numbered: tuple[int, _Row]) -> tuple[bool, bool, int, int]:
+                index, row = numbered
+                is_named = row.member.member_id in important
+                is_gone = row.gone is not None or row.stopped_open
+                return is_named, is_gone, row.stopped_ms or 0, -index
+
+            chosen = nlargest(self.members_listed, enumerate(rows), key=weight)
+            rows = [row for _, row in sorted(chosen, key=lambda numbered: numbered[0])]
+            yield
+        for count, row in enumerate(rows, start=1):
+            self._listed.append(self._timeline_of(row))
+            if count % MEMBERS_PER_STEP == 0:
+                yield
+
+    def _important_ids(self) -> set[str]:
+        facts = self.facts
+        trigger = facts.started.trigger
+        ids = {*facts.awaited.member_ids, *trigger.removed}
+        if trigger.member is not None:
+            ids.add(trigger.member.member_id)
+        if facts.join_phase is not None and facts.join_phase.leader is not None:
+            ids.add(facts.join_phase.leader)
+        return ids
+
+    def _timeline_of(self, row: _Row) -> MemberTimeline:
+        facts = self.facts
+        member_id = row.member.member_id
+        join = facts.joins.get(member_id)
+        gone = row.gone
+        fate = MemberFate.NEW if row.is_new else MemberFate.KEPT
+        stated = {} if join is None else stated_fields(join[1].reason)
+        if gone is not None:
+            fate = gone.fate
+            if gone.text:
+                stated["reason_text"] = cut_id(gone.text)
+        joined_ms = None if join is None else join[0]
+        is_answered = join is not None and facts.join_phase is not None and self._is_in(row)
+        return MemberTimeline(
+            member_id=cut_id(member_id),
+            instance_id=cut_or_none(row.member.instance_id),
+            client_id=cut_id(row.member.client_id),
+            host=cut_id(row.member.client_host),
+            role=self._role_of(row),
+            told_ms=self._after(facts.told.get(member_id)),
+            join_received_ms=self._after(joined_ms),
+            join_answered_ms=self._after(facts.join_phase_ms) if is_answered else None,
+            sync_received_ms=self._after(facts.syncs.get(member_id)),
+            sync_answered_ms=self._after(self._answered_ms(member_id)),
+            fate=fate,
+            fate_ms=None if gone is None else self._after(gone.at_ms),
+            replaced_by=None if gone is None else cut_or_none(gone.replaced_by),
+            mode=row.mode,
+            stopped_ms=row.stopped_ms,
+            stopped_open=row.stopped_open,
+            partitions=self._moves.listed(member_id),
+            **stated,
+        )
+
+    def _is_in(self, row: _Row) -> bool:
+        """Was it there when the join phase ended?"""
+        return row.gone is None or row.gone.at_ms > self.facts.join_phase_ms
+
+    def _role_of(self, row: _Row) -> str | None:
+        join_phase = self.facts.join_phase
+        if join_phase is None or not self._is_in(row):
+            return None
+        return "leader" if row.member.member_id == join_phase.leader else "follower"
+
+    def _after(self, at_ms: int | None) -> int | None:
+        return None if at_ms is None else at_ms - self.facts.began.ms
+
+    # The whole.
+
+    def record(self) -> RebalanceRecord:
+        """After the last step."""
+        facts = self.facts
+        started, join_phase = facts.started, facts.join_phase
+        began_ms = facts.began.ms
+        change = leader_change(facts)
+        return RebalanceRecord(
+            group=self.group_id,
+            sequence=facts.sequence,
+            previous_generation=started.generation,
+            generation=facts.generation,
+            previous_state=started.previous_state.value,
+            initial=started.previous_state is GroupState.EMPTY,
+            follows=self._follows(),
+            superseded_by=facts.superseded_by,
+            protocol_type=facts.protocol_type,
+            started_at_ms=facts.began.wall_ms,
+            trigger=trigger_record(Cause(started.trigger, facts.began)),
+            further_causes=tuple(trigger_record(cause, began_ms) for cause in facts.causes),
+            further_causes_dropped=facts.causes_dropped,
+            timeline=self._timeline(),
+            waited_for=waited_for(facts, self.until_ms),
+            outcome=facts.outcome or RebalanceOutcome.RUNNING,
+            error=facts.error.name if facts.error else None,
+            protocol=None if join_phase is None else cut_or_none(join_phase.protocol_name),
+            leader=None if join_phase is None else cut_or_none(join_phase.leader),
+            leader_changed=change is not None,
+            leader_change=change,
+            members_before=self._members_before(),
+            members_after=self._members_after,
+            partitions=self._moves.counts(),
+            stopped=Stopped(
+                member_count=self._stopped_count,
+                longest_ms=self._stopped_longest_ms,
+                total_ms=self._stopped_total_ms,
+                open_count=self._open_count,
+            ),
+            members=tuple(self._listed),
+            members_dropped=len(self._rows) - len(self._listed) + facts.gone_dropped,
+        )
+
+    def _timeline(self) -> Timeline:
+        facts = self.facts
+        join_phase = facts.join_phase
+        is_durable = facts.outcome is RebalanceOutcome.STABLE
+        return Timeline(
+            extensions_ms=tuple(at_ms - facts.began.ms for at_ms in facts.extensions_ms),
+            stalled_ms=tuple(at_ms - facts.began.ms for at_ms in facts.stalled_ms),
+            join_phase_ms=None if join_phase is None else self._after(facts.join_phase_ms),
+            join_phase_end=None if join_phase is None else join_phase.end.value,
+            leader_synced_ms=self._after(facts.leader_synced_ms),
+            durable_ms=self._after(facts.finished_ms) if is_durable else None,
+            finished_ms=self._after(facts.finished_ms),
+        )
+
+    def _members_before(self) -> int:
+        """Those who are gone because of the trigger were members as well."""
+        started = self.facts.started
+        present = {member.member_id for member in started.members}
+        return len(present.union(started.trigger.removed))
+
+    def _follows(self) -> int | None:
+        if self.facts.follows is not None:
+            return self.facts.follows
+        gained = self._moves.gained_by
+        links = {taken.sequence for p, taken in self.taken_before.items() if p in gained}
+        return max(links) if links and self._moves.is_known else None

@@ -1,0 +1,149 @@
+"""What happened to partitions in a rebalance, and how long each had nobody."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+from typing import Final, NamedTuple, TypeAlias
+
+from broker.core.history.limits import PARTITIONS_COUNTED, PARTITIONS_LISTED, cut_id
+from broker.core.history.model import MemberPartitions, PartitionCounts
+from broker.core.history.shares import NOTHING, Share, TopicPartition, parse_share
+from protocol.lazy_dataclass import dataclass
+
+
+class Taken(NamedTuple):
+    """A partition that a cooperative member gave up, and nobody has got yet."""
+
+    from_member: str
+    at_ms: int
+    """When the member learned that it was to give it up, or ceased to be one."""
+    sequence: int
+    """Of the rebalance that took it."""
+
+
+TakenPartitions: TypeAlias = Mapping[TopicPartition, Taken]
+NONE_TAKEN: Final[TakenPartitions] = {}
+
+
+class Move(NamedTuple):
+    """One member's share before and after."""
+
+    kept: int
+    given_up: Share
+    gained: Share
+
+
+NO_MOVE: Final = Move(0, NOTHING, NOTHING)
+
+
+@dataclass(slots=True)
+class Moves:
+    """Those of all members of one rebalance, added one by one."""
+
+    taken_before: TakenPartitions
+    is_known: bool
+    by_member: dict[str, Move] = field(default_factory=dict)
+    given_up_by: dict[TopicPartition, str] = field(default_factory=dict)
+    gained_by: dict[TopicPartition, str] = field(default_factory=dict)
+    kept_count: int = 0
+    _partition_count: int = 0
+    _parsed: dict[bytes, Share | None] = field(default_factory=dict)
+    """Members that hold nothing, or have not changed, share their bytes."""
+
+    def add(self, member_id: str, before: bytes, after: bytes) -> None:
+        """What a member held before the rebalance and holds after it."""
+        if not self.is_known:
+            return
+        old, new = self._parse(before), self._parse(after)
+        self._partition_count += 0 if new is None else len(new)
+        if old is None or new is None or self._partition_count > PARTITIONS_COUNTED:
+            self.is_known = False
+            return
+        move = Move(len(old & new), old - new, new - old)
+        self.by_member[member_id] = move
+        self.kept_count += move.kept
+        for partition in move.given_up:
+            self.given_up_by[partition] = member_id
+        for partition in move.gained:
+            self.gained_by[partition] = member_id
+
+    def _parse(self, assignment: bytes) -> Share | None:
+        found = self._parsed.get(assignment, _UNSEEN)
+        if found is _UNSEEN:
+            found = self._parsed[assignment] = parse_share(assignment)
+        assert not isinstance(found, str)
+        return found
+
+    def of(self, member_id: str) -> Move:
+        return self.by_member.get(member_id, NO_MOVE) if self.is_known else NO_MOVE
+
+    def counts(self) -> PartitionCounts:
+        """Over all members."""
+        if not self.is_known:
+            return PartitionCounts()
+        moves = self.by_member.values()
+        return PartitionCounts(
+            known=True,
+            kept=self.kept_count,
+            moved=sum(self._owner_before(p) not in {None, m} for p, m in self.gained_by.items()),
+            gained=sum(len(move.gained) for move in moves),
+            given_up=sum(len(move.given_up) for move in moves),
+        )
+
+    def listed(self, member_id: str) -> MemberPartitions:
+        """For the timeline of a member."""
+        if not self.is_known:
+            return MemberPartitions()
+        move = self.of(member_id)
+        return MemberPartitions(
+            known=True,
+            kept=move.kept,
+            given_up=_names(move.given_up),
+            given_up_count=len(move.given_up),
+            gained=_names(move.gained),
+            gained_count=len(move.gained),
+        )
+
+    def _owner_before(self, partition: TopicPartition) -> str | None:
+        owner = self.given_up_by.get(partition)
+        if owner is None:
+            taken = self.taken_before.get(partition)
+            owner = None if taken is None else taken.from_member
+        return owner
+
+    def longest_stop_ms(
+        self, gained: Iterable[TopicPartition], at_ms: int, taken_at: Mapping[str, int]
+    ) -> int:
+        """How long a partition of `gained` had been without an owner at `at_ms`, at most.
+
+        Args:
+            taken_at: when each member gave up what it had to give up in this rebalance.
+        """
+        longest_ms = 0
+        for partition in gained:
+            since_ms: int | None = None
+            owner = self.given_up_by.get(partition)
+            if owner is not None:
+                since_ms = taken_at.get(owner)
+            elif partition in self.taken_before:
+                since_ms = self.taken_before[partition].at_ms
+            if since_ms is not None:
+                longest_ms = max(longest_ms, at_ms - since_ms)
+        return longest_ms
+
+    def still_taken(
+        self, taken_at: Mapping[str, int], sequence: int
+    ) -> dict[TopicPartition, Taken]:
+        """What stands still after this rebalance, for the next one to give."""
+        left = {p: taken for p, taken in self.taken_before.items() if p not in self.gained_by}
+        for partition, owner in self.given_up_by.items():
+            if partition not in self.gained_by and owner in taken_at:
+                left[partition] = Taken(owner, taken_at[owner], sequence)
+        return left
+
+
+_UNSEEN: Final = "unseen"
+
+
+def _names(partitions: Share) -> tuple[str, ...]:
+    chosen = sorted(partitions)[:PARTITIONS_LISTED]
+    return tuple(f"{cut_id(topic)}-{index}" for topic, index in chosen)
