@@ -17,7 +17,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
 from broker.storage.filesystem import Buffer, DirectoryEntry
@@ -82,7 +82,8 @@ class SimulatedFileSystem:
         self._names: dict[str, _Inode] = {}
         self._durable_names: dict[str, _Inode] = {}
         self._unsynced_names: dict[str, list[list[_NameChange]]] = {}
-        self._directories: set[str] = {"", "/"}
+        self._directories: dict[str, None] = {"": None, "/": None}
+        """In the order in which they were made, so that two runs list them alike."""
 
     # What tests do to it.
 
@@ -117,6 +118,33 @@ class SimulatedFileSystem:
                 _apply_partly(inode.durable, change, pick)
             inode.unsynced.clear()
             inode.cached = bytearray(inode.durable)
+
+    def copy(self) -> SimulatedFileSystem:
+        """What another process finds, as of now; the two no longer see each other's changes."""
+        inodes: dict[int, _Inode] = {}
+
+        def copied(inode: _Inode) -> _Inode:
+            if id(inode) not in inodes:
+                inodes[id(inode)] = _Inode(
+                    bytearray(inode.cached), bytearray(inode.durable), list(inode.unsynced)
+                )
+            return inodes[id(inode)]
+
+        other = SimulatedFileSystem()
+        other.space_left = self.space_left
+        other.write_bytes_max = self.write_bytes_max
+        other.wall_ms = self.wall_ms
+        other._faults = [replace(fault) for fault in self._faults]
+        other._names = {path: copied(inode) for path, inode in self._names.items()}
+        other._durable_names = {path: copied(inode) for path, inode in self._durable_names.items()}
+        other._unsynced_names = {
+            directory: [
+                [(path, inode and copied(inode)) for path, inode in changes] for changes in groups
+            ]
+            for directory, groups in self._unsynced_names.items()
+        }
+        other._directories = dict(self._directories)
+        return other
 
     def flip(self, path: str, position: int, mask: int) -> None:
         """Change bits of one byte, in the cache and on the disk."""
@@ -160,7 +188,7 @@ class SimulatedFileSystem:
         while path not in self._directories:
             if path in self._names:
                 raise _error(errno.EEXIST, path)
-            self._directories.add(path)
+            self._directories[path] = None
             path = path.rpartition("/")[0]
 
     def rename(self, source: str, target: str) -> None:
@@ -183,7 +211,9 @@ class SimulatedFileSystem:
         for name in [name for name in self._names if name.startswith(path + "/")]:
             self.remove(name)
         self._directories = {
-            name for name in self._directories if name != path and not name.startswith(path + "/")
+            name: None
+            for name in self._directories
+            if name != path and not name.startswith(path + "/")
         }
         self._unsynced_names = {
             name: groups for name, groups in self._unsynced_names.items() if self.exists(name)
@@ -276,7 +306,7 @@ class SimulatedFileSystem:
             inside = path == source or path.startswith(source + "/")
             return target + path[len(source) :] if inside else path
 
-        self._directories = {moved(path) for path in self._directories}
+        self._directories = {moved(path): None for path in self._directories}
         self._names = {moved(path): inode for path, inode in self._names.items()}
         self._durable_names = {moved(path): inode for path, inode in self._durable_names.items()}
         self._unsynced_names = {

@@ -229,3 +229,23 @@ def test_a_file_evicted_while_it_is_used_keeps_its_descriptor_until_the_call_is_
     monkeypatch.setattr(os, call, evicting)
     getattr(file, use)(*arguments)
     assert not file.is_open
+
+
+def test_a_copy_of_the_simulated_disk_and_its_original_part_ways() -> None:
+    disk = SimulatedFileSystem()
+    disk.make_directory("/d")
+    file = disk.create("/d/f")
+    file.pwritev([b"synced"], 0)
+    file.sync()
+    disk.sync_directory("/d")
+    file.pwritev([b" and not"], 6)
+
+    copy = disk.copy()
+    file.pwritev([b"X"], 0)
+    disk.create("/d/later")
+    cached = copy.file("/d/f").pread(100, 0)
+    copy.lose_power(lambda count: 0)
+
+    assert cached == b"synced and not"
+    assert copy.file("/d/f").pread(100, 0) == b"synced"
+    assert not copy.exists("/d/later")

@@ -1,0 +1,365 @@
+"""One broker, its network, its disk and its clients, on a clock of their own.
+
+A world is made from a seed. What it does is a function of the seed and of the code, so that a run
+that fails can be repeated: not a single thing in it takes its time or its chance from outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from broker.app import Broker
+from broker.clock import VirtualClock
+from broker.config import load
+from broker.coordinator.coordinator import GroupCoordinator
+from broker.storage.simulated_filesystem import SimulatedFileSystem
+from protocol.codec import codec
+from protocol.errors import ErrorCode
+from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from tests.simulation.assigning import PARTITIONS, TOPIC
+from tests.simulation.loop import SimulatedLoop
+from tests.simulation.machine import DurableMetadata, SimulatedMachine, StillMeter
+from tests.simulation.network import Network, Weather, Wire
+from tests.simulation.process import Call, Process, Traits
+from tests.simulation.witness import Witness
+from tests.wire import framed, request_body
+
+SETTINGS = {
+    "listeners": "PLAINTEXT://127.0.0.1:9092",
+    "log.dirs": "/data",
+    "kohort.metrics.port": "-1",
+    "offsets.topic.num.partitions": "4",
+    # Peers that went silently are given up while the simulation lasts.
+    "connections.max.idle.ms": "60000",
+    # Segments of the groups' logs come and go.
+    "offsets.topic.segment.bytes": "1048576",
+}
+COMMIT_VERSIONS = {3: 3, 4: 5, 5: 7, 6: 7, 7: 8, 8: 8, 9: 9}
+"""Of OffsetCommit, by the version of JoinGroup."""
+PATIENCE_MS = 400_000
+"""After so long a request that is not answered is lost."""
+CHECK_MS = 60_000
+
+
+class SimulationError(AssertionError):
+    """Something that must hold did not."""
+
+
+class _Alarms(logging.Handler):
+    """No line may speak of a fault of ours."""
+
+    def __init__(self, fail: Callable[[str], None]) -> None:
+        super().__init__(logging.ERROR)
+        self._fail = fail
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._fail(f"logged: {self.format(record)}")
+
+
+@dataclass(eq=False)
+class Life:
+    """One run of the broker, from start to stop or death."""
+
+    number: int
+    broker: Broker
+    machine: SimulatedMachine
+    is_up: asyncio.Event = field(default_factory=asyncio.Event)
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+    is_dead: bool = False
+    """Killed: what it still does does not count."""
+
+    async def run(self) -> None:
+        async with self.broker.running():
+            self.is_up.set()
+            await self.stop.wait()
+
+
+class World:
+    """See the module. `settings` are the broker's, under Kafka's names."""
+
+    def __init__(
+        self,
+        seed: str,
+        *,
+        settings: dict[str, str] | None = None,
+        weather: Weather | None = None,
+        io_latency_ms_max: int = 0,
+        commits: float = 0.05,
+        keep_trace: bool = False,
+    ) -> None:
+        self.seed = seed
+        self.chance = Random(seed)
+        self.clock = VirtualClock()
+        self.commits = commits
+        """The part of heartbeats in whose place a position is committed."""
+        self.failures: list[str] = []
+        self.witness = Witness(self.fail)
+        self.processes: list[Process] = []
+        """All that are alive, and those that died not long ago."""
+        self.life: Life | None = None
+        self.lives = 0
+        self.turns = 0
+        self.on_life: Callable[[Life], None] = lambda life: None
+        """Told of each start of the broker before it loads its groups."""
+        self.observers: list[Any] = []
+        self.trace: list[str] | None = [] if keep_trace else None
+        self._digest = hashlib.sha256()
+        self._io_latency_ms_max = io_latency_ms_max
+        self._settings = {**SETTINGS, **(settings or {})}
+        self._numbers = 0
+        self._positions = 0
+        self._io_chance = Random(self.chance.getrandbits(64))
+        self._id_chance = Random(self.chance.getrandbits(64))
+        self.loop = SimulatedLoop(self.clock, latency_ms=self._io_latency_ms, listen=self._listen)
+        self.loop.set_exception_handler(self._on_loop_error)
+        self.network = Network(self.loop, Random(self.chance.getrandbits(64)), self)
+        if weather is not None:
+            self.network.weather = weather
+        self._files = SimulatedFileSystem()
+        self._metadata = DurableMetadata("simulated")
+
+    # Running.
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Raises SimulationError with the seed if anything has failed."""
+        alarms = _Alarms(self.fail)
+        logging.getLogger().addHandler(alarms)
+        try:
+            with asyncio.Runner(loop_factory=lambda: self.loop, debug=False) as runner:
+                try:
+                    runner.run(work)
+                except Exception as error:
+                    if not self.failures:
+                        raise
+                    self.failures.append(repr(error))
+        finally:
+            logging.getLogger().removeHandler(alarms)
+        self.raise_failures()
+
+    def fail(self, text: str) -> None:
+        """Noted now, raised where it does not disturb."""
+        self.failures.append(f"at {self.now_ms} ms: {text}")
+
+    def raise_failures(self) -> None:
+        if self.failures:
+            raise SimulationError(f"seed {self.seed}: " + "\n".join(self.failures[:5]))
+
+    @property
+    def now_ms(self) -> int:
+        return self.clock.monotonic_ms()
+
+    def later(self, duration_ms: int, act: Callable[[], None]) -> None:
+        self.loop.call_later(duration_ms / 1000, act)
+
+    async def pass_time(self, duration_ms: int) -> None:
+        await asyncio.sleep(duration_ms / 1000)
+        self.raise_failures()
+
+    def next_turn(self) -> int:
+        self.turns += 1
+        return self.turns
+
+    def note(self, line: str) -> None:
+        """Part of the trace."""
+        line = f"{self.now_ms} {line}\n"
+        self._digest.update(line.encode())
+        if self.trace is not None:
+            self.trace.append(line)
+
+    @property
+    def digest(self) -> str:
+        """Of the trace: what differs between two runs differs here."""
+        return self._digest.hexdigest()
+
+    # The broker.
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        assert self.life is not None
+        return self.life.broker.services.groups
+
+    async def start_broker(self, **settings: str) -> Life:
+        given = self._settings | {name.replace("_", "."): value for name, value in settings.items()}
+        machine = SimulatedMachine(
+            self.clock, self.network, self._id_chance, self._files, self._metadata
+        )
+        overrides = [f"{name}={value}" for name, value in given.items()]
+        broker = Broker(load(overrides=overrides, environment={}), machine=machine)
+        broker.metrics.loop_lag = StillMeter()
+        self.lives += 1
+        self.life = life = Life(self.lives, broker, machine)
+        self.note(f"broker {life.number} starts")
+        self.on_life(life)
+        life.task = asyncio.get_running_loop().create_task(life.run())
+        up = asyncio.ensure_future(life.is_up.wait())
+        await asyncio.wait([up, life.task], return_when=asyncio.FIRST_COMPLETED)
+        if life.task.done():
+            life.task.result()
+        return life
+
+    async def create_topic(self) -> None:
+        assert self.life is not None
+        topics = self.life.broker.services.topics
+        await topics.create_topic(TOPIC, partition_count=PARTITIONS)
+
+    async def stop_broker(self) -> None:
+        """As SIGTERM does."""
+        life = self.life
+        assert life is not None
+        assert life.task is not None
+        self.note(f"broker {life.number} stops")
+        life.stop.set()
+        await life.task
+        self.life = None
+        self.witness.broker_died()
+
+    def kill_broker(self, *, power_loss: bool = False) -> None:
+        """As SIGKILL does, or somebody at the plug. What it has written stays, or some of it."""
+        life = self.life
+        assert life is not None
+        self.note(f"broker {life.number} is killed")
+        life.is_dead = True
+        # It goes on for a while, unheard and on a disk of its own: letting it stop is the easiest
+        # way to be rid of its tasks.
+        self._files = self._files.copy()
+        self._metadata = self._metadata.copy()
+        if power_loss:
+            self._files.lose_power(self.chance.randrange)
+        self.network.lose_broker()
+        life.stop.set()
+        self.life = None
+        self.witness.broker_died()
+
+    @property
+    def files(self) -> SimulatedFileSystem:
+        return self._files
+
+    # The clients.
+
+    def new_process(self, traits: Traits, **changes: Any) -> Process:  # noqa: ANN401
+        self._numbers += 1
+        process = Process(self, traits, self._numbers, **changes)
+        self.processes.append(process)
+        self.note(f"{process} starts")
+        process.start()
+        return process
+
+    def alive(self, group: str) -> list[Process]:
+        return [p for p in self.processes if p.is_alive and p.traits.group == group]
+
+    def forget_dead(self) -> None:
+        self.processes = [process for process in self.processes if process.is_alive]
+
+    def commit_of(self, process: Process) -> None:
+        """In the place of a heartbeat."""
+        partition = self.chance.randrange(PARTITIONS)
+        self._positions += 1
+        offset = self._positions
+        version = COMMIT_VERSIONS[process.traits.version]
+        committed = OffsetCommitRequestPartition(
+            partition_index=partition, committed_offset=offset, committed_metadata=""
+        )
+        request = OffsetCommitRequest(
+            group_id=process.traits.group,
+            generation_id_or_member_epoch=process.generation,
+            member_id=process.member_id,
+            group_instance_id=process.traits.instance if version >= 7 else None,
+            topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=[committed])],
+        )
+
+        def on_answer(answer: OffsetCommitResponse) -> None:
+            error = ErrorCode(answer.topics[0].partitions[0].error_code)
+            if error:
+                process._on_error(error)
+            else:
+                self.witness.saw_commit(process.traits.group, partition, offset)
+
+        process.send(request, version, on_answer)
+
+    def remove_by_admin(self, group: str, instance: str) -> None:
+        """An administrator removes a static member by its instance id."""
+        _Admin(self, group, instance)
+
+    # What is looked at all the time.
+
+    def delivered(self, call: Call) -> None:
+        if self.life is None:
+            return
+        self.note(f"> {call.process.number} {type(call.request).__name__} v{call.version}")
+        for observer in self.observers:
+            observer.delivered(call)
+
+    def answered(self, call: Call, frame: bytes) -> None:
+        self.note(f"< {call.process.number} {frame.hex()}")
+        try:
+            answer = call.read(frame)
+            self.witness.saw_answer_leave(call, answer)
+            for observer in self.observers:
+                observer.answered(call, answer)
+        except Exception as error:  # noqa: BLE001 - the broker is on the stack.
+            self.fail(f"{error!r} while looking at an answer to {call.process}")
+
+    def check(self) -> None:
+        """Nobody waits for ever; what was committed is there."""
+        for process in self.processes:
+            call = process.call
+            if call is not None and process.is_alive and self.now_ms - call.sent_ms > PATIENCE_MS:
+                self.fail(f"{process} waits for {call.request} since {call.sent_ms}")
+        if self.life is None or not self.life.is_up.is_set():
+            return
+        for (group, partition), offset in self.witness.all_committed():
+            found = self.groups.committed(group, TOPIC, partition)
+            if found is None or found.offset < offset:
+                self.fail(f"{group} has committed {offset} of {partition}, there is {found}")
+
+    async def check_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(CHECK_MS / 1000)
+            self.check()
+
+    # Within.
+
+    def _io_latency_ms(self) -> int:
+        return self._io_chance.randint(0, self._io_latency_ms_max)
+
+    def _listen(self, port: Any, make: Any) -> None:  # noqa: ANN401 - see SimulatedLoop.
+        self.network.listen(port, make)
+
+    def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        self.fail(f"{context['message']}: {error!r}")
+        if error is not None:
+            logging.getLogger(__name__).debug("in the simulation", exc_info=error)
+
+
+class _Admin:
+    """Asks for one thing and goes."""
+
+    number = 0
+
+    def __init__(self, world: World, group: str, instance: str) -> None:
+        identity = MemberIdentity(member_id="", group_instance_id=instance)
+        request = LeaveGroupRequest(group_id=group, members=[identity])
+        answer = codec(LeaveGroupResponse, 4)
+        call = Call(self, request, 4, 1, world.now_ms, lambda _: None, answer, 5)
+        self._wire: Wire = world.network.connect(self, "10.9.9.9")
+        self._wire.send(framed(request_body(request, 4)), call)
+
+    def received(self, data: bytes) -> None:
+        self._wire.hang_up()
+
+    def disconnected(self) -> None:
+        """It tries only once."""
