@@ -57,7 +57,8 @@ def _add_topic(ctx: RequestContext, draft: _Draft, asked: OffsetDeleteRequestTop
     topic = ctx.broker.topics.get(asked.name)
     count = 0 if topic is None else len(topic.partitions)
     answers = OffsetDeleteResponseTopic(name=asked.name, partitions=[])
-    draft.response.topics.append(answers)
+    if asked.partitions:
+        draft.response.topics.append(answers)
     for partition in asked.partitions:
         index = partition.partition_index
         answer = OffsetDeleteResponsePartition(partition_index=index, error_code=ErrorCode.NONE)

@@ -274,6 +274,12 @@ class TestOffsetDelete:
                 ],
             )
 
+    async def test_a_topic_without_partitions_is_left_out(self) -> None:
+        async with running_groups() as g:
+            await commit(g, "g", "t")
+            answer = await g.ask(offset_delete("g", ("t", []), ("nobody's", [])))
+            assert answer == OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=[])
+
     @pytest.mark.parametrize(
         ("group_id", "error"),
         [("", ErrorCode.INVALID_GROUP_ID), ("nobody's", ErrorCode.GROUP_ID_NOT_FOUND)],
