@@ -19,7 +19,9 @@ from tests.interop.clients.java_client import JavaClient
 from tests.interop.clients.kafka_python_client import KafkaPythonClient
 from tests.interop.clients.kcat_client import KcatClient, kcat
 from tests.interop.model import Client, wait_until
+from tests.interop.same_answers import scenes
 from tests.interop.same_answers.pair import TWIN_SETTINGS, Pair, Twins, wait_ready
+from tests.interop.same_answers.scenes import Topic
 from tests.interop.tools import Tools
 from tests.java_process import JavaProcess
 from tests.kafka_server import KafkaServer
@@ -176,8 +178,20 @@ def twins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
 @pytest.fixture
 def pair(twins: Twins, subtests: pytest.Subtests) -> Iterator[Pair]:
     """Both brokers, on connections of the test's own."""
-    with Pair(twins, subtests) as pair:
+
+    def report(name: str, text: str) -> None:
+        with subtests.test(name):
+            pytest.fail(text, pytrace=False)
+
+    with Pair(twins, report) as pair:
         yield pair
+
+
+@pytest.fixture(scope="session")
+def group_topic(twins: Twins) -> Topic:
+    """A topic of three partitions that both have, for groups to commit to."""
+    with Pair(twins, lambda name, text: pytest.fail(f"{name}: {text}")) as pair:
+        return scenes.create_topic(pair, partitions=3)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ CLOSED: Final = "closed the connection"
 SILENT: Final = "did not answer"
 
 NONE: Final = int(ErrorCode.NONE)
+UNKNOWN_MEMBER_ID: Final = int(ErrorCode.UNKNOWN_MEMBER_ID)
 INVALID_REQUEST: Final = int(ErrorCode.INVALID_REQUEST)
 UNKNOWN_TOPIC_OR_PARTITION: Final = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 INVALID_TOPIC_EXCEPTION: Final = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -76,6 +77,9 @@ class Difference(NamedTuple):
     because: str
     fields: Sequence[tuple[str, object, object]]
     """Field, or the end of its path without indexes; Kafka's value; ours. "": the whole answer."""
+    by_chance: bool = False
+    """Now and then the answers are equal nevertheless, as where Kafka goes by the order of a hash
+    table."""
 
     def allows(self, path: str, kafka: object, kohort: object) -> bool:
         """Is this what is meant to differ?"""
@@ -272,5 +276,22 @@ COLLIDING_AT_ONCE: Final = Difference(
         ("num_partitions", 1, -1),
         ("replication_factor", 1, -1),
         ("configs", ANY, []),
+    ],
+)
+
+# Groups.
+UNUSED_ID_OF_AN_INSTANCE: Final = Difference(
+    "an id that was handed out is not that of a static member; Kafka stumbles over it and says that"
+    " the fault is its own",
+    [("error_code", UNKNOWN_SERVER_ERROR, UNKNOWN_MEMBER_ID), ("member_id", "", ANY)],
+)
+UNUSED_ID_GIVEN_BACK: Final = Difference(
+    "no member goes when an id that nobody used is given back, so nobody has to move; Kafka begins"
+    " a rebalance",
+    [
+        ("group_state", "PreparingRebalance", "Stable"),
+        ("group_state", "PreparingRebalance", "CompletingRebalance"),
+        ("protocol_data", "", ANY),
+        ("member_metadata", b"", ANY),
     ],
 )

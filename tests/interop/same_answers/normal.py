@@ -31,6 +31,13 @@ _UNORDERED: Final[Mapping[str, frozenset[str]]] = {
     "DeleteRecordsResponse": frozenset({"topics", "partitions"}),
     "DescribeLogDirsResponse": frozenset({"topics", "partitions"}),
     "ListOffsetsResponse": frozenset({"topics", "partitions"}),
+    "JoinGroupResponse": frozenset({"members"}),
+    "DescribeGroupsResponse": frozenset({"groups", "members"}),
+    "ListGroupsResponse": frozenset({"groups"}),
+    "DeleteGroupsResponse": frozenset({"results"}),
+    "OffsetCommitResponse": frozenset({"topics", "partitions"}),
+    "OffsetFetchResponse": frozenset({"topics", "partitions"}),
+    "OffsetDeleteResponse": frozenset({"topics", "partitions"}),
 }
 """Lists that Kafka fills from a hash table."""
 _BY_NAME: Final = {

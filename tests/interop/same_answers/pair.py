@@ -1,11 +1,11 @@
 """A real Kafka and a Kohort that are asked the same and have to answer the same."""
 
+import select
 import time
 from collections.abc import Callable, Collection
+from socket import socket
 from types import TracebackType
 from typing import Final, NamedTuple, Self
-
-import pytest
 
 from protocol.message import RESPONSES, Struct, schema_of
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -18,8 +18,11 @@ from tests.server_process import ServerProcess
 from tests.wire import RawClient, framed, request_body, response_in
 
 TWIN_SETTINGS: Final = {
-    # Groups settle at once.
+    # Groups settle at once, silent members are soon missed, and groups are soon full.
     "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "500",
+    "group.max.session.timeout.ms": "60000",
+    "group.max.size": "4",
     # A real Kafka takes a second for fifty partitions.
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
@@ -30,6 +33,10 @@ SESSION_STARTED_MS: Final = time.time_ns() // 1_000_000
 
 _EVENTUALLY_S: Final = 10
 _SHOWN_MAX: Final = 12
+
+
+Report = Callable[[str, str], None]
+"""Told of every answer that differs: its name, and how."""
 
 
 class Twins(NamedTuple):
@@ -78,31 +85,68 @@ class Pending:
     """Requests that were sent, for which the answers are awaited later."""
 
     def __init__(self, line: "Line", request: object, version: int) -> None:
-        self._line = line
+        self.line = line
         self.request = request
         self.version = version
+        self.then: Callable[[Answers], None] | None = None
+        """Told of the answers once they have been compared."""
 
     def answers(self, *, differs: Difference | None = None, about: Collection[str] = ()) -> Answers:
         """Wait for both answers and compare them; see Pair.ask."""
-        answers = self._line.receive(self.request, self.version)
-        self._line.pair.compare(self.request, self.version, answers, differs, about)
+        answers = self.line.receive(self.request, self.version)
+        self.line.pair.compare(self.request, self.version, answers, differs, about)
+        if self.then is not None:
+            self.then(answers)
         return answers
+
+    def uncompared(self) -> Answers:
+        """Wait for both answers, whatever they say."""
+        return self.line.receive(self.request, self.version)
+
+    def is_parked(self, *, for_s: float = 0.1) -> bool:
+        """Do both keep their answer back for that long? Either both do or neither, else this fails.
+
+        An answer of one broker gives the other some seconds to answer as well.
+        """
+        sockets = self.line.sockets()
+        answered = select.select(sockets, [], [], for_s)[0]
+        deadline = time.monotonic() + _EVENTUALLY_S
+        while answered and len(answered) < len(sockets) and time.monotonic() < deadline:
+            time.sleep(0.01)
+            answered = select.select(sockets, [], [], 0)[0]
+        if answered and len(answered) < len(sockets):
+            silent = [
+                side.name
+                for side, socket in zip(self.line.pair.sides, sockets, strict=True)
+                if socket not in answered
+            ]
+            self.line.pair.fail(self.request, self.version, f"  only {silent[0]} does not answer")
+        return not answered
 
 
 class Line:
     """One connection to each broker, reopened where a broker has closed it."""
 
-    def __init__(self, pair: "Pair", *, timeout_s: float) -> None:
+    def __init__(self, pair: "Pair", *, timeout_s: float, client_id: str) -> None:
         self.pair = pair
-        self._timeout_s = timeout_s
+        self.awaited = 0
+        """Requests for whose answers nobody has asked yet."""
+        self.timeout_s = timeout_s
+        self._client_id = client_id.encode()
         self._clients: dict[str, RawClient] = {}
 
     def send(self, request: object, version: int) -> Pending:
         """Send to both without waiting."""
         for side in self.pair.sides:
-            body = request_body(for_broker(request, side.name), version)
+            own = for_broker(request, side.name)
+            body = request_body(own, version, client_id=self._client_id)
             self._client(side).send(framed(body))
+        self.awaited += 1
         return Pending(self, request, version)
+
+    def sockets(self) -> list[socket]:
+        """Kafka's and ours."""
+        return [self._client(side).socket for side in self.pair.sides]
 
     def ask(
         self,
@@ -124,6 +168,7 @@ class Line:
         """The next answers, not compared."""
         key = schema_of(type(request)).key
         assert key is not None
+        self.awaited -= 1
         return Answers(*(self._receive(side, RESPONSES[key], version) for side in self.pair.sides))
 
     def close(self) -> None:
@@ -133,7 +178,7 @@ class Line:
 
     def _client(self, side: _Side) -> RawClient:
         if side.name not in self._clients:
-            self._clients[side.name] = RawClient(side.port, timeout_s=self._timeout_s)
+            self._clients[side.name] = RawClient(side.port, timeout_s=self.timeout_s)
         return self._clients[side.name]
 
     def _receive(self, side: _Side, response: type, version: int) -> Value:
@@ -156,12 +201,12 @@ class Pair:
     compared = 0
     """Requests, over all tests."""
 
-    def __init__(self, twins: Twins, subtests: pytest.Subtests) -> None:
+    def __init__(self, twins: Twins, report: Report) -> None:
         self.kafka = _Side("kafka", twins.kafka)
         self.kohort = _Side("kohort", twins.kohort)
         self.sides = (self.kafka, self.kohort)
         self.are_both_kafka = type(twins.kafka) is type(twins.kohort)
-        self._subtests = subtests
+        self._report = report
         self._ids = Correspondence()
         self._lines: list[Line] = []
         self.line = self.open()
@@ -178,9 +223,9 @@ class Pair:
         for line in self._lines:
             line.close()
 
-    def open(self, *, timeout_s: float = 20) -> Line:
+    def open(self, *, timeout_s: float = 20, client_id: str = "test") -> Line:
         """One more connection to each."""
-        line = Line(self, timeout_s=timeout_s)
+        line = Line(self, timeout_s=timeout_s, client_id=client_id)
         self._lines.append(line)
         return line
 
@@ -195,14 +240,17 @@ class Pair:
         """As Line.ask, on a line that is there already."""
         return self.line.ask(request, version, differs=differs, about=about)
 
+    def peek(self, request: object, version: int) -> Answers:
+        """Both answers, not compared."""
+        return self.line.send(request, version).uncompared()
+
     def ask_until_equal(
         self, request: object, version: int, *, about: Collection[str] = ()
     ) -> Answers:
         """Ask while the answers differ: Kafka's controller answers before its broker knows."""
         deadline = time.monotonic() + _EVENTUALLY_S
         while True:
-            self.line.send(request, version)
-            answers = self.line.receive(request, version)
+            answers = self.peek(request, version)
             found = self._found(answers, version, self._ids.copy(), about)
             if not found or time.monotonic() > deadline:
                 self.compare(request, version, answers, about=about)
@@ -222,9 +270,14 @@ class Pair:
         found = self._found(answers, version, self._ids, about)
         wrong = [one for one in found if differs is None or not differs.allows(*one)]
         if wrong:
-            self._fail(request, version, _told(wrong))
-        elif differs is not None and not found and not self.are_both_kafka:
-            self._fail(request, version, f"  no difference, though {differs.because}")
+            self.fail(request, version, _told(wrong))
+        elif self.must_differ(differs) and not found:
+            assert differs is not None
+            self.fail(request, version, f"  no difference, though {differs.because}")
+
+    def must_differ(self, differs: Difference | None) -> bool:
+        """Is a missing difference a mistake?"""
+        return differs is not None and not differs.by_chance and not self.are_both_kafka
 
     def _found(
         self, answers: Answers, version: int, ids: Correspondence, about: Collection[str]
@@ -239,9 +292,9 @@ class Pair:
             if not any(difference.allows(*one) for difference in ALWAYS)
         ]
 
-    def _fail(self, request: object, version: int, text: str) -> None:
-        with self._subtests.test(f"{type(request).__name__} v{version}"):
-            pytest.fail(f"{request!r} in v{version}\n{text}", pytrace=False)
+    def fail(self, request: object, version: int, text: str) -> None:
+        """The test fails, and goes on as far as it can."""
+        self._report(f"{type(request).__name__} v{version}", f"{request!r} in v{version}\n{text}")
 
 
 def _told(wrong: list[Mismatch]) -> str:
