@@ -1,0 +1,29 @@
+"""How long to wait before the next attempt (KIP-580)."""
+
+from collections.abc import Callable
+from typing import Final
+
+FACTOR: Final = 2
+JITTER: Final = 0.2
+
+
+class Backoff:
+    """Grows with each failure, to a limit; begins anew after a success."""
+
+    def __init__(self, first_ms: int, max_ms: int, random: Callable[[], float]) -> None:
+        """`random` returns numbers from 0 to below 1."""
+        self._first_ms = first_ms
+        self._max_ms = max_ms
+        self._random = random
+        self.failure_count = 0
+
+    def succeed(self) -> None:
+        self.failure_count = 0
+
+    def fail(self) -> int:
+        """Count a failure; milliseconds to wait after it."""
+        # Past sixty doublings the limit holds in any case.
+        exponent = min(self.failure_count, 60)
+        self.failure_count += 1
+        wait_ms = min(self._first_ms * FACTOR**exponent, self._max_ms)
+        return int(wait_ms * (1 - JITTER + 2 * JITTER * self._random()))

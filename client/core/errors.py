@@ -1,0 +1,187 @@
+"""What a consumer raises, and what to do about it.
+
+ConsumerError
+  IllegalStateError            the call does not fit what the consumer is doing
+  ConsumerClosedError          it was closed
+  ConfigError                  settings that do not fit together (also a ValueError)
+  BrokerUnreachableError       nobody answers at any known address
+  AuthenticationError          the broker does not accept who we say we are
+  AuthorizationError           it does, but not for this group or topic
+  UnknownTopicError            a topic that does not exist, and is not created by asking for it
+  GroupError                   the group cannot go on with this member
+    FencedInstanceError        another process uses the same group_instance_id
+    InconsistentProtocolError  the members of the group have no assignor in common
+    GroupFullError             group.max.size is reached
+  CommitError                  positions were not stored
+    CommitFailedError          and will not be: the partitions may belong to another member by now
+    RebalanceInProgressError   because the group rebalances: poll, then try again
+  PositionError                there is no position to go on from
+    NoOffsetError              nothing committed, and auto_offset_reset is none
+    OffsetOutOfRangeError      the position is not in the log any more (or not yet)
+  RecordError                  what was fetched cannot be given out
+    CorruptRecordError         its checksum is wrong, or it does not follow the format
+    RecordTooLargeError        a batch that no fetch limit lets through
+  UnexpectedResponseError      an error that should not come in answer to this request
+
+Each carries its `code`, the ErrorCode behind it, if a broker sent one.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from protocol.errors import ErrorCode
+
+
+class ConsumerError(Exception):
+    """Whatever a consumer raises of its own accord."""
+
+    def __init__(self, message: str, code: ErrorCode = ErrorCode.NONE) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class IllegalStateError(ConsumerError):
+    """The call does not fit what the consumer is doing."""
+
+
+class ConsumerClosedError(IllegalStateError):
+    """The consumer was closed."""
+
+
+class ConfigError(ConsumerError, ValueError):
+    """Settings that do not fit together."""
+
+
+class BrokerUnreachableError(ConsumerError):
+    """Nobody answers at any known address."""
+
+
+class AuthenticationError(ConsumerError):
+    """The broker does not accept who we say we are."""
+
+
+class AuthorizationError(ConsumerError):
+    """Not allowed for this group or topic."""
+
+
+class UnknownTopicError(ConsumerError):
+    """The topic does not exist."""
+
+
+class GroupError(ConsumerError):
+    """The group cannot go on with this member."""
+
+
+class FencedInstanceError(GroupError):
+    """Another process uses the same group_instance_id."""
+
+
+class InconsistentProtocolError(GroupError):
+    """The members of the group have no assignor in common."""
+
+
+class GroupFullError(GroupError):
+    """group.max.size is reached."""
+
+
+class CommitError(ConsumerError):
+    """Positions were not stored."""
+
+
+class CommitFailedError(CommitError):
+    """They will not be: the partitions may belong to another member by now."""
+
+
+class RebalanceInProgressError(CommitError):
+    """The group rebalances: poll, then try again."""
+
+
+class PositionError(ConsumerError):
+    """There is no position to go on from."""
+
+
+class NoOffsetError(PositionError):
+    """Nothing is committed, and auto_offset_reset is none."""
+
+
+class OffsetOutOfRangeError(PositionError):
+    """The position is not in the log any more, or not yet."""
+
+
+class RecordError(ConsumerError):
+    """What was fetched cannot be given out."""
+
+
+class CorruptRecordError(RecordError):
+    """A wrong checksum, or bytes that do not follow the format."""
+
+
+class RecordTooLargeError(RecordError):
+    """A batch that no fetch limit lets through."""
+
+
+class UnexpectedResponseError(ConsumerError):
+    """An error that should not come in answer to this request."""
+
+
+_ADVICE: Final[Mapping[ErrorCode, tuple[type[ConsumerError], str]]] = MappingProxyType(
+    {
+        ErrorCode.FENCED_INSTANCE_ID: (
+            FencedInstanceError,
+            (
+                "another process has joined with the same group_instance_id; give each its own, or"
+                " stop the other one"
+            ),
+        ),
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL: (
+            InconsistentProtocolError,
+            (
+                "the members of the group have no assignor in common, or the group is not one of"
+                " consumers; compare partition_assignment_strategy of all members"
+            ),
+        ),
+        ErrorCode.INVALID_SESSION_TIMEOUT: (
+            GroupError,
+            (
+                "session_timeout_ms is outside of what the broker allows"
+                " (group.min.session.timeout.ms to group.max.session.timeout.ms)"
+            ),
+        ),
+        ErrorCode.INVALID_GROUP_ID: (GroupError, "the broker does not accept this group_id"),
+        ErrorCode.GROUP_MAX_SIZE_REACHED: (
+            GroupFullError,
+            "the group has as many members as the broker's group.max.size allows",
+        ),
+        ErrorCode.GROUP_AUTHORIZATION_FAILED: (
+            AuthorizationError,
+            "not allowed to read in this group; the principal needs READ on it",
+        ),
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED: (
+            AuthorizationError,
+            "not allowed to read these topics; the principal needs READ on them",
+        ),
+        ErrorCode.OFFSET_METADATA_TOO_LARGE: (
+            CommitError,
+            "the metadata of a commit is longer than the broker's offset.metadata.max.bytes",
+        ),
+        ErrorCode.INVALID_COMMIT_OFFSET_SIZE: (
+            CommitError,
+            "too many positions in one commit; commit fewer partitions at a time",
+        ),
+        ErrorCode.UNSUPPORTED_VERSION: (
+            UnexpectedResponseError,
+            (
+                "the broker is too old for what was asked; with group_instance_id it must be 2.3 or"
+                " later"
+            ),
+        ),
+    }
+)
+
+
+def error_for(code: ErrorCode, doing: str) -> ConsumerError:
+    """The exception for an error that a broker answered with; `doing` says to what."""
+    kind, advice = _ADVICE.get(code, (UnexpectedResponseError, ""))
+    text = f"{doing}: {code.name}"
+    return kind(f"{text}: {advice}" if advice else text, code)

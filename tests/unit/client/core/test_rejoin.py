@@ -1,0 +1,53 @@
+import itertools
+
+from client.core.rejoin import TEXT_LENGTH_MAX, Rejoin, combined
+from protocol.join_reason import JoinReason
+
+
+def wish(reason: JoinReason, text: str = "") -> Rejoin:
+    return Rejoin(reason, text or reason.name)
+
+
+IN_ORDER = [
+    wish(reason)
+    for reason in (
+        JoinReason.ENFORCED,
+        JoinReason.ASSIGNOR_STATE_CHANGE,
+        JoinReason.UPGRADE,
+        JoinReason.SUBSCRIPTION_CHANGE,
+        JoinReason.TOPIC_METADATA_CHANGE,
+        JoinReason.PARTITIONS_REVOKED,
+        JoinReason.MEMBERSHIP_LOST,
+        JoinReason.RESTART,
+        JoinReason.GROUP_REBALANCING,
+    )
+]
+
+
+def test_of_two_reasons_the_weightier_stays_whichever_came_first() -> None:
+    for heavier, lighter in itertools.combinations(IN_ORDER, 2):
+        assert combined(heavier, lighter) == heavier
+        assert combined(lighter, heavier) == heavier
+
+
+def test_every_reason_that_may_be_sent_has_a_weight() -> None:
+    assert {one.reason for one in IN_ORDER} == set(JoinReason) - {JoinReason.UNKNOWN}
+
+
+def test_of_two_enforced_ones_the_last_text_wins() -> None:
+    assert combined(wish(JoinReason.ENFORCED, "a"), wish(JoinReason.ENFORCED, "b")).text == "b"
+
+
+def test_the_first_word_of_a_rebalance_stays() -> None:
+    first = wish(JoinReason.GROUP_REBALANCING, "first")
+    assert combined(first, wish(JoinReason.GROUP_REBALANCING, "second")) == first
+    assert combined(None, first) == first
+
+
+def test_a_failure_is_added_to_the_text_and_the_reason_stays() -> None:
+    failed = wish(JoinReason.ENFORCED, "new rules").after_failure("disconnected")
+    assert failed == (JoinReason.ENFORCED, "new rules; disconnected")
+
+
+def test_the_broker_gets_the_beginning_of_a_long_text() -> None:
+    assert wish(JoinReason.ENFORCED, "ä" * 300).wire_text == "ä" * TEXT_LENGTH_MAX
