@@ -28,7 +28,8 @@ from broker.core.partition.verdict import ValidationDepth, ValidationPolicy
 from broker.core.purgatory import Purgatory
 from broker.handlers.context import BrokerServices
 from broker.handlers.registry import Router, load_handlers
-from broker.history.history import RebalanceHistory
+from broker.history.history import HistoryLimits, RebalanceHistory
+from broker.history.topic import TopicHistoryLog
 from broker.http.health import health_pages
 from broker.http.server import HttpServer
 from broker.machine import Machine
@@ -85,7 +86,7 @@ class Broker:
         self._machine = machine or Machine()
         self._clock = self._machine.clock
         self.metrics = BrokerMetrics()
-        self.history = RebalanceHistory()
+        self.history = self._make_history()
         """Why the groups rebalanced."""
         self._not_ready: str | None = "starting"
         """Why clients cannot be served now, for probes."""
@@ -152,6 +153,9 @@ class Broker:
         )
         await topics.start()
         stack.push_async_callback(topics.close)
+        # Before the groups, which go on with the numbers of its records.
+        await self.history.start(TopicHistoryLog(topics, config, executor), executor)
+        stack.push_async_callback(self.history.close)
         groups = self._make_groups(topics, purgatory)
         await groups.start()
         stack.push_async_callback(groups.close)
@@ -226,6 +230,15 @@ class Broker:
         chosen = (matching or advertised)[0]
         host = socket.gethostname() if chosen.host in EVERY_INTERFACE else chosen.host
         return Endpoint(chosen.listener, host, chosen.port or bound.port)
+
+    def _make_history(self) -> RebalanceHistory:
+        config = self.config
+        limits = HistoryLimits(
+            size=config.kohort_rebalance_history_size,
+            memory_bytes=config.kohort_rebalance_history_memory_bytes,
+            removed_retention_ms=config.kohort_rebalance_history_retention_ms,
+        )
+        return RebalanceHistory(limits, self._clock)
 
     def _make_groups(self, topics: TopicManager, purgatory: Purgatory) -> GroupCoordinator:
         config = self.config

@@ -5,7 +5,7 @@ Each has a test that fails while the file differs from its source.
 
 from broker.config import docs as configuration
 from broker.metrics import docs as metrics
-from scripts import changelog, group_states
+from scripts import changelog, group_states, history_examples
 
 
 def main() -> None:
@@ -13,8 +13,9 @@ def main() -> None:
         path = changelog.ROOT / module.PATH
         path.write_text(module.document(), encoding="utf-8")
     (changelog.ROOT / "CHANGELOG.md").write_text(changelog.renew(), encoding="utf-8")
-    text = group_states.PATH.read_text(encoding="utf-8")
-    group_states.PATH.write_text(group_states.renew(text), encoding="utf-8")
+    for part in (group_states, history_examples):
+        text = part.PATH.read_text(encoding="utf-8")
+        part.PATH.write_text(part.renew(text), encoding="utf-8")
 
 
 if __name__ == "__main__":

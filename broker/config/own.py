@@ -37,6 +37,29 @@ class KohortSettings(Settings):
         doc="Committed offsets with metrics of their own, over all groups; whole groups beyond "
         "that are summed likewise.",
     )
+    kohort_rebalance_history_size: Int = setting(
+        100,
+        at_least=1,
+        at_most=100_000,
+        doc="Rebalances, those that were avoided included, that are remembered of each group.",
+    )
+    kohort_rebalance_history_memory_bytes: Long = setting(
+        64 << 20,
+        at_least=1 << 20,
+        doc="What they may take in memory over all groups; beyond it the oldest are forgotten of "
+        "groups that were removed, then of those that have been quiet for longest.",
+    )
+    kohort_rebalance_history_retention_ms: Long = setting(
+        30 * 86_400_000,
+        at_least=-1,
+        doc="retention.ms of __rebalance_history when it is created; so long the history of a "
+        "group that was removed stays, too.",
+    )
+    kohort_rebalance_history_retention_bytes: Long = setting(
+        256 << 20,
+        at_least=-1,
+        doc="retention.bytes of __rebalance_history when it is created.",
+    )
     kohort_frame_timeout_ms: Int = setting(
         30_000,
         at_least=1,

@@ -1,41 +1,367 @@
-"""What happened in the groups of this broker, to be asked."""
+"""The rebalance history: watches all groups, keeps the last records of each, and stores them.
+
+Within a step of a group, `observe` only files the event. When a rebalance is complete, what is
+known of it waits in a queue for the one task here, which makes the record in slices, tells it to
+listeners and to the log, keeps it, and writes it to the topic together with others. So neither a
+group of five thousand nor a failing disk holds up a group.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable, Iterable
-from typing import Final, TypeAlias
+from concurrent.futures import Executor
+from typing import Final, TypeAlias, TypeVar
 
-from broker.core.group.events import Event
+from broker.clock import Clock, SystemClock
+from broker.core.group.events import Event, GroupRemoved, GroupRestored, RebalanceStarted
 from broker.core.group.requests import Now
-from broker.core.history.model import HistoryRecord
+from broker.core.history.build import Steps, build_at_once, build_avoided, build_steps
+from broker.core.history.facts import RebalanceFacts
+from broker.core.history.fold import BEGINNINGS, HANDLED, SETTLE_MS, AvoidedFacts, GroupFold
+from broker.core.history.json_form import AVOIDED, REBALANCE
+from broker.core.history.model import HistoryRecord, RebalanceRecord
+from broker.core.history.moves import NONE_TAKEN, TakenPartitions
+from broker.core.history.text import parse_text, text_steps
+from broker.history.announcements import RebalanceLog
+from broker.history.closing_queue import ClosingQueue, Waiting
+from broker.history.restoring import restore
+from broker.history.rings import Packed, Rings, pack
+from broker.history.topic import RUNNING, SLOW_FROM_BYTES, Entry, HistoryLog
+from protocol.lazy_dataclass import dataclass
+
+logger = logging.getLogger(__name__)
 
 Listener: TypeAlias = Callable[[HistoryRecord], None]
+T = TypeVar("T")
 
 SIZE_DEFAULT: Final = 100
+MEMORY_BYTES_DEFAULT: Final = 64 << 20
+
+LOOK_EVERY_MS: Final = 1_000
+"""How often rebalances are looked at that run, or whose record is not complete."""
+
+LONG_RUNNING_MS: Final = 5_000
+"""A rebalance that has run for so long is written down as running, so that a crash does not make it
+one that never was. Most take a heartbeat interval, 3 s, and need only one record."""
+
+MEMBERS_OF_RUNNING: Final = 100
+"""Of a rebalance that runs, whose record is made on the spot whenever somebody asks."""
+
+ANNOUNCED_AT_ONCE: Final = 20
+"""Of these; others have their turn a second later."""
+
+RECORDS_PER_TURN: Final = 20
+"""Small ones, before others get the loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryLimits:
+    """How much is kept."""
+
+    size: int = SIZE_DEFAULT
+    """Records of a group."""
+    memory_bytes: int = MEMORY_BYTES_DEFAULT
+    removed_retention_ms: int = 30 * 86_400_000
+    """How long the records of a removed group stay; negative: as long as there is room."""
 
 
 class RebalanceHistory:
-    """Watches all groups and keeps the last records of each."""
+    """Watches all groups and keeps the last records of each. An observer of the coordinator."""
 
-    def __init__(self, size: int = SIZE_DEFAULT) -> None:
-        """`size` is how many records are kept of a group."""
-        self._size = size
+    def __init__(self, limits: HistoryLimits | None = None, clock: Clock | None = None) -> None:
+        self._limits = limits or HistoryLimits()
+        self._clock = clock or SystemClock()
+        self._rings = Rings(self._limits.size, self._limits.memory_bytes)
+        self._folds: dict[str, GroupFold] = {}
+        self._taken: dict[str, TakenPartitions] = {}
+        """Partitions of cooperative groups that stand still after their last rebalance."""
+        self._under_way: dict[str, bool] = {}
+        """Groups with an open record; True once it was written down as running."""
+        self._queue = ClosingQueue()
+        self._entries: list[Entry] = []
+        """To be written."""
         self._listeners: list[Listener] = []
+        self._lines = RebalanceLog(self._clock)
+        self._topic: HistoryLog | None = None
+        self._executor: Executor | None = None
+        self._wake: asyncio.Event | None = None
+        self._worker: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    # Beginning and end.
+
+    async def start(self, topic: HistoryLog, executor: Executor | None = None) -> None:
+        """Read what is stored, and from now on write. Before the groups are loaded, as they go on
+        with the numbers of the records.
+        """
+        self._topic = topic
+        self._executor = executor
+        for entry in await restore(topic, self._rings):
+            self._entries.append(entry)
+        self._wake = asyncio.Event()
+        self._worker = asyncio.create_task(self._work(), name="rebalance history")
+        self._wake.set()
+        self._look_later()
+
+    async def close(self) -> None:
+        """Write down what there is; rebalances under way are unfinished."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._worker is not None:
+            self._worker.cancel()
+            await asyncio.wait([self._worker])
+        for group_id, fold in self._folds.items():
+            fold.stop()
+            self._take_closed(group_id, fold)
+        self._wake = None
+        while self._queue:
+            await self._close_next()
+        await self._write()
+
+    # Watching.
 
     def observe(self, group_id: str, event: Event, now: Now) -> None:
-        """As a GroupObserver."""
+        """File an event; a few microseconds."""
+        kind = event.__class__
+        if kind not in HANDLED:
+            return
+        fold = self._folds.get(group_id)
+        if fold is None:
+            if kind is GroupRemoved:
+                self._rings.mark_removed(group_id, now.wall_ms)
+            if kind not in BEGINNINGS:
+                return
+            ring = self._rings.get(group_id)
+            fold = self._folds[group_id] = GroupFold(0 if ring is None else ring.last_sequence)
+        fold.observe(event, now)
+        if fold.closed:
+            self._take_closed(group_id, fold)
+        if kind is RebalanceStarted:
+            self._under_way[group_id] = False
+            self._look_later()
+        elif kind is GroupRemoved:
+            del self._folds[group_id]
+            self._taken.pop(group_id, None)
+            self._queue.add_end(group_id)
+            self._wake_up()
+        elif kind is GroupRestored and not fold.sequence:
+            # Groups that only keep offsets need nothing here.
+            del self._folds[group_id]
+
+    def add_listener(self, listener: Listener) -> None:
+        """Have every record told once, when it is complete; in order, for each group."""
+        self._listeners.append(listener)
+
+    def _take_closed(self, group_id: str, fold: GroupFold) -> None:
+        now_ms = self._clock.monotonic_ms()
+        for closed in fold.closed:
+            self._queue.add(Waiting(group_id, closed, now_ms))
+        fold.closed.clear()
+        if fold.open is None:
+            self._under_way.pop(group_id, None)
+        self._wake_up()
+
+    def _wake_up(self) -> None:
+        if self._wake is not None:
+            self._wake.set()
+
+    # Asking.
 
     def records(self, group_id: str, last: int | None = None) -> list[HistoryRecord]:
         """The `last` records of a group, oldest first, all that there are by default; a rebalance
         that runs comes last, with the outcome "running".
         """
-        del group_id, last
-        return []
+        return [parse_text(text) for text in self.texts(group_id, last)]
+
+    def texts(self, group_id: str, last: int | None = None) -> list[bytes]:
+        """As `records`, as the JSON that they are kept as: much cheaper."""
+        open_record = self.open_record(group_id)
+        count = self._limits.size + 1 if last is None else max(last, 0)
+        newest: list[bytes] = []
+        if open_record is not None and count:
+            newest.append(build_at_once(text_steps(open_record)))
+        ring = self._rings.get(group_id)
+        if ring is not None:
+            wanted = max(min(count - len(newest), len(ring.records)), 0)
+            start = len(ring.records) - wanted
+            kept = [ring.records[index].text for index in range(start, len(ring.records))]
+            newest = kept + newest
+        return newest
+
+    def open_record(self, group_id: str) -> RebalanceRecord | None:
+        """The rebalance that runs, or has just ended and whose members are still fetching their
+        assignment; as it looks now, with no more than a hundred members.
+        """
+        fold = self._folds.get(group_id)
+        if fold is None or fold.open is None:
+            return None
+        return self._snapshot(group_id, fold.open)
 
     def groups(self) -> Iterable[str]:
         """Ids of all groups that something is known of."""
-        return ()
+        return dict.fromkeys((*self._rings, *self._under_way))
 
-    def add_listener(self, listener: Listener) -> None:
-        """Have every record told once, when it is complete."""
-        self._listeners.append(listener)
+    def totals(self, group_id: str) -> tuple[int, int]:
+        """(rebalances, avoided ones) that are known to have been, more than are kept."""
+        ring = self._rings.get(group_id)
+        return (0, 0) if ring is None else (ring.rebalance_count, ring.avoided_count)
+
+    def stats(self) -> dict[str, int]:
+        """For metrics, and for people who debug."""
+        return {
+            "groups": len(self._rings),
+            "records": self._rings.record_count,
+            "memory_bytes": self._rings.memory_bytes,
+            "waiting": len(self._queue),
+            "dropped": self._queue.dropped_count,
+            "lost": 0 if self._topic is None else self._topic.lost_count,
+        }
+
+    def _snapshot(self, group_id: str, facts: RebalanceFacts) -> RebalanceRecord:
+        steps = build_steps(
+            group_id,
+            facts,
+            until_ms=self._clock.monotonic_ms(),
+            taken=self._taken.get(group_id, NONE_TAKEN),
+            members_listed=MEMBERS_OF_RUNNING,
+        )
+        return build_at_once(steps)[0]
+
+    # Making records.
+
+    def drain(self) -> None:
+        """Make all records that wait, at once and without writing them: for those who have no
+        loop.
+        """
+        while self._queue:
+            waiting = self._take_next()
+            if waiting is not None:
+                record = build_at_once(self._record_steps(waiting))
+                text = build_at_once(text_steps(record))
+                self._keep(record, text, pack(text))
+
+    async def _work(self) -> None:
+        assert self._wake is not None
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            count = 0
+            while self._queue:
+                await self._close_next()
+                count += 1
+                if count % RECORDS_PER_TURN == 0:
+                    await self._write()
+                    await asyncio.sleep(0)
+            await self._write()
+
+    async def _close_next(self) -> None:
+        waiting = self._take_next()
+        if waiting is None:
+            return
+        try:
+            record = await _in_slices(self._record_steps(waiting))
+            text = await _in_slices(text_steps(record))
+            if len(text) < SLOW_FROM_BYTES:
+                packed = pack(text)
+            else:
+                loop = asyncio.get_running_loop()
+                packed = await loop.run_in_executor(self._executor, pack, text)
+            self._keep(record, text, packed)
+        except Exception:
+            # A mistake of ours costs one record, not the history.
+            logger.exception("A rebalance of group %r has no record", waiting.group_id)
+            self._queue.dropped_count += 1
+
+    def _take_next(self) -> Waiting | None:
+        """None for the end of a group, which needs no record."""
+        waiting = self._queue.take()
+        if waiting.closed is not None:
+            return waiting
+        now_ms = self._clock.wall_ms()
+        self._rings.mark_removed(waiting.group_id, now_ms)
+        if self._limits.removed_retention_ms >= 0:
+            self._rings.forget_removed(now_ms - self._limits.removed_retention_ms)
+        return None
+
+    def _record_steps(self, waiting: Waiting) -> Steps[HistoryRecord]:
+        group_id, closed = waiting.group_id, waiting.closed
+        if isinstance(closed, AvoidedFacts):
+            return build_avoided(group_id, closed)
+        assert closed is not None
+        taken = self._taken.get(group_id, NONE_TAKEN)
+        record, taken_after = yield from build_steps(
+            group_id, closed, until_ms=waiting.until_ms, taken=taken
+        )
+        if taken_after and group_id in self._folds:
+            self._taken[group_id] = taken_after
+        else:
+            self._taken.pop(group_id, None)
+        return record
+
+    def _keep(self, record: HistoryRecord, text: bytes, packed: Packed) -> None:
+        is_rebalance = isinstance(record, RebalanceRecord)
+        self._rings.add(record.group, record.sequence, packed, is_rebalance=is_rebalance)
+        kind = REBALANCE if is_rebalance else AVOIDED
+        self._add_entry(record.group, kind, record.sequence, text)
+        self._lines.note(record)
+        for listener in self._listeners:
+            listener(record)
+
+    # Writing.
+
+    def _add_entry(self, group_id: str, kind: str, sequence: int, text: bytes) -> None:
+        if self._topic is not None:
+            self._entries.append(Entry(group_id, kind, sequence, text, self._clock.wall_ms()))
+
+    async def _write(self) -> None:
+        entries, self._entries = self._entries, []
+        if entries and self._topic is not None:
+            await self._topic.append(entries)
+
+    # Looking at what takes long.
+
+    def _look_later(self) -> None:
+        if self._timer is None and self._wake is not None and self._under_way:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(LOOK_EVERY_MS / 1_000, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        now_ms = self._clock.monotonic_ms()
+        announced = 0
+        for group_id, is_announced in list(self._under_way.items()):
+            fold = self._folds[group_id]
+            facts = fold.open
+            assert facts is not None
+            if facts.finished_ms is not None:
+                if now_ms - facts.finished_ms >= SETTLE_MS:
+                    fold.settle()
+                    self._take_closed(group_id, fold)
+            elif (
+                not is_announced
+                and announced < ANNOUNCED_AT_ONCE
+                and now_ms - facts.began.ms >= LONG_RUNNING_MS
+            ):
+                announced += 1
+                self._announce(group_id, facts)
+        self._look_later()
+
+    def _announce(self, group_id: str, facts: RebalanceFacts) -> None:
+        """Write down that it runs."""
+        self._under_way[group_id] = True
+        text = build_at_once(text_steps(self._snapshot(group_id, facts)))
+        self._add_entry(group_id, RUNNING, facts.sequence, text)
+        self._wake_up()
+
+
+async def _in_slices(steps: Steps[T]) -> T:
+    """Go through all steps, and let others have the loop in between."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            made: T = stop.value
+            return made
+        await asyncio.sleep(0)

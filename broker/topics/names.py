@@ -9,7 +9,10 @@ NAME_LENGTH_MAX: Final = 249
 """Leaves room for the partition's number and a suffix in the name of its directory."""
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
-INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, "__transaction_state", "__share_group_state"})
+REBALANCE_HISTORY: Final = "__rebalance_history"
+INTERNAL_TOPICS: Final = frozenset(
+    {CONSUMER_OFFSETS, REBALANCE_HISTORY, "__transaction_state", "__share_group_state"}
+)
 """Topics that the broker writes itself; clients may read them."""
 CLUSTER_METADATA: Final = "__cluster_metadata"
 """The log of Kafka's controllers. There is none here, and no topic may pretend to be it."""

@@ -1,0 +1,36 @@
+"""Records as JSON texts: in steps, since a thousand members take milliseconds to write."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from broker.core.history.build import MEMBERS_PER_STEP, Steps
+from broker.core.history.json_form import as_json, from_json, member_as_json
+from broker.core.history.model import HistoryRecord, RebalanceRecord
+
+
+def text_steps(record: HistoryRecord) -> Steps[bytes]:
+    """The record in one line of ASCII; of a rebalance, the members come last."""
+    if not isinstance(record, RebalanceRecord):
+        return _dump(as_json(record)).encode()
+    data = as_json(replace(record, members=()))
+    del data["members"]
+    parts: list[str] = []
+    for start in range(0, len(record.members), MEMBERS_PER_STEP):
+        members = record.members[start : start + MEMBERS_PER_STEP]
+        parts.append(_dump([member_as_json(member) for member in members])[1:-1])
+        yield
+    return f'{_dump(data)[:-1]},"members":[{",".join(parts)}]}}'.encode()
+
+
+def parse_text(text: bytes | str) -> HistoryRecord:
+    """Back again. Raises ValueError for what is not a record."""
+    data = json.loads(text)
+    if not isinstance(data, Mapping):
+        raise ValueError("not an object")  # noqa: TRY004 - to the caller it is bad data.
+    return from_json(data)
+
+
+def _dump(data: Any) -> str:  # noqa: ANN401 - whatever JSON takes.
+    return json.dumps(data, separators=(",", ":"))

@@ -1,0 +1,67 @@
+"""What a start finds in the topic.
+
+Texts go into the rings as they are, unread. Only a rebalance that was written down as running, with
+no record after it, is looked into: the broker ended before it did, so it becomes unfinished.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from broker.core.history.build import build_at_once
+from broker.core.history.json_form import AVOIDED, REBALANCE
+from broker.core.history.model import RebalanceOutcome, RebalanceRecord
+from broker.core.history.text import parse_text, text_steps
+from broker.history.rings import Rings, pack
+from broker.history.topic import RUNNING, Entry, HistoryLog
+from protocol.errors import KafkaError
+
+logger = logging.getLogger(__name__)
+
+ENTRIES_PER_TURN: Final = 200
+
+
+async def restore(log: HistoryLog, rings: Rings) -> list[Entry]:
+    """Fill the rings; returns entries to be written, of rebalances that the last stop cut short."""
+    running: dict[str, Entry] = {}
+    try:
+        for count, entry in enumerate(log.read(), start=1):
+            _take(entry, rings, running)
+            if count % ENTRIES_PER_TURN == 0:
+                await asyncio.sleep(0)
+    except KafkaError as error:
+        logger.warning("The rest of the rebalance history cannot be read: %s", error)
+    entries = list(_unfinished(running))
+    for entry in entries:
+        rings.add(entry.group_id, entry.sequence, pack(entry.text), is_rebalance=True)
+    if len(rings):
+        logger.info("The rebalance history knows of %d groups", len(rings))
+    return entries
+
+
+def _take(entry: Entry, rings: Rings, running: dict[str, Entry]) -> None:
+    if entry.kind == RUNNING:
+        running[entry.group_id] = entry
+    elif entry.kind in {REBALANCE, AVOIDED}:
+        is_rebalance = entry.kind == REBALANCE
+        rings.add(entry.group_id, entry.sequence, pack(entry.text), is_rebalance=is_rebalance)
+        begun = running.get(entry.group_id)
+        if begun is not None and begun.sequence <= entry.sequence:
+            del running[entry.group_id]
+
+
+def _unfinished(running: dict[str, Entry]) -> Iterator[Entry]:
+    for entry in running.values():
+        try:
+            record = parse_text(entry.text)
+        except ValueError as error:
+            logger.warning("Left out an entry of the rebalance history: %s", error)
+            continue
+        if isinstance(record, RebalanceRecord):
+            record = replace(record, outcome=RebalanceOutcome.UNFINISHED)
+            text = build_at_once(text_steps(record))
+            yield entry._replace(kind=REBALANCE, text=text)

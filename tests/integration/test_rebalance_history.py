@@ -1,0 +1,228 @@
+"""The history of a broker that real clients use: asked, read as a topic, and after a restart."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.structs import TopicPartition
+
+from broker.app import Broker
+from broker.config import load
+from broker.core.group.events import TriggerKind
+from broker.core.history.json_form import from_json
+from broker.core.history.model import (
+    AvoidedRecord,
+    HistoryRecord,
+    MemberFate,
+    RebalanceOutcome,
+    RebalanceRecord,
+)
+from broker.topics.names import REBALANCE_HISTORY
+
+
+@asynccontextmanager
+async def running(directory: Path, **settings: str) -> AsyncIterator[Broker]:
+    overrides = {
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "log.dirs": str(directory),
+        "kohort.metrics.port": "-1",
+        "group.initial.rebalance.delay.ms": "0",
+        **{name.replace("_", "."): value for name, value in settings.items()},
+    }
+    given = [f"{name}={value}" for name, value in overrides.items()]
+    async with Broker(load(overrides=given, environment={})).running() as broker:
+        yield broker
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for it; a hang is ended by the test's own time limit."""
+    while not condition():  # noqa: ASYNC110 - a look from outside, at what has no event.
+        await asyncio.sleep(0.01)
+
+
+def address(broker: Broker) -> str:
+    return f"127.0.0.1:{broker.endpoint.port}"
+
+
+@asynccontextmanager
+async def consuming(broker: Broker, topic: str = "t") -> AsyncIterator[AIOKafkaConsumer]:
+    consumer = AIOKafkaConsumer(
+        topic,
+        bootstrap_servers=address(broker),
+        group_id="readers",
+        heartbeat_interval_ms=100,
+    )
+    await consumer.start()
+    try:
+        yield consumer
+    finally:
+        await consumer.stop()
+
+
+async def create_topic(broker: Broker, partitions: int = 4) -> None:
+    admin = AIOKafkaAdminClient(bootstrap_servers=address(broker))
+    await admin.start()
+    await admin.create_topics([NewTopic("t", partitions, 1)])
+    await admin.close()
+
+
+async def stored(broker: Broker) -> list[tuple[str, dict[str, bytes], dict[str, Any]]]:
+    """Group id, headers and value of everything in the topic, as any client reads it."""
+    consumer = AIOKafkaConsumer(bootstrap_servers=address(broker), enable_auto_commit=False)
+    await consumer.start()
+    partition = TopicPartition(REBALANCE_HISTORY, 0)
+    consumer.assign([partition])
+    await consumer.seek_to_beginning(partition)
+    end = (await consumer.end_offsets([partition]))[partition]
+    found = []
+    while await consumer.position(partition) < end:
+        batches = await consumer.getmany(partition, timeout_ms=500)
+        found += [
+            (message.key.decode(), dict(message.headers), json.loads(message.value))
+            for message in batches.get(partition, [])
+        ]
+    await consumer.stop()
+    return found
+
+
+def rebalances(records: list[HistoryRecord]) -> list[RebalanceRecord]:
+    return [record for record in records if isinstance(record, RebalanceRecord)]
+
+
+async def until_closed(broker: Broker, count: int) -> list[RebalanceRecord]:
+    await until(lambda: broker.history.totals("readers")[0] >= count)
+    return rebalances(broker.history.records("readers"))
+
+
+async def test_what_a_group_went_through_can_be_asked_and_read_from_the_topic(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as broker:
+        await create_topic(broker)
+        async with consuming(broker):
+            await until_closed(broker, 1)
+            async with consuming(broker) as second:
+                await until(lambda: len(second.assignment()) == 2)
+            await until_closed(broker, 3)
+        first, joined, left, emptied = await until_closed(broker, 4)
+        texts = await stored(broker)
+
+    kinds = [record.trigger.kind for record in (first, joined, left, emptied)]
+    assert kinds == [
+        TriggerKind.MEMBER_ADDED,
+        TriggerKind.MEMBER_ADDED,
+        TriggerKind.MEMBER_LEFT,
+        TriggerKind.MEMBER_LEFT,
+    ]
+    assert (first.initial, first.generation) == (True, 1)
+    assert joined.partitions.known
+    assert (joined.partitions.kept, joined.partitions.moved) == (2, 2)
+    assert [member.fate for member in joined.members] == [MemberFate.KEPT, MemberFate.NEW]
+    assert (left.partitions.moved, left.partitions.given_up) == (2, 2)
+    assert emptied.outcome is RebalanceOutcome.EMPTY
+    assert [record.sequence for record in (first, joined, left, emptied)] == [1, 2, 3, 4]
+    # Others read the same: the records, their order, and headers to sort them by.
+    assert [from_json(value) for _, _, value in texts] == [first, joined, left, emptied]
+    assert {group for group, _, _ in texts} == {"readers"}
+    assert texts[1][1] == {"schema": b"1", "kind": b"rebalance", "sequence": b"2"}
+
+
+async def test_the_history_outlives_a_restart_and_goes_on_with_its_numbers(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        await create_topic(broker)
+        async with consuming(broker):
+            await until_closed(broker, 1)
+        before = await until_closed(broker, 2)
+    async with running(tmp_path) as broker:
+        assert broker.history.records("readers") == before
+        async with consuming(broker):
+            await until_closed(broker, 3)
+        after = await until_closed(broker, 4)
+    assert after[:2] == before
+    assert [record.sequence for record in after] == [1, 2, 3, 4]
+    assert after[2].previous_generation == 2
+
+
+async def test_what_members_held_before_a_restart_counts_in_the_first_rebalance_after_it(
+    tmp_path: Path,
+) -> None:
+    """The coordinator says what it has restored, so that nothing seems to be new."""
+    short = {"group_min_session_timeout_ms": "1000"}
+    async with running(tmp_path, **short) as broker:
+        await create_topic(broker)
+        consumer = AIOKafkaConsumer(
+            "t",
+            bootstrap_servers=address(broker),
+            group_id="readers",
+            session_timeout_ms=1_000,
+            heartbeat_interval_ms=300,
+        )
+        await consumer.start()
+        await until_closed(broker, 1)
+    # It finds nobody that it could tell.
+    await consumer.stop()
+    async with running(tmp_path, **short) as broker:
+        _, last = await until_closed(broker, 2)
+    assert last.trigger.kind is TriggerKind.SESSION_EXPIRED
+    assert last.trigger.session_timeout_ms == 1_000
+    assert (last.partitions.known, last.partitions.given_up) == (True, 4)
+
+
+async def test_a_rebalance_that_a_stop_cuts_short_is_unfinished(tmp_path: Path) -> None:
+    async with running(tmp_path, group_initial_rebalance_delay_ms="60000") as broker:
+        await create_topic(broker)
+        consumer = AIOKafkaConsumer("t", bootstrap_servers=address(broker), group_id="readers")
+        starting = asyncio.create_task(consumer.start())
+        await until(lambda: bool(broker.history.records("readers")))
+        (running_now,) = broker.history.records("readers")
+        assert isinstance(running_now, RebalanceRecord)
+        assert running_now.outcome is RebalanceOutcome.RUNNING
+        starting.cancel()
+        await asyncio.wait([starting])
+    await consumer.stop()
+    async with running(tmp_path) as broker:
+        (record,) = broker.history.records("readers")
+    assert isinstance(record, RebalanceRecord)
+    assert record.outcome is RebalanceOutcome.UNFINISHED
+    assert record.trigger.kind is TriggerKind.MEMBER_ADDED
+
+
+async def test_clients_cannot_write_the_history(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        await create_topic(broker)
+        async with consuming(broker):
+            await until_closed(broker, 1)
+        topic = broker.services.topics.get(REBALANCE_HISTORY)
+        assert topic is not None
+        assert topic.is_internal
+        producer = AIOKafkaProducer(bootstrap_servers=address(broker), request_timeout_ms=2_000)
+        await producer.start()
+        with pytest.raises(Exception, match="InvalidTopic"):
+            await producer.send_and_wait(REBALANCE_HISTORY, b"{}", partition=0)
+        await producer.stop()
+        await until_closed(broker, 2)
+        assert [value["sequence"] for _, _, value in await stored(broker)] == [1, 2]
+
+
+async def test_each_rebalance_is_one_line_of_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, logger="broker.history"):
+        async with running(tmp_path) as broker:
+            await create_topic(broker)
+            async with consuming(broker):
+                await until_closed(broker, 1)
+            await until_closed(broker, 2)
+    lines = [one.getMessage() for one in caplog.records if "rebalanced" in one.getMessage()]
+    assert len(lines) == 2
+    assert lines[0].startswith("Group readers rebalanced ")
+    assert "generation 0 -> 1, because member aiokafka" in lines[0]
+    assert "left; nobody is left" in lines[1]
+    assert not any(isinstance(one, AvoidedRecord) for one in broker.history.records("readers"))
