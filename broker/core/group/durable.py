@@ -9,6 +9,7 @@ from typing import assert_never
 
 from broker.core.group.base import GroupBase, HeldJoin
 from broker.core.group.member import Member
+from broker.core.group.protocols import hash_partition_counts, union_of_topics
 from broker.core.group.records import (
     DurableRecord,
     GroupRecord,
@@ -50,7 +51,7 @@ def group_record(
     name = group.protocol_name
     if assignments is None:
         assignments = {member.member_id: member.assignment for member in group.roster}
-        topics_hash = group.topics_hash
+        topics_hash = _hash_for_restored(group)
     return GroupRecord(
         group_id=group.group_id,
         protocol_type=group.protocol_type,
@@ -75,6 +76,22 @@ def group_record(
         ),
         topics_hash=topics_hash,
     )
+
+
+def _hash_for_restored(group: GroupBase) -> bytes | None:
+    """The fingerprint of the assignment's topics, made out to what a restored group will want.
+
+    That differs from what the group wants now if a static member has returned with other topics.
+    """
+    ours = group.topics_hash
+    if ours is None:
+        return None
+    wanted = union_of_topics(member.metadata(group.protocol_name) for member in group.roster)
+    if wanted == group.subscribed_topics():
+        return ours
+    if ours != hash_partition_counts(group.subscribed_topics(), group.partition_count):
+        return ours  # They have changed already, and it is equal to nothing.
+    return hash_partition_counts(wanted, group.partition_count)
 
 
 def _apply_generation(group: GroupBase, record: GroupRecord, now: Now) -> None:

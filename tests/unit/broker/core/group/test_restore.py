@@ -196,6 +196,25 @@ class TestRestored:
         s.restart()
         assert s.state == "PreparingRebalance"
 
+    @pytest.mark.parametrize("topics_change", ["before", "after", "never"])
+    def test_topics_that_changed_are_told_from_subscriptions_that_did(
+        self, topics_change: str
+    ) -> None:
+        """A follower returned with fewer topics, and the group is restored with those: when its
+        leader returns, what counts is whether partitions were added since the assignment.
+        """
+        s = Scenario()
+        wide = (("range", subscription("t", "other")),)
+        leader = s.join(instance="leader")
+        follower = s.join(instance="follower", protocols=wide)
+        s.advance(6 * SECOND)
+        s.settle([leader.answer.member_id, follower.answer.member_id])
+        s.partition_counts["t"] += topics_change == "before"
+        s.join(instance="follower")
+        s.partition_counts["t"] += topics_change == "after"
+        s.restart()
+        assert s.join(instance="leader").is_parked == (topics_change != "never")
+
     def test_restoring_is_no_rebalance(self) -> None:
         s = Scenario()
         s.stable(2)
