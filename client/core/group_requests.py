@@ -1,0 +1,92 @@
+"""What a member sends to its coordinator."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from client.core.assignors.assignor import Assignment, Assignor
+from client.core.identity import Identity
+from client.core.rejoin import Rejoin
+from client.core.subscription import Subscription
+from client.core.wire_forms import encode_assignment, encode_subscription
+from protocol.join_reason import JoinReason
+from protocol.lazy_dataclass import dataclass
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from protocol.messages.sync_group import SyncGroupRequest
+
+PROTOCOL_TYPE: Final = "consumer"
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipConfig:
+    """Kafka's settings of these names; `max_poll_interval_ms` is sent as rebalance timeout."""
+
+    group_id: str
+    group_instance_id: str | None = None
+    session_timeout_ms: int = 45_000
+    max_poll_interval_ms: int = 300_000
+    rack: str | None = None
+    first_reason: JoinReason = JoinReason.RESTART
+    """What the first join of this process states: RESTART or UPGRADE."""
+
+
+def join_request(
+    config: MembershipConfig,
+    identity: Identity,
+    assignors: Iterable[Assignor],
+    subscription: Subscription,
+    rejoin: Rejoin,
+) -> JoinGroupRequest:
+    """For any version: older ones leave out what they do not know."""
+    topics = subscription.topics
+    protocols = [
+        JoinGroupRequestProtocol(
+            name=assignor.name,
+            metadata=encode_subscription(
+                topics,
+                assignor.user_data(topics),
+                subscription.assigned,
+                identity.generation,
+                config.rack,
+            ),
+        )
+        for assignor in assignors
+    ]
+    return JoinGroupRequest(
+        group_id=config.group_id,
+        session_timeout_ms=config.session_timeout_ms,
+        rebalance_timeout_ms=config.max_poll_interval_ms,
+        member_id=identity.member_id,
+        group_instance_id=config.group_instance_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocols=protocols,
+        reason=rejoin.wire_text,
+        join_reason=rejoin.reason,
+    )
+
+
+def sync_request(
+    config: MembershipConfig, identity: Identity, assignment: Assignment
+) -> SyncGroupRequest:
+    """A leader's, with everybody's share; a follower's has an empty assignment."""
+    return SyncGroupRequest(
+        group_id=config.group_id,
+        generation_id=identity.generation,
+        member_id=identity.member_id,
+        group_instance_id=config.group_instance_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocol_name=identity.protocol_name,
+        assignments=encode_assignment(assignment),
+    )
+
+
+def leave_request(config: MembershipConfig, identity: Identity, reason: str) -> LeaveGroupRequest:
+    """For one member; up to v2 without a list."""
+    member = MemberIdentity(
+        member_id=identity.member_id,
+        group_instance_id=config.group_instance_id,
+        reason=reason,
+    )
+    return LeaveGroupRequest(
+        group_id=config.group_id, member_id=identity.member_id, members=[member]
+    )

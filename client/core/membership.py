@@ -1,0 +1,413 @@
+"""A consumer's membership in its group: when to join, with what, and what the answers mean.
+
+Pure. The consumer asks `next_step`, does it, and tells what came of it, always one step at a time;
+everything else (findings of the heartbeat thread, new metadata, a forced rebalance) may come in
+between.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from enum import Enum
+from typing import Final
+
+from client.core.assignors.assignor import Assignment, Assignor, RebalanceProtocol
+from client.core.backoff import Backoff
+from client.core.errors import (
+    ConsumerError,
+    IllegalStateError,
+    InconsistentProtocolError,
+    error_for,
+)
+from client.core.group_requests import (
+    PROTOCOL_TYPE,
+    MembershipConfig,
+    join_request,
+    leave_request,
+    sync_request,
+)
+from client.core.heartbeat import Finding, FindingKind
+from client.core.identity import NOBODY, Identity
+from client.core.partitions import TopicPartition
+from client.core.rebalance_mode import common_mode
+from client.core.rejoin import Rejoin, combined
+from client.core.steps import (
+    Apply,
+    Assign,
+    FindCoordinator,
+    Idle,
+    Join,
+    Prepare,
+    RefreshTopics,
+    Step,
+    Sync,
+)
+from client.core.subscription import Subscription, SubscriptionKind
+from client.core.wire_forms import decode_member, decode_share
+from protocol.errors import ErrorCode
+from protocol.join_reason import JoinReason
+from protocol.messages.join_group import JoinGroupResponse
+from protocol.messages.leave_group import LeaveGroupRequest
+from protocol.messages.sync_group import SyncGroupResponse
+
+ENFORCED_TEXT: Final = "the application asked for it"
+
+
+class MemberState(Enum):
+    """Where a consumer stands with its group."""
+
+    UNJOINED = "unjoined"
+    PREPARING_REBALANCE = "preparing rebalance"
+    """Its JoinGroup is under way, which keeps it alive without heartbeats."""
+    COMPLETING_REBALANCE = "completing rebalance"
+    STABLE = "stable"
+
+
+_FIRST_TEXTS: Final = {JoinReason.RESTART: "started", JoinReason.UPGRADE: "upgrade"}
+
+
+class Membership:
+    """That of one consumer, for as long as it lives."""
+
+    def __init__(
+        self,
+        config: MembershipConfig,
+        *,
+        assignors: Sequence[Assignor],
+        subscription: Subscription,
+        backoff: Backoff,
+    ) -> None:
+        """`assignors` in order of preference."""
+        self.config = config
+        self.mode = common_mode(assignors)
+        self.state = MemberState.UNJOINED
+        self.identity = NOBODY
+        self.is_leader = False
+        self._assignors = {assignor.name: assignor for assignor in assignors}
+        self._subscription = subscription
+        self._backoff = backoff
+        self._is_coordinator_known = False
+        self._wait_until_ms = 0
+        self._fatal: ConsumerError | None = None
+        self._rejoin: Rejoin | None = self._first_rejoin()
+        self._is_prepared = False
+        self._are_topics_fresh = False
+        self._joined_topics: frozenset[str] = frozenset()
+        """What the last JoinGroup asked for."""
+        self._watched: Mapping[str, int] | None = None
+        """Of a leader: the partition counts that the assignment was made from."""
+        self._next: Assign | Sync | Apply | None = None
+        """The step after an answer."""
+
+    # What to do.
+
+    def next_step(self, now_ms: int) -> Step:
+        """The next step; it counts as begun.
+
+        Raises:
+            ConsumerError: the group cannot go on with this member.
+        """
+        if self._fatal is not None:
+            raise self._fatal
+        if isinstance(self._next, Apply):
+            return self._next
+        if not self._subscription.is_by_group:
+            return Idle()
+        if self._wait_until_ms > now_ms:
+            return Idle(self._wait_until_ms)
+        if not self._is_coordinator_known:
+            return FindCoordinator()
+        if self._next is not None:
+            return self._next
+        return self._next_join()
+
+    def _next_join(self) -> Step:
+        topics = self._subscription.topics
+        if self.state is MemberState.STABLE and topics != self._joined_topics:
+            self._want(JoinReason.SUBSCRIPTION_CHANGE, "subscription changed")
+        if self._rejoin is None:
+            return Idle()
+        if self._subscription.kind is SubscriptionKind.PATTERN and not self._are_topics_fresh:
+            return RefreshTopics()
+        if not self._is_prepared:
+            return self._preparation()
+        self.state = MemberState.PREPARING_REBALANCE
+        self._joined_topics = topics
+        request = join_request(
+            self.config, self.identity, self._assignors.values(), self._subscription, self._rejoin
+        )
+        return Join(self.identity, request)
+
+    def _preparation(self) -> Prepare:
+        owned = self._subscription.assigned
+        nothing: frozenset[TopicPartition] = frozenset()
+        if not self.identity.is_valid:
+            return Prepare(revoked=None, lost=owned, kept=nothing)
+        if self.mode is RebalanceProtocol.EAGER:
+            return Prepare(revoked=owned, lost=nothing, kept=nothing)
+        kept = frozenset(one for one in owned if self._subscription.wants(one.topic))
+        return Prepare(revoked=owned - kept or None, lost=nothing, kept=kept)
+
+    # What came of it.
+
+    def coordinator_found(self) -> None:
+        """Somebody coordinates the group, and can be reached."""
+        self._is_coordinator_known = True
+        self._backoff.succeed()
+
+    def coordinator_failed(self, code: ErrorCode, now_ms: int) -> None:
+        """FindCoordinator was answered with an error; NETWORK_EXCEPTION for no answer."""
+        if code.retriable:
+            self._wait_until_ms = now_ms + self._backoff.fail()
+        else:
+            self._fatal = error_for(code, f"finding the coordinator of {self.config.group_id}")
+
+    def topics_refreshed(self) -> None:
+        """The subscription was matched with the topics that there are."""
+        self._are_topics_fresh = True
+
+    def prepared(self) -> None:
+        """What was to be given up is given up."""
+        self._is_prepared = True
+        self.is_leader = False
+
+    def join_answered(self, sent: Identity, response: JoinGroupResponse, now_ms: int) -> None:
+        """The coordinator's answer to a JoinGroup."""
+        if self.state is not MemberState.PREPARING_REBALANCE:
+            return  # It has left meanwhile.
+        code = ErrorCode(response.error_code)
+        if code is ErrorCode.NONE:
+            self._joined(response)
+        elif code is ErrorCode.MEMBER_ID_REQUIRED:
+            self.state = MemberState.UNJOINED
+            self.identity = Identity(member_id=response.member_id)
+        else:
+            self.state = MemberState.UNJOINED
+            self._failed("JoinGroup", sent, code, now_ms)
+
+    def join_failed(self, sent: Identity, now_ms: int) -> None:
+        """The connection was lost, or no answer came in time."""
+        if self.state is MemberState.PREPARING_REBALANCE:
+            self.state = MemberState.UNJOINED
+            self._failed("JoinGroup", sent, ErrorCode.NETWORK_EXCEPTION, now_ms)
+
+    def assigned(self, assignment: Assignment, partition_counts: Mapping[str, int]) -> None:
+        """A leader's assignor has decided; nothing in it if there was none to run."""
+        if isinstance(self._next, Assign):
+            self._watched = dict(partition_counts)
+            self._next = self._sync(assignment)
+
+    def sync_answered(self, sent: Identity, response: SyncGroupResponse, now_ms: int) -> None:
+        """The coordinator's answer to a SyncGroup."""
+        if sent != self.identity or not isinstance(self._next, Sync):
+            return  # Not a member any more, or of another generation: the assignment is void.
+        self._next = None
+        code = ErrorCode(response.error_code)
+        if code is not ErrorCode.NONE:
+            self._failed("SyncGroup", sent, code, now_ms)
+        elif response.protocol_name not in {None, self.identity.protocol_name}:
+            self._fatal = _wrong_protocol(response.protocol_name)
+        else:
+            self._synced(response.assignment)
+
+    def sync_failed(self, sent: Identity, now_ms: int) -> None:
+        """The connection was lost, or no answer came in time."""
+        if sent == self.identity and isinstance(self._next, Sync):
+            self._next = None
+            self._failed("SyncGroup", sent, ErrorCode.NETWORK_EXCEPTION, now_ms)
+
+    def applied(self) -> None:
+        """The new share is taken over."""
+        if isinstance(self._next, Apply):
+            assigned, self._next = self._next.assigned, None
+            chosen = self._assignors.get(self.identity.protocol_name or "")
+            if chosen is not None:
+                chosen.on_assignment(sorted(assigned), self.identity.generation)
+
+    def _joined(self, response: JoinGroupResponse) -> None:
+        if response.protocol_type not in {None, PROTOCOL_TYPE}:
+            self._fatal = _wrong_protocol(response.protocol_type)
+            return
+        chosen = self._assignors.get(response.protocol_name or "")
+        if chosen is None:
+            self._fatal = _wrong_protocol(response.protocol_name)
+            return
+        self._backoff.succeed()
+        self.identity = Identity(response.generation_id, response.member_id, chosen.name)
+        self.state = MemberState.COMPLETING_REBALANCE
+        self.is_leader = response.leader == response.member_id
+        self._watched = None
+        if not self.is_leader:
+            self._next = self._sync({})
+            return
+        members = [decode_member(member) for member in response.members]
+        topics = frozenset(topic for member in members for topic in member.topics)
+        self._next = Assign(None if response.skip_assignment else chosen, members, topics)
+
+    def _sync(self, assignment: Assignment) -> Sync:
+        return Sync(self.identity, sync_request(self.config, self.identity, assignment))
+
+    def _synced(self, share: bytes) -> None:
+        try:
+            assigned = frozenset(decode_share(share))
+        except InconsistentProtocolError as error:
+            self._fatal = error
+            return
+        self.state = MemberState.STABLE
+        self._rejoin = None
+        self._is_prepared = False
+        self._are_topics_fresh = False
+        unwanted = {one.topic for one in assigned if not self._subscription.wants(one.topic)}
+        if unwanted:
+            self._want(
+                JoinReason.SUBSCRIPTION_CHANGE,
+                f"assigned topics that are not subscribed to: {', '.join(sorted(unwanted))}",
+            )
+            return
+        owned = self._subscription.assigned
+        revoked = owned - assigned
+        if revoked:
+            self._want(JoinReason.PARTITIONS_REVOKED, f"gave up {len(revoked)} partitions")
+        self._next = Apply(revoked, assigned, assigned - owned)
+
+    # What else happens.
+
+    def findings(self, findings: Iterable[Finding]) -> None:
+        """What the heartbeat thread has learnt; only what is about the present identity counts."""
+        for kind, identity, code in findings:
+            if kind is FindingKind.COORDINATOR_LOST:
+                self._is_coordinator_known = False
+            elif identity != self.identity:
+                continue
+            elif kind is FindingKind.REBALANCING:
+                if self.state is MemberState.STABLE:
+                    self._want(JoinReason.GROUP_REBALANCING, "group is rebalancing")
+            elif kind is FindingKind.FATAL:
+                self._lose(NOBODY, code.name)
+                self._fatal = error_for(code, f"heartbeat in group {self.config.group_id}")
+            elif kind is FindingKind.GENERATION_LOST:
+                self._lose(identity.without_generation(), code.name)
+            else:
+                self._lose(NOBODY, code.name if code else "max.poll.interval.ms exceeded")
+
+    def metadata_updated(self, partition_counts: Mapping[str, int]) -> None:
+        """New metadata; `partition_counts` has the topics that exist. Only leaders react."""
+        if not self.is_leader or self._watched is None or self.state is not MemberState.STABLE:
+            return
+        changes = [
+            f"{topic}, {count} -> {partition_counts.get(topic, 0)}"
+            for topic, count in sorted(self._watched.items())
+            if partition_counts.get(topic, 0) != count
+        ]
+        if changes:
+            text = f"topic metadata changed: {'; '.join(changes[:10])}"
+            self._want(JoinReason.TOPIC_METADATA_CHANGE, text)
+
+    @property
+    def watched_topics(self) -> Collection[str]:
+        """Topics of the whole group that a leader has to keep an eye on."""
+        return () if self._watched is None else self._watched.keys()
+
+    def enforce_rebalance(self, reason: str | None = None, *, state_changed: bool = False) -> None:
+        """Have the next poll join again (KIP-568), saying why (KIP-800). Sends nothing.
+
+        Raises:
+            IllegalStateError: partitions are not assigned by a group.
+        """
+        if not self._subscription.is_by_group:
+            raise IllegalStateError(
+                "enforce_rebalance() needs a subscription by a group; call subscribe() first"
+            )
+        kind = JoinReason.ASSIGNOR_STATE_CHANGE if state_changed else JoinReason.ENFORCED
+        self._want(kind, reason or ENFORCED_TEXT)
+
+    def leave(self, reason: str, *, leaves: bool | None = None) -> LeaveGroupRequest | None:
+        """Stop being a member; the request that says so, None if there is nobody to say it to.
+
+        Args:
+            leaves: whether to tell the broker (KIP-1092). By default dynamic members do and static
+                ones, which mean to come back, do not.
+        """
+        identity = self.identity
+        is_known = bool(identity.member_id) and self._is_coordinator_known
+        if leaves is None:
+            leaves = self.config.group_instance_id is None
+        self._lose(NOBODY, "")
+        self._rejoin = self._first_rejoin()
+        if not leaves or not is_known:
+            return None
+        return leave_request(self.config, identity, reason)
+
+    def lost(self, sent: Identity, *, keeps_id: bool, why: str) -> bool:
+        """A request was answered that its identity is not valid; whether it still was ours."""
+        if sent != self.identity:
+            return False
+        self._lose(sent.without_generation() if keeps_id else NOBODY, why)
+        return True
+
+    def rebalance_noticed(self, sent: Identity) -> None:
+        """A request was answered REBALANCE_IN_PROGRESS."""
+        if sent == self.identity and self.state is MemberState.STABLE:
+            self._want(JoinReason.GROUP_REBALANCING, "group is rebalancing")
+
+    def fail(self, error: ConsumerError) -> None:
+        """Raise this from every poll from now on."""
+        self._fatal = error
+
+    # Inside.
+
+    def _first_rejoin(self) -> Rejoin:
+        reason = self.config.first_reason
+        is_static = self.config.group_instance_id is not None
+        text = "restarted" if is_static and reason is JoinReason.RESTART else _FIRST_TEXTS[reason]
+        return Rejoin(reason, text)
+
+    def _want(self, reason: JoinReason, text: str) -> None:
+        self._rejoin = combined(self._rejoin, Rejoin(reason, text))
+
+    def _lose(self, identity: Identity, why: str) -> None:
+        self.identity = identity
+        self.state = MemberState.UNJOINED
+        self.is_leader = False
+        self._watched = None
+        self._next = None
+        # What is owned by now is lost, and the listener has to hear of that.
+        self._is_prepared = False
+        self._want(JoinReason.MEMBERSHIP_LOST, why)
+
+    def _failed(self, doing: str, sent: Identity, code: ErrorCode, now_ms: int) -> None:
+        """A join or sync did not succeed; go on with another join, unless that is senseless."""
+        if code in _COORDINATOR_GONE:
+            self._is_coordinator_known = False
+        if code in {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND}:
+            self._lose(NOBODY, code.name)
+        elif code is ErrorCode.ILLEGAL_GENERATION:
+            self._lose(sent.without_generation(), code.name)
+        elif code is ErrorCode.REBALANCE_IN_PROGRESS:
+            self._want(JoinReason.GROUP_REBALANCING, "group is rebalancing")
+        elif code in _RETRIED:
+            assert self._rejoin is not None
+            self._rejoin = self._rejoin.after_failure(f"{doing} failed: {code.name}")
+            self._wait_until_ms = now_ms + self._backoff.fail()
+        else:
+            self._lose(NOBODY, code.name)
+            self._fatal = error_for(code, f"{doing} in group {self.config.group_id}")
+
+
+_COORDINATOR_GONE: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+_RETRIED: Final = _COORDINATOR_GONE | {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.REQUEST_TIMED_OUT,
+}
+"""Java raises the second after a join and both after a sync; the group is none the worse."""
+
+
+def _wrong_protocol(name: str | None) -> InconsistentProtocolError:
+    return InconsistentProtocolError(
+        f"the group uses {name}, which this consumer does not;"
+        " compare partition_assignment_strategy of all members"
+    )
