@@ -74,7 +74,8 @@ def _expire(group: GroupBase, member: Member) -> Trigger:
         member.ref,
         was_leader=member.member_id == group.roster.leader_id,
         removed=(member.member_id,),
-        timeout_ms=member.session_timeout_ms,
+        # A new member is given longer, but only until its first heartbeat.
+        timeout_ms=None if member.is_new else member.session_timeout_ms,
     )
     fate = Fate.NEW_MEMBER_EXPIRED if member.is_new else Fate.SESSION_EXPIRED
     group.remove_member(member, fate)

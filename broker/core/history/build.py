@@ -26,7 +26,7 @@ from broker.core.history.model import (
     Timeline,
 )
 from broker.core.history.moves import NONE_TAKEN, Moves, TakenPartitions
-from broker.core.history.shares import owns_partitions
+from broker.core.history.shares import NOTHING, owns_partitions, parse_share
 from broker.core.history.triggers import cut_or_none, stated_fields, trigger_record
 from protocol.lazy_dataclass import dataclass
 
@@ -191,8 +191,7 @@ class _Builder:
         if join is None:
             return
         answered_ms = self._answered_ms(member_id)
-        held = self.facts.holdings.of(member_id) if self.facts.holdings is not None else b""
-        if row.owns or (is_cooperative and not row.is_new and not held):
+        if row.owns or (is_cooperative and not row.is_new and self._held_nothing(member_id)):
             row.mode = "cooperative"
             move = self._moves.of(member_id)
             row.stopped_ms = 0
@@ -215,6 +214,11 @@ class _Builder:
             self._stopped_count += 1
             self._stopped_total_ms += row.stopped_ms
             self._stopped_longest_ms = max(self._stopped_longest_ms, row.stopped_ms)
+
+    def _held_nothing(self, member_id: str) -> bool:
+        """Had it nothing to stop for? Such a member owns nothing, in whatever mode it is."""
+        holdings = self.facts.holdings
+        return holdings is not None and parse_share(holdings.of(member_id)) == NOTHING
 
     @property
     def _end_ms(self) -> int:

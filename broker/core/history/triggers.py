@@ -10,7 +10,6 @@ from broker.core.history.model import TriggerRecord
 
 _SOURCES: Final = {ReasonSource.TAG: "tag", ReasonSource.INFERRED: "text", ReasonSource.NONE: None}
 
-_SESSION_ENDED: Final = frozenset({TriggerKind.SESSION_EXPIRED, TriggerKind.NEW_MEMBER_EXPIRED})
 _LEAVING: Final = frozenset({TriggerKind.MEMBER_LEFT, TriggerKind.REMOVED_BY_ADMIN})
 
 
@@ -38,7 +37,7 @@ def trigger_record(cause: Cause, began_ms: int | None = None) -> TriggerRecord:
         new_protocols=cut_ids(trigger.new_protocols, PROTOCOLS_LISTED),
         removed=cut_ids(trigger.removed),
         removed_count=len(trigger.removed),
-        session_timeout_ms=timeout_ms if trigger.kind in _SESSION_ENDED else None,
+        session_timeout_ms=timeout_ms if trigger.kind is TriggerKind.SESSION_EXPIRED else None,
         rebalance_timeout_ms=timeout_ms if trigger.kind is TriggerKind.SYNC_EXPIRED else None,
         error=trigger.error.name if trigger.error else None,
         detail=None if is_leaving else cut_text(trigger.detail),

@@ -86,7 +86,7 @@ _HAPPENED: Final = {
     TriggerKind.MEMBER_LEFT: "{who} left",
     TriggerKind.REMOVED_BY_ADMIN: "an administrator removed {who}",
     TriggerKind.SESSION_EXPIRED: "{who} missed its session timeout{session}",
-    TriggerKind.NEW_MEMBER_EXPIRED: "{who} was new and missed its session timeout{session}",
+    TriggerKind.NEW_MEMBER_EXPIRED: "{who} was new, and its first join took too long",
     TriggerKind.SYNC_EXPIRED: (
         "{who} did not fetch the assignment within the rebalance timeout{rebalance}"
     ),
