@@ -64,7 +64,7 @@ integration: $(STAMPS)/test ## real sockets and files, one process
 	$(PYTEST) tests/integration
 
 interop: $(STAMPS)/test $(STAMPS)/java ## real clients against Kohort, or any broker (BOOTSTRAP=host:port)
-	BOOTSTRAP=$(BOOTSTRAP) $(PYTEST) tests/interop
+	BOOTSTRAP=$(BOOTSTRAP) $(PYTEST) tests/interop --all-scenarios
 
 crash: $(STAMPS)/test ## kill -9 under load, restart, read everything back (N= times)
 	$(PYTEST) tests/crash $(if $(N),--crash-runs=$(N))

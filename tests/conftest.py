@@ -11,6 +11,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--fuzz-frames", type=int, default=200_000, help="how many frames tests/fuzz sends (200000)"
     )
+    group.addoption(
+        "--all-scenarios",
+        action="store_true",
+        help="run what is marked slow_groups too: groups of all client versions, and their timings",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what `make interop` runs and `make test` does not."""
+    if config.getoption("--all-scenarios"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("slow_groups")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("slow_groups")]
 
 
 @pytest.fixture(scope="session")

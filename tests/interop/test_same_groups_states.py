@@ -254,13 +254,13 @@ def test_deleting_offsets(pair: Pair, state: str, group_topic: Topic) -> None:
     if state in {"Empty", "PreparingRebalance", "Stable"}:
         member = None if state == "Empty" else scene.leader
         commit(group, group_topic, {0: 7, 2: 5}, member=member)
-    empty: dict[str, list[int]] = {}
-    for topics in (
+    asked: list[dict[str, list[int]]] = [
         {group_topic.name: [0, 1]},
         {group_topic.name: [9, -1], NOWHERE.name: [0]},
         {group_topic.name: []},
-        empty,
-    ):
+        {},
+    ]
+    for topics in asked:
         pair.ask(delete_request(group, topics), 0)
     fetch_all(group, group_topic, versions=(8,))
     show(scene)

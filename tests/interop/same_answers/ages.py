@@ -1,6 +1,9 @@
 """Clients of all times: which version of each request they send."""
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
+
+import pytest
 
 
 class Age(NamedTuple):
@@ -50,3 +53,13 @@ AGES: Final = (
     NEWEST,
 )
 STATIC_AGES: Final = tuple(age for age in AGES if age.has_instances)
+
+_ALWAYS: Final = frozenset({FIRST, REQUIRED_IDS, STATIC, NEWEST})
+
+
+def of_ages(ages: Iterable[Age]) -> list[object]:
+    """Parameters of a test; without --all-scenarios only those between which most has changed."""
+    return [
+        pytest.param(age, id=age.name, marks=() if age in _ALWAYS else pytest.mark.slow_groups)
+        for age in ages
+    ]

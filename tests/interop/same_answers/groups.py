@@ -136,6 +136,11 @@ class Group:
         for pending in waiting:
             pending.answers()
 
+    def rejoin(self, *members: "Member") -> None:
+        """Have all that there are join the rebalance that runs: CompletingRebalance."""
+        for pending in [member.join() for member in members]:
+            pending.answers()
+
     def assign(self, leader: "Member", *others: "Member") -> None:
         """From CompletingRebalance to Stable; everybody gets its own name."""
         waiting = [other.sync() for other in others]
@@ -181,6 +186,8 @@ class Member:
         self.generation: Value = -1
         self.session_ms = 30_000
         self.rebalance_ms = 50_000
+        self.patience_s = 10.0
+        """How long an answer that nothing holds back may take."""
         self.type = "consumer"
         self.protocols: Mapping[str, bytes] = {"range": subscription("a", user_data=name.encode())}
         self._lines: list[Line] = []
@@ -194,7 +201,7 @@ class Member:
         for line in self._lines:
             if not line.awaited:
                 return line
-        self._lines.append(self.pair.open(client_id=self.name))
+        self._lines.append(self.pair.open(timeout_s=self.patience_s, client_id=self.name))
         return self._lines[-1]
 
     # Joining.
