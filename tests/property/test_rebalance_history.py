@@ -1,0 +1,132 @@
+"""The history under everything that groups are put through: nothing is missing, nothing twice."""
+
+from typing import Any
+
+from hypothesis import settings
+
+from broker.core.group.events import (
+    GroupRemoved,
+    JoinPhaseEnded,
+    Outcome,
+    RebalanceAvoided,
+    RebalanceEnded,
+    RebalanceStarted,
+)
+from broker.core.history.build import build_at_once, build_avoided, build_steps
+from broker.core.history.fold import AvoidedFacts, GroupFold
+from broker.core.history.model import (
+    AvoidedRecord,
+    HistoryRecord,
+    RebalanceOutcome,
+    RebalanceRecord,
+)
+from broker.core.history.sentence import evidence, sentence
+from broker.core.history.text import parse_text, text_steps
+from tests.property.group_members import Witness
+from tests.property.test_group import GroupMachine
+from tests.unit.broker.core.group.scenario import Scenario
+
+
+class HistoryWitness(Witness):
+    """Makes records of what it sees, and looks at each."""
+
+    def follow(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.fold = GroupFold()
+        self.records: list[HistoryRecord] = []
+        self.generations: list[int] = []
+        self.started_count = 0
+        self.avoided_count = 0
+
+    def watch(self, answer_or_event: Any) -> None:  # noqa: ANN401
+        super().watch(answer_or_event)
+        match answer_or_event:
+            case RebalanceStarted():
+                self.started_count += 1
+            case RebalanceAvoided():
+                self.avoided_count += 1
+            case JoinPhaseEnded():
+                self.generations.append(answer_or_event.generation)
+            case RebalanceEnded(Outcome.EMPTY, generation):
+                self.generations.append(generation)
+        self.fold.observe(answer_or_event, self.scenario.now)
+        self.collect()
+        if isinstance(answer_or_event, GroupRemoved):
+            # Its history stays, and goes on with the next group of this id.
+            self.fold = GroupFold(self.fold.sequence)
+
+    def collect(self) -> None:
+        closed, self.fold.closed = self.fold.closed, []
+        for facts in closed:
+            record: HistoryRecord
+            if isinstance(facts, AvoidedFacts):
+                record = build_avoided("g", facts)
+            else:
+                record, _ = build_at_once(build_steps("g", facts, until_ms=self.scenario.ms))
+                self.check(record)
+            assert "\n" not in sentence(record)
+            assert all("\n" not in line for line in evidence(record))
+            assert parse_text(build_at_once(text_steps(record))) == record
+            if self.records:
+                assert record.sequence > self.records[-1].sequence
+            self.records.append(record)
+
+    def check(self, record: RebalanceRecord) -> None:
+        finished_ms = record.timeline.finished_ms
+        assert record.outcome is not RebalanceOutcome.RUNNING
+        assert (finished_ms is None) == (record.outcome is RebalanceOutcome.UNFINISHED)
+        ids = [member.member_id for member in record.members]
+        assert len(ids) == len(set(ids))
+        assert record.members_dropped == 0
+        assert record.waited_for.ms >= 0
+        for member in record.members:
+            moments = [
+                member.join_received_ms,
+                member.join_answered_ms,
+                member.sync_received_ms,
+                member.sync_answered_ms,
+            ]
+            known = [moment for moment in moments if moment is not None]
+            assert known == sorted(known)
+            assert member.stopped_ms is None or member.stopped_ms >= 0
+            assert (member.stopped_ms is None) == (member.join_received_ms is None)
+        if record.outcome is RebalanceOutcome.STABLE:
+            roles = [member.role for member in record.members]
+            assert roles.count("leader") == 1
+            assert record.members_after == len([role for role in roles if role])
+
+    def check_all(self) -> None:
+        """At the end."""
+        self.fold.stop()
+        self.collect()
+        rebalances = [one for one in self.records if isinstance(one, RebalanceRecord)]
+        avoided = [one for one in self.records if isinstance(one, AvoidedRecord)]
+        assert len(rebalances) == self.started_count
+        assert len(avoided) == self.avoided_count
+        assert [
+            one.generation for one in rebalances if one.generation is not None
+        ] == self.generations
+
+
+class HistoryMachine(GroupMachine):
+    """The same members and troubles, with a witness that keeps a history."""
+
+    @property
+    def witness(self) -> HistoryWitness:
+        return self._witness
+
+    @witness.setter
+    def witness(self, _: Witness) -> None:
+        self._witness = HistoryWitness()
+        self._witness.follow(self.scenario)
+
+    def teardown(self) -> None:
+        super().teardown()
+        if hasattr(self, "_witness"):
+            self.witness.check_all()
+
+
+HistoryMachine.TestCase.settings = settings(
+    max_examples=60, stateful_step_count=40, deadline=None, report_multiple_bugs=False
+)
+test_every_rebalance_has_one_record = HistoryMachine.TestCase
