@@ -81,8 +81,8 @@ def _effects(record: RebalanceRecord) -> Iterator[str]:
         yield f"{who} stopped for {up_to}{duration(stopped.longest_ms)}"
     waited = _waited(record)
     if waited:
-        verb = "it waits since" if record.outcome is RebalanceOutcome.RUNNING else "it waited"
-        yield f"{verb} {waited}"
+        is_running = record.outcome is RebalanceOutcome.RUNNING
+        yield f"it has been waiting {waited}" if is_running else f"it waited {waited}"
     if _moved_nothing(record):
         yield "no partition moved"
 
