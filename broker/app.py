@@ -109,7 +109,10 @@ class Broker:
             # would find some 1,700 objects and delay the first answer by 20 ms.
             gc.freeze()
             gc.set_threshold(GC_THRESHOLD)
+            # Loading what that needs takes 10 ms, which the first clients need not wait for.
+            later = loop.call_later(1, loop.run_in_executor, None, _limit_retained_memory)
             await stop.wait()
+            later.cancel()
             logger.info("Stopping")
         logger.info("Stopped")
 
@@ -356,6 +359,12 @@ class Broker:
         page = MetricsPage(self.metrics, source, self.config, executor)
         stack.push_async_callback(page.close)
         http.add_pages({"/metrics": page.answer})
+
+
+def _limit_retained_memory() -> None:
+    from broker.allocator import limit_retained_memory  # noqa: PLC0415 - see where this is called.
+
+    limit_retained_memory()
 
 
 def _report(doing: str, error: Exception) -> None:

@@ -4,7 +4,9 @@ An attack must not keep another connection waiting, and its memory must be given
 """
 
 import gzip
+import random
 import socket
+import statistics
 import struct
 import time
 from collections.abc import Iterator
@@ -81,6 +83,21 @@ def test_arrays_of_billions(server: KohortServer, body: bytes) -> None:
     with undisturbed(server), RawClient(server.port) as client:
         client.send(framed(body))
         assert client.is_closed()
+
+
+def test_memory_is_given_back_whatever_sizes_requests_have(server: KohortServer) -> None:
+    """An allocator that learns from the sizes of large blocks keeps more and more of them."""
+    sizes = random.Random(1)
+    before = resident_bytes(server)
+    afterwards = []
+    for _ in range(16):
+        body = header(3, 12, tags=NO_TAGS) + b"\x80\x80\x80\x18"
+        with RawClient(server.port) as client:
+            client.send(framed(body + bytes(sizes.randrange(5 * MIB, 60 * MIB))))
+            assert client.is_closed()
+        time.sleep(0.05)
+        afterwards.append(resident_bytes(server))
+    assert statistics.median(afterwards) - before < 16 * MIB, afterwards
 
 
 def test_the_largest_request_that_is_let_through(server: KohortServer) -> None:
