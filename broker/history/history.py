@@ -307,7 +307,10 @@ class RebalanceHistory:
         self._add_entry(record.group, kind, record.sequence, text)
         self._lines.note(record)
         for listener in self._listeners:
-            listener(record)
+            try:
+                listener(record)
+            except Exception:
+                logger.exception("A listener of the rebalance history failed")
 
     # Writing.
 

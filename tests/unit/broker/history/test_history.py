@@ -1,0 +1,362 @@
+"""The task beside the groups: it makes records in their order, and is never in the way."""
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from broker.clock import VirtualClock
+from broker.coordinator.coordinator import CoordinatorConfig
+from broker.coordinator.offsets_log import MemoryOffsetsLog
+from broker.core.group.config import GroupConfig
+from broker.core.group.events import (
+    GroupRemoved,
+    JoinPhaseEnd,
+    JoinPhaseEnded,
+    JoinReceived,
+    MemberRef,
+    OffsetsStored,
+    Outcome,
+    RebalanceAvoided,
+    RebalanceEnded,
+    RebalanceStarted,
+    SyncReceived,
+    Trigger,
+    TriggerKind,
+)
+from broker.core.group.reasons import NO_REASON
+from broker.core.group.requests import Now
+from broker.core.group.states import GroupState
+from broker.core.history.fold import SETTLE_MS
+from broker.core.history.model import HistoryRecord, RebalanceOutcome, RebalanceRecord
+from broker.history import closing_queue
+from broker.history.history import LONG_RUNNING_MS, HistoryLimits, RebalanceHistory
+from broker.history.topic import RUNNING, Entry
+from tests.unit.broker.coordinator.harness import Harness, virtual
+
+
+class MemoryHistoryLog:
+    """Keeps what is written; a slow one waits before that."""
+
+    def __init__(self, entries: Sequence[Entry] = ()) -> None:
+        self.entries = list(entries)
+        self.lost_count = 0
+        self.append_count = 0
+        self.delay_s = 0.0
+
+    async def append(self, entries: Sequence[Entry]) -> None:
+        if self.delay_s:
+            await asyncio.sleep(self.delay_s)
+        self.entries += entries
+        self.append_count += 1
+
+    def read(self) -> Iterator[Entry]:
+        return iter(list(self.entries))
+
+
+def members(count: int) -> tuple[MemberRef, ...]:
+    return tuple(MemberRef(f"m{number}", None, "c", "/h") for number in range(count))
+
+
+def rebalance(
+    history: RebalanceHistory, group_id: str = "g", *, at_ms: int = 0, size: int = 3
+) -> None:
+    """One whole rebalance, in one moment."""
+    now = Now(at_ms, at_ms)
+    refs = members(size)
+    trigger = Trigger(TriggerKind.LEADER_REJOINED, refs[0])
+    history.observe(group_id, RebalanceStarted(trigger, GroupState.STABLE, 1, refs), now)
+    for ref in refs:
+        history.observe(group_id, JoinReceived(ref, NO_REASON, (("range", b""),)), now)
+    end = JoinPhaseEnded(JoinPhaseEnd.ALL_JOINED, 2, "range", "m0", refs, (), (), "consumer")
+    history.observe(group_id, end, now)
+    for ref in refs:
+        history.observe(group_id, SyncReceived(ref.member_id, is_leader=ref is refs[0]), now)
+    assignments = dict.fromkeys((ref.member_id for ref in refs), b"")
+    history.observe(group_id, RebalanceEnded(Outcome.STABLE, 2, assignments), now)
+
+
+def start_one(history: RebalanceHistory, group_id: str = "g", *, at_ms: int = 0) -> None:
+    trigger = Trigger(TriggerKind.MEMBER_LEFT)
+    started = RebalanceStarted(trigger, GroupState.STABLE, 1, members(2))
+    history.observe(group_id, started, Now(at_ms, at_ms))
+
+
+def sequences(records: Sequence[HistoryRecord]) -> list[int]:
+    return [record.sequence for record in records]
+
+
+def outcomes(records: Sequence[HistoryRecord]) -> list[str]:
+    return [record.outcome for record in records if isinstance(record, RebalanceRecord)]
+
+
+@virtual
+async def test_the_coordinator_and_the_history_fit_together(clock: VirtualClock) -> None:
+    log, history = MemoryHistoryLog(), RebalanceHistory(clock=clock)
+    await history.start(log)
+    config = CoordinatorConfig(GroupConfig(initial_rebalance_delay_ms=0))
+    harness = Harness(clock, MemoryOffsetsLog(), config)
+    harness.groups._observers = (history,)
+    await harness.groups.start()
+    await harness.stable_static("one", "two")
+    await asyncio.sleep(1)
+    assert outcomes(history.records("g"))[-1] is RebalanceOutcome.STABLE
+    assert sequences(history.records("g")) == [entry.sequence for entry in log.entries]
+    await harness.groups.close()
+    await history.close()
+
+
+@virtual
+async def test_the_last_ones_can_be_asked_for(clock: VirtualClock) -> None:
+    history = RebalanceHistory(HistoryLimits(size=3), clock)
+    for _ in range(5):
+        rebalance(history)
+    history.drain()
+    assert sequences(history.records("g")) == [3, 4, 5]
+    assert sequences(history.records("g", 2)) == [4, 5]
+    assert history.records("g", 0) == []
+    assert sequences(history.records("g", 99)) == [3, 4, 5]
+    assert history.records("unheard of") == []
+    assert history.totals("g") == (5, 0)
+    assert history.totals("unheard of") == (0, 0)
+    assert list(history.groups()) == ["g"]
+
+
+@virtual
+async def test_the_one_that_runs_comes_last(clock: VirtualClock) -> None:
+    history = RebalanceHistory(clock=clock)
+    rebalance(history)
+    start_one(history)
+    history.drain()
+    assert outcomes(history.records("g")) == ["stable", "running"]
+    assert outcomes(history.records("g", 1)) == ["running"]
+    assert history.totals("g") == (1, 0)
+    start_one(history, "new")
+    assert set(history.groups()) == {"g", "new"}
+
+
+@virtual
+async def test_listeners_hear_each_record_once_when_it_is_complete(clock: VirtualClock) -> None:
+    history, heard = RebalanceHistory(clock=clock), list[HistoryRecord]()
+    history.add_listener(heard.append)
+    await history.start(MemoryHistoryLog())
+    start_one(history)
+    await asyncio.sleep(LONG_RUNNING_MS / 1_000 + 2)
+    assert heard == []
+    rebalance(history, at_ms=clock.monotonic_ms())
+    history.observe(
+        "g", RebalanceAvoided(Trigger(TriggerKind.FOLLOWER_REJOINED)), Now(1, clock.wall_ms())
+    )
+    await asyncio.sleep(1)
+    assert sequences(heard) == [1, 2, 3]
+    assert heard == history.records("g")
+    await history.close()
+    assert sequences(heard) == [1, 2, 3]
+
+
+@virtual
+async def test_a_listener_that_fails_does_not_stop_the_history(clock: VirtualClock) -> None:
+    history, heard, log = RebalanceHistory(clock=clock), list[HistoryRecord](), MemoryHistoryLog()
+
+    def fail(record: HistoryRecord) -> None:
+        raise ValueError(record.sequence)
+
+    history.add_listener(fail)
+    history.add_listener(heard.append)
+    await history.start(log)
+    rebalance(history)
+    rebalance(history)
+    await asyncio.sleep(1)
+    assert sequences(history.records("g")) == [1, 2]
+    assert sequences(heard) == [1, 2]
+    assert [entry.sequence for entry in log.entries] == [1, 2]
+    await history.close()
+
+
+@virtual
+async def test_what_comes_together_is_written_together(clock: VirtualClock) -> None:
+    history, log = RebalanceHistory(clock=clock), MemoryHistoryLog()
+    await history.start(log)
+    for number in range(15):
+        rebalance(history, f"g{number}")
+    await asyncio.sleep(1)
+    assert len(log.entries) == 15
+    assert log.append_count == 1
+    await history.close()
+
+
+@virtual
+async def test_a_rebalance_that_takes_long_is_written_down_as_running_once(
+    clock: VirtualClock,
+) -> None:
+    history, log = RebalanceHistory(clock=clock), MemoryHistoryLog()
+    await history.start(log)
+    start_one(history, at_ms=clock.monotonic_ms())
+    await asyncio.sleep(LONG_RUNNING_MS / 1_000 - 2)
+    assert log.entries == []
+    await asyncio.sleep(60)
+    assert [(entry.kind, entry.sequence) for entry in log.entries] == [(RUNNING, 1)]
+    await history.close()
+    assert [entry.kind for entry in log.entries] == [RUNNING, "rebalance"]
+    assert outcomes(history.records("g")) == ["unfinished"]
+
+
+@virtual
+async def test_after_a_crash_the_running_one_is_unfinished_and_numbers_go_on(
+    clock: VirtualClock,
+) -> None:
+    crashed, log = RebalanceHistory(clock=clock), MemoryHistoryLog()
+    await crashed.start(log)
+    rebalance(crashed, at_ms=clock.monotonic_ms())
+    start_one(crashed, at_ms=clock.monotonic_ms())
+    await asyncio.sleep(60)
+    assert crashed._worker is not None
+    crashed._worker.cancel()
+    history = RebalanceHistory(clock=clock)
+    await history.start(log)
+    assert outcomes(history.records("g")) == ["stable", "unfinished"]
+    rebalance(history, at_ms=clock.monotonic_ms())
+    await asyncio.sleep(1)
+    assert sequences(history.records("g")) == [1, 2, 3]
+    assert [entry.sequence for entry in log.entries] == [1, 2, 2, 3]
+    await history.close()
+
+
+@virtual
+async def test_members_that_never_fetch_their_assignment_hold_a_record_up_for_a_while_only(
+    clock: VirtualClock,
+) -> None:
+    history, log = RebalanceHistory(clock=clock), MemoryHistoryLog()
+    await history.start(log)
+    now = Now(clock.monotonic_ms(), clock.wall_ms())
+    start_one(history, at_ms=now.ms)
+    refs = members(2)
+    end = JoinPhaseEnded(JoinPhaseEnd.ALL_JOINED, 2, "range", "m0", refs, (), ())
+    history.observe("g", end, now)
+    history.observe("g", SyncReceived("m0", is_leader=True), now)
+    history.observe("g", RebalanceEnded(Outcome.STABLE, 2, {"m0": b"", "m1": b""}), now)
+    await asyncio.sleep(SETTLE_MS / 1_000 - 2)
+    assert log.entries == []
+    assert outcomes(history.records("g")) == ["stable"]
+    await asyncio.sleep(5)
+    assert len(log.entries) == 1
+    assert history.open_record("g") is None
+    await history.close()
+
+
+@virtual
+async def test_a_slow_log_holds_up_nothing_but_itself(clock: VirtualClock) -> None:
+    history, log = RebalanceHistory(clock=clock), MemoryHistoryLog()
+    log.delay_s = 3_600
+    await history.start(log)
+    for number in range(50):
+        rebalance(history, f"g{number}")
+    await asyncio.sleep(7_200)
+    rebalance(history, "g0")
+    await asyncio.sleep(7_200)
+    assert len(log.entries) == 51
+    await history.close()
+
+
+@virtual
+async def test_the_history_of_a_removed_group_stays_for_a_while(clock: VirtualClock) -> None:
+    limits = HistoryLimits(removed_retention_ms=60_000)
+    history = RebalanceHistory(limits, clock)
+    await history.start(MemoryHistoryLog())
+    for group_id in ("gone", "next", "other"):
+        rebalance(history, group_id)
+    history.observe("gone", GroupRemoved(expired=False), Now(0, 0))
+    await asyncio.sleep(30)
+    assert sequences(history.records("gone")) == [1]
+    # It may come back under its name, and goes on with its numbers.
+    rebalance(history, "gone")
+    history.observe("next", GroupRemoved(expired=False), Now(0, 0))
+    await asyncio.sleep(90)
+    history.observe("other", GroupRemoved(expired=False), Now(0, 0))
+    await asyncio.sleep(1)
+    assert sequences(history.records("gone")) == [1, 2]
+    assert history.records("next") == []
+    assert sequences(history.records("other")) == [1]
+    await history.close()
+
+
+@virtual
+async def test_other_events_and_groups_without_rebalances_cost_no_memory(
+    clock: VirtualClock,
+) -> None:
+    history = RebalanceHistory(clock=clock)
+    for number in range(1_000):
+        history.observe(f"g{number}", OffsetsStored(1), Now(0, 0))
+        history.observe(f"g{number}", JoinReceived(members(1)[0], NO_REASON, ()), Now(0, 0))
+        history.observe(f"g{number}", GroupRemoved(expired=True), Now(0, 0))
+    assert history._folds == {}
+    assert len(history._queue) == 0
+
+
+def test_more_rebalances_than_records_can_be_made_of_are_dropped_and_told_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(closing_queue, "WEIGHT_MAX", 5_000)
+    history = RebalanceHistory(clock=VirtualClock())
+    logger = logging.getLogger("broker.history.closing_queue")
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logger.addHandler(handler)
+    try:
+        for _ in range(100):
+            rebalance(history, size=100)
+    finally:
+        logger.removeHandler(handler)
+    dropped = history.stats()["dropped"]
+    assert dropped > 0
+    assert len(lines) == 1
+    history.drain()
+    assert 20 < history.totals("g")[0] == 100 - dropped
+
+
+@virtual
+async def test_the_log_of_the_broker_is_not_flooded(clock: VirtualClock) -> None:
+    history = RebalanceHistory(clock=clock)
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("broker.history")
+    level = logger.level
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    try:
+        for _ in range(300):
+            rebalance(history)
+        history.drain()
+        clock.advance(60_000)
+        rebalance(history)
+        history.drain()
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+    assert len(lines) == 102
+    assert lines[-2] == "200 more rebalances have no line here"
+    assert lines[0].startswith("Group g rebalanced 00:00:00, generation 1 -> 2, because the leader")
+
+
+@pytest.mark.parametrize("size", [3, 2_500])
+def test_large_groups_are_told_of_in_slices(size: int) -> None:
+    """Others get the loop in between: counted, not timed."""
+
+    @virtual
+    async def run(clock: VirtualClock) -> None:
+        history, turns = RebalanceHistory(clock=clock), 0
+        await history.start(MemoryHistoryLog())
+        rebalance(history, size=size)
+        while history.totals("g") == (0, 0):
+            turns += 1
+            await asyncio.sleep(0)
+        (record,) = history.records("g")
+        assert isinstance(record, RebalanceRecord)
+        assert len(record.members) + record.members_dropped == record.members_after == size
+        assert turns > size // 100
+        await history.close()
+
+    run()
