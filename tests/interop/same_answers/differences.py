@@ -17,6 +17,7 @@ SILENT: Final = "did not answer"
 
 NONE: Final = int(ErrorCode.NONE)
 UNKNOWN_MEMBER_ID: Final = int(ErrorCode.UNKNOWN_MEMBER_ID)
+GROUP_MAX_SIZE_REACHED: Final = int(ErrorCode.GROUP_MAX_SIZE_REACHED)
 INVALID_REQUEST: Final = int(ErrorCode.INVALID_REQUEST)
 UNKNOWN_TOPIC_OR_PARTITION: Final = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 INVALID_TOPIC_EXCEPTION: Final = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -294,4 +295,19 @@ UNUSED_ID_GIVEN_BACK: Final = Difference(
         ("protocol_data", "", ANY),
         ("member_metadata", b"", ANY),
     ],
+)
+REPLACED_IN_A_FULL_GROUP: Final = Difference(
+    "a static member that comes back makes the group no larger; Kafka refuses it where the group is"
+    " full, and its place is lost",
+    [
+        ("error_code", GROUP_MAX_SIZE_REACHED, NONE),
+        ("generation_id", -1, ANY),
+        *((field, None, ANY) for field in ("protocol_type", "protocol_name")),
+        *((field, "", ANY) for field in ("protocol_name", "leader", "member_id")),
+    ],
+)
+CLIENT_OF_THE_NEW_PROCESS: Final = Difference(
+    "a static member that comes back is shown with the client id and host of its new process; Kafka"
+    " goes on showing those of the old one",
+    [("client_id", "two", "other")],
 )
