@@ -178,6 +178,7 @@ class _Builder:
                 self._taken_at[row.member.member_id] = answered_ms
         for count, row in enumerate(self._rows, start=1):
             self._measure(row, is_cooperative=is_cooperative)
+            self._moves.count_moved(row.member.member_id)
             if count % MEMBERS_PER_STEP == 0:
                 yield
         if self.facts.after is None:

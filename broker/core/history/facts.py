@@ -4,7 +4,7 @@ Nothing is worked out here, since this is done within the steps of a group, a fe
 event; `build` makes the record of it later.
 """
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import NamedTuple
 
 from broker.core.group.events import (
@@ -155,3 +155,24 @@ class RebalanceFacts:
     def end(self, outcome: RebalanceOutcome, now_ms: int) -> None:
         self.outcome = outcome
         self.finished_ms = now_ms
+
+
+def copy_of(facts: RebalanceFacts) -> RebalanceFacts:
+    """What is known at this moment, for somebody who takes longer than that to read it."""
+    return replace(
+        facts,
+        awaited=replace(
+            facts.awaited,
+            member_ids=facts.awaited.member_ids.copy(),
+            pending_ids=facts.awaited.pending_ids.copy(),
+        ),
+        causes=facts.causes.copy(),
+        extensions_ms=facts.extensions_ms.copy(),
+        stalled_ms=facts.stalled_ms.copy(),
+        told=facts.told.copy(),
+        joins=facts.joins.copy(),
+        gone=facts.gone.copy(),
+        syncs=facts.syncs.copy(),
+        late_answers=facts.late_answers.copy(),
+        awaits=facts.awaits.copy(),
+    )

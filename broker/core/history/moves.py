@@ -45,6 +45,7 @@ class Moves:
     given_up_by: dict[TopicPartition, str] = field(default_factory=dict)
     gained_by: dict[TopicPartition, str] = field(default_factory=dict)
     kept_count: int = 0
+    moved_count: int = 0
     _partition_count: int = 0
     _parsed: dict[bytes, Share | None] = field(default_factory=dict)
     """Members that hold nothing, or have not changed, share their bytes."""
@@ -73,6 +74,11 @@ class Moves:
         assert not isinstance(found, str)
         return found
 
+    def count_moved(self, member_id: str) -> None:
+        """Once all are added: see who had before what this member gained."""
+        for partition in self.of(member_id).gained:
+            self.moved_count += self._owner_before(partition) not in {None, member_id}
+
     def of(self, member_id: str) -> Move:
         return self.by_member.get(member_id, NO_MOVE) if self.is_known else NO_MOVE
 
@@ -84,7 +90,7 @@ class Moves:
         return PartitionCounts(
             known=True,
             kept=self.kept_count,
-            moved=sum(self._owner_before(p) not in {None, m} for p, m in self.gained_by.items()),
+            moved=self.moved_count,
             gained=sum(len(move.gained) for move in moves),
             given_up=sum(len(move.given_up) for move in moves),
         )
