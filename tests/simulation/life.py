@@ -56,12 +56,15 @@ ROUGH = Climate(
 """Slow disk, slow network, and a power that fails: what is acknowledged must be on the disk."""
 
 
-def make_world(seed: str, climate: Climate, *, keep_trace: bool = False) -> World:
+def make_world(
+    seed: str, climate: Climate, *, keep_ledger: bool = False, keep_trace: bool = False
+) -> World:
     return World(
         seed,
         settings=dict(climate.settings),
         weather=climate.weather,
         io_latency_ms_max=climate.io_latency_ms_max,
+        keep_ledger=keep_ledger,
         keep_trace=keep_trace,
     )
 
@@ -101,10 +104,14 @@ class GroupLife:
         world = self.world
         await world.start_broker()
         await world.create_topic()
+        world.commit_from_outside("warm-up")
+        await world.pass_time(1_000)
         checks = asyncio.ensure_future(world.check_for_ever())
         for _ in range(events):
             await self._next_event()
         await self.settle()
+        if world.ledger is not None and (missing := world.ledger.missing()):
+            world.fail(f"the history has told nothing yet of what was in {missing}")
         checks.cancel()
         await self._all_go()
         await world.stop_broker()

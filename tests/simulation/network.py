@@ -48,6 +48,10 @@ class Observer(Protocol):
         """A whole request is about to be given to the broker."""
         ...
 
+    def handled(self) -> None:
+        """The broker has done at once what it does at once."""
+        ...
+
     def answered(self, call: Any, frame: bytes) -> None:  # noqa: ANN401 - as above.
         """The broker has written the answer."""
         ...
@@ -221,6 +225,7 @@ class Wire(asyncio.Transport):
             del self._unread[:count]
             self._count_delivered(count)
             protocol.buffer_updated(count)
+            self._network.observer.handled()
 
     def _count_delivered(self, count: int) -> None:
         while count:

@@ -106,7 +106,7 @@ class Call:
         return answer
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Process:
     """See the module."""
 
@@ -227,10 +227,10 @@ class Process:
         self._send(request, traits.version, self._on_joined)
 
     def _protocols(self) -> list[JoinGroupRequestProtocol]:
-        owned = self.owned or []
         is_cooperative = self.traits.is_cooperative
-        generation = self.generation if owned else -1
-        data = subscription(self.topics, owned if is_cooperative else (), generation)
+        # An eager member has given everything up before it joins.
+        owned = (self.owned or []) if is_cooperative else []
+        data = subscription(self.topics, owned, self.generation if owned else -1)
         names = [COOPERATIVE if is_cooperative else RANGE]
         if self.traits.offers_both:
             names.append("spare")
@@ -443,7 +443,7 @@ class Process:
         for act in missed:
             act()
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         kind = self.traits.instance or "dynamic"
         return f"process {self.number} ({self.traits.client_id}, {kind})"
 

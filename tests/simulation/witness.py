@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from broker.core.group.requests import CommittedOffset
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupResponse
+from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
@@ -28,7 +30,9 @@ class Witness:
         self.answers = 0
         self.generations = 0
         self._committed: dict[tuple[str, int], int] = {}
-        """The highest position that somebody was told is stored."""
+        """(group, partition) -> the position that was last answered to be stored."""
+        self._untold: dict[tuple[str, int], set[int]] = {}
+        """Positions that came to the broker, and of which nobody was told that they are stored."""
 
     def broker_died(self) -> None:
         """What was not stored is gone: those generations may come again."""
@@ -38,6 +42,12 @@ class Witness:
     def saw_answer(self, call: Call) -> None:
         """It has reached its process."""
         self.answers += 1
+
+    def saw_request(self, call: Call) -> None:
+        """The broker has it."""
+        if isinstance(call.request, OffsetCommitRequest):
+            key, offset = _position(call.request)
+            self._untold.setdefault(key, set()).add(offset)
 
     def saw_answer_leave(self, call: Call, answer: object) -> None:
         """The broker has answered; the network may lose it yet."""
@@ -51,6 +61,11 @@ class Witness:
                 self._latest[group] = generation
             case SyncGroupResponse(error_code=ErrorCode.NONE):
                 self._stable[group] = max(self._stable.get(group, 0), call.request.generation_id)
+            case OffsetCommitResponse(topics=[topic]):
+                if not topic.partitions[0].error_code:
+                    key, offset = _position(call.request)
+                    self._committed[key] = offset
+                    self._untold[key].discard(offset)
             case _:
                 pass
 
@@ -67,13 +82,22 @@ class Witness:
                     f"{process.generation}"
                 )
 
-    def saw_commit(self, group: str, partition: int, offset: int) -> None:
-        """The process was told that it is stored."""
-        key = (group, partition)
-        self._committed[key] = max(self._committed.get(key, 0), offset)
+    def lost_commits(
+        self, find: Callable[[str, int], CommittedOffset | None]
+    ) -> Iterator[tuple[str, int, int, int | None]]:
+        """Group, partition, the position that was stored last and the one that `find` finds, where
+        that is neither the same nor one whose outcome nobody was told.
+        """
+        for (group, partition), offset in self._committed.items():
+            committed = find(group, partition)
+            found = None if committed is None else committed.offset
+            if found != offset and found not in self._untold.get((group, partition), ()):
+                yield group, partition, offset, found
 
-    def all_committed(self) -> Iterable[tuple[tuple[str, int], int]]:
-        return self._committed.items()
+
+def _position(request: OffsetCommitRequest) -> tuple[tuple[str, int], int]:
+    (partition,) = request.topics[0].partitions
+    return (request.group_id, partition.partition_index), partition.committed_offset
 
 
 def _identity(process: Process) -> str:

@@ -18,10 +18,14 @@ from broker.app import Broker
 from broker.clock import VirtualClock
 from broker.config import load
 from broker.coordinator.coordinator import GroupCoordinator
+from broker.core.group.events import Event
+from broker.core.group.requests import Now
+from broker.core.history.model import HistoryRecord
 from broker.storage.simulated_filesystem import SimulatedFileSystem
-from protocol.codec import codec
+from protocol.codec import Codec, codec
 from protocol.errors import ErrorCode
-from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from protocol.message import RESPONSES, schema_of
+from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -29,6 +33,7 @@ from protocol.messages.offset_commit import (
     OffsetCommitResponse,
 )
 from tests.simulation.assigning import PARTITIONS, TOPIC
+from tests.simulation.ledger import Ledger
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import DurableMetadata, SimulatedMachine, StillMeter
 from tests.simulation.network import Network, Weather, Wire
@@ -98,8 +103,10 @@ class World:
         weather: Weather | None = None,
         io_latency_ms_max: int = 0,
         commits: float = 0.05,
+        keep_ledger: bool = False,
         keep_trace: bool = False,
     ) -> None:
+        """`keep_ledger` compares the causes of rebalances, where an append takes no time."""
         self.seed = seed
         self.chance = Random(seed)
         self.clock = VirtualClock()
@@ -112,9 +119,7 @@ class World:
         self.life: Life | None = None
         self.lives = 0
         self.turns = 0
-        self.on_life: Callable[[Life], None] = lambda life: None
-        """Told of each start of the broker before it loads its groups."""
-        self.observers: list[Any] = []
+        self.ledger = Ledger(self.fail) if keep_ledger else None
         self.trace: list[str] | None = [] if keep_trace else None
         self._digest = hashlib.sha256()
         self._io_latency_ms_max = io_latency_ms_max
@@ -202,7 +207,8 @@ class World:
         self.lives += 1
         self.life = life = Life(self.lives, broker, machine)
         self.note(f"broker {life.number} starts")
-        self.on_life(life)
+        if self.ledger is not None:
+            self._keep_books(life, self.ledger)
         life.task = asyncio.get_running_loop().create_task(life.run())
         up = asyncio.ensure_future(life.is_up.wait())
         await asyncio.wait([up, life.task], return_when=asyncio.FIRST_COMPLETED)
@@ -223,8 +229,9 @@ class World:
         self.note(f"broker {life.number} stops")
         life.stop.set()
         await life.task
+        life.is_dead = True
         self.life = None
-        self.witness.broker_died()
+        self._forget_what_was_under_way(killed=False)
 
     def kill_broker(self, *, power_loss: bool = False) -> None:
         """As SIGKILL does, or somebody at the plug. What it has written stays, or some of it."""
@@ -241,7 +248,24 @@ class World:
         self.network.lose_broker()
         life.stop.set()
         self.life = None
-        self.witness.broker_died()
+        self._forget_what_was_under_way(killed=True)
+
+    def _keep_books(self, life: Life, ledger: Ledger) -> None:
+        """Let the ledger see what happens in this life of the broker, up to its death."""
+        history = life.broker.history
+        observe = history.observe
+
+        def see(group_id: str, event: Event, now: Now) -> None:
+            if not life.is_dead:
+                ledger.observe(group_id, event, now)
+            observe(group_id, event, now)
+
+        def hear(record: HistoryRecord) -> None:
+            if not life.is_dead:
+                ledger.told(record)
+
+        history.observe = see  # type: ignore[method-assign]  # The one place that sees all events.
+        history.add_listener(hear)
 
     @property
     def files(self) -> SimulatedFileSystem:
@@ -284,31 +308,43 @@ class World:
             error = ErrorCode(answer.topics[0].partitions[0].error_code)
             if error:
                 process._on_error(error)
-            else:
-                self.witness.saw_commit(process.traits.group, partition, offset)
 
         process.send(request, version, on_answer)
 
     def remove_by_admin(self, group: str, instance: str) -> None:
         """An administrator removes a static member by its instance id."""
-        _Admin(self, group, instance)
+        identity = MemberIdentity(member_id="", group_instance_id=instance)
+        _Visitor(self, LeaveGroupRequest(group_id=group, members=[identity]), 4)
+
+    def commit_from_outside(self, group: str) -> None:
+        """What stores positions without being a member makes a group, and the groups' topic."""
+        committed = OffsetCommitRequestPartition(
+            partition_index=0, committed_offset=1, committed_metadata=""
+        )
+        topic = OffsetCommitRequestTopic(name=TOPIC, partitions=[committed])
+        _Visitor(self, OffsetCommitRequest(group_id=group, member_id="", topics=[topic]), 9)
 
     # What is looked at all the time.
 
     def delivered(self, call: Call) -> None:
         if self.life is None:
             return
+        self.witness.saw_request(call)
         self.note(f"> {call.process.number} {type(call.request).__name__} v{call.version}")
-        for observer in self.observers:
-            observer.delivered(call)
+        if self.ledger is not None:
+            self.ledger.delivered(call, self.now_ms, self.clock.wall_ms())
+
+    def handled(self) -> None:
+        if self.ledger is not None:
+            self.ledger.handled(self.now_ms)
 
     def answered(self, call: Call, frame: bytes) -> None:
         self.note(f"< {call.process.number} {frame.hex()}")
         try:
             answer = call.read(frame)
             self.witness.saw_answer_leave(call, answer)
-            for observer in self.observers:
-                observer.answered(call, answer)
+            if self.ledger is not None:
+                self.ledger.answered(call, answer, self.now_ms)
         except Exception as error:  # noqa: BLE001 - the broker is on the stack.
             self.fail(f"{error!r} while looking at an answer to {call.process}")
 
@@ -320,10 +356,9 @@ class World:
                 self.fail(f"{process} waits for {call.request} since {call.sent_ms}")
         if self.life is None or not self.life.is_up.is_set():
             return
-        for (group, partition), offset in self.witness.all_committed():
-            found = self.groups.committed(group, TOPIC, partition)
-            if found is None or found.offset < offset:
-                self.fail(f"{group} has committed {offset} of {partition}, there is {found}")
+        lost = self.witness.lost_commits(lambda group, n: self.groups.committed(group, TOPIC, n))
+        for group, partition, offset, found in lost:
+            self.fail(f"{group} has committed {offset} of {partition}, there is {found}")
 
     async def check_for_ever(self) -> None:
         while True:
@@ -331,6 +366,11 @@ class World:
             self.check()
 
     # Within.
+
+    def _forget_what_was_under_way(self, *, killed: bool) -> None:
+        self.witness.broker_died()
+        if self.ledger is not None:
+            self.ledger.broker_died(killed=killed)
 
     def _io_latency_ms(self) -> int:
         return self._io_chance.randint(0, self._io_latency_ms_max)
@@ -345,18 +385,20 @@ class World:
             logging.getLogger(__name__).debug("in the simulation", exc_info=error)
 
 
-class _Admin:
+class _Visitor:
     """Asks for one thing and goes."""
 
     number = 0
 
-    def __init__(self, world: World, group: str, instance: str) -> None:
-        identity = MemberIdentity(member_id="", group_instance_id=instance)
-        request = LeaveGroupRequest(group_id=group, members=[identity])
-        answer = codec(LeaveGroupResponse, 4)
-        call = Call(self, request, 4, 1, world.now_ms, lambda _: None, answer, 5)
-        self._wire: Wire = world.network.connect(self, "10.9.9.9")
-        self._wire.send(framed(request_body(request, 4)), call)
+    def __init__(self, world: World, request: Any, version: int) -> None:  # noqa: ANN401
+        schema = schema_of(type(request))
+        assert schema.key is not None
+        response = RESPONSES[schema.key]
+        header_bytes = 5 if schema_of(response).is_flexible(version) else 4
+        answer: Codec[Any] = codec(response, version)
+        call = Call(self, request, version, 1, world.now_ms, lambda _: None, answer, header_bytes)
+        self._wire: Wire = world.network.connect(self, "10.255.255.255")
+        self._wire.send(framed(request_body(request, version)), call)
 
     def received(self, data: bytes) -> None:
         self._wire.hang_up()

@@ -1,0 +1,97 @@
+"""Many worlds, one after the other on every core, and what came of them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+
+from tests.simulation.life import CALM, ROUGH, GroupLife, make_world
+
+EVENTS = 500
+"""In one world: half an hour of life, some seconds of ours."""
+CLIMATES = {"calm": CALM, "rough": ROUGH}
+
+
+@dataclass
+class Tally:
+    """What happened in one world, or in several."""
+
+    worlds: int = 0
+    events: int = 0
+    requests: int = 0
+    generations: int = 0
+    starts: int = 0
+    """Of brokers."""
+    virtual_s: float = 0.0
+    rebalances: Counter[str] = field(default_factory=Counter)
+    """By their known cause; only in calm worlds."""
+    recorded: int = 0
+    """By the history, complete and as it was."""
+    unfinished: int = 0
+    """Recorded as cut short by the stop of a broker."""
+    killed: int = 0
+    """Not recorded, because the broker was killed first."""
+    misses: int = 0
+
+    def add(self, other: Tally) -> None:
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+
+def live(seed: str, climate: str, events: int) -> Tally:
+    """One world, from its beginning to its end. Raises SimulationError."""
+    chosen = CLIMATES[climate]
+    world = make_world(seed, chosen, keep_ledger=climate == "calm")
+    begun_ms = world.now_ms
+    life = GroupLife(world, chosen)
+    world.run(life.run(events))
+    tally = Tally(
+        worlds=1,
+        events=life.events,
+        requests=world.witness.answers,
+        generations=world.witness.generations,
+        starts=world.lives,
+        virtual_s=(world.now_ms - begun_ms) / 1000,
+    )
+    if (ledger := world.ledger) is not None:
+        tally.rebalances = Counter({kind.value: n for kind, n in ledger.rebalances.items()})
+        tally.recorded, tally.misses = ledger.recorded, ledger.misses
+        tally.unfinished, tally.killed = ledger.unfinished, ledger.killed
+    return tally
+
+
+def live_many(seed: str, climate: str, worlds: int, events: int = EVENTS) -> Iterator[Tally]:
+    """Worlds with seeds of their own, made from `seed`; what came of each, in their order."""
+    seeds = [f"{seed}.{number}" for number in range(worlds)]
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
+        work = [pool.submit(live, one, climate, events) for one in seeds]
+        try:
+            for future in work:
+                yield future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def describe(total: Tally, begun_s: float) -> str:
+    """One line for people."""
+    return (
+        f"{total.worlds:,} worlds, {total.events:,} events, {total.requests:,} requests, "
+        f"{total.starts:,} starts of a broker, {total.generations:,} generations in "
+        f"{total.virtual_s / 3600:,.1f} hours, which took {time.monotonic() - begun_s:.0f} s"
+    )
+
+
+def attribution(total: Tally) -> str:
+    """How often the history was right."""
+    causes = ", ".join(f"{name} {count:,}" for name, count in total.rebalances.most_common())
+    return (
+        f"attribution: {total.rebalances.total():,} rebalances, {total.misses} misses "
+        f"({total.unfinished} cut short by a stop, {total.killed} unrecorded because of a kill)\n"
+        f"by cause: {causes}"
+    )

@@ -1,0 +1,82 @@
+"""What the simulation knows of the causes of rebalances, and what the broker says of them.
+
+The ledger stands at the broker's door: it sees each request when it is delivered and each answer
+when it is written, and knows which process sent it and why. From that alone it says whether the
+group has to rebalance, because of whom, and what that member stated. From the broker it takes when
+a rebalance began and a phase ended, never the reason; so the reason, in the coordinator's event and
+in the record of the history, can be held against its own.
+
+It is made for a world in which an append takes no time: each request is dealt with before the next.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from broker.core.group.events import Event, TriggerKind
+from broker.core.group.requests import Now
+from broker.core.history.model import HistoryRecord
+from tests.simulation.causes import Cause
+from tests.simulation.group_ledger import GroupLedger
+from tests.simulation.process import Call
+
+
+class Ledger:
+    """All groups of a world; `fail` is told what is wrong."""
+
+    def __init__(self, fail: Callable[[str], None]) -> None:
+        self.fail = fail
+        self.rebalances: Counter[TriggerKind] = Counter()
+        """That had a cause, by what it was."""
+        self.recorded = 0
+        """That the history told of, complete."""
+        self.unfinished = 0
+        """That it told of as cut short by the end of the broker."""
+        self.killed = 0
+        """That a kill of the broker kept from being told."""
+        self.misses = 0
+        self._groups: dict[str, GroupLedger] = {}
+        self._current: GroupLedger | None = None
+
+    def group(self, group_id: str) -> GroupLedger:
+        if group_id not in self._groups:
+            self._groups[group_id] = GroupLedger(group_id, self)
+        return self._groups[group_id]
+
+    def begun(self, cause: Cause) -> None:
+        self.rebalances[cause.kind] += 1
+
+    def delivered(self, call: Call, now_ms: int, wall_ms: int) -> None:
+        self._current = self.group(call.request.group_id)
+        self._current.delivered(call, now_ms, wall_ms)
+
+    def answered(self, call: Call, answer: Any, now_ms: int) -> None:  # noqa: ANN401 - any answer.
+        self.group(call.request.group_id).answered(call, answer, now_ms)
+
+    def handled(self, now_ms: int) -> None:
+        if self._current is not None:
+            current, self._current = self._current, None
+            current.handled(now_ms)
+
+    def observe(self, group_id: str, event: Event, now: Now) -> None:
+        try:
+            self.group(group_id).observe(event, now)
+        except Exception as error:  # noqa: BLE001 - the broker is on the stack.
+            self.fail(f"{error!r} while looking at {event}")
+
+    def told(self, record: HistoryRecord) -> None:
+        self.group(record.group).told(record)
+
+    def broker_died(self, *, killed: bool) -> None:
+        for group in self._groups.values():
+            group.broker_died(killed=killed)
+
+    def missing(self) -> list[str]:
+        """Groups with rebalances that have ended and that the history has not told of."""
+        return [
+            group.group_id
+            for group in self._groups.values()
+            if len(group.expected) > (group.running is not None) or group.avoided
+        ]

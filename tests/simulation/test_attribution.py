@@ -1,0 +1,41 @@
+"""Why did the group rebalance? The simulation knows, as it did it; the history has to say so."""
+
+import time
+
+import pytest
+
+from tests.simulation.campaign import Tally, attribution, describe, live_many
+
+REBALANCES = 10_000
+WORLDS_MAX = 100
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_each_rebalance_has_one_record_with_its_true_cause(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    begun_s, total = time.monotonic(), Tally()
+    for tally in live_many("attribution", "calm", WORLDS_MAX):
+        total.add(tally)
+        if total.recorded >= REBALANCES:
+            break
+    with capsys.disabled():
+        print(f"\n{describe(total, begun_s)}\n{attribution(total)}")
+
+    assert total.recorded >= REBALANCES
+    assert total.misses == 0
+    assert total.recorded + total.unfinished + total.killed == total.rebalances.total()
+    # Nothing that can begin a rebalance was left out.
+    assert {
+        "member_added",
+        "static_added",
+        "static_replaced",
+        "protocols_changed",
+        "leader_rejoined",
+        "forced_by_reason",
+        "member_left",
+        "removed_by_admin",
+        "session_expired",
+        "sync_expired",
+    } <= set(total.rebalances)
