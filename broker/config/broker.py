@@ -61,7 +61,7 @@ class BrokerConfig(
     @property
     def data_directory(self) -> Path:
         """Where logs and metadata are kept."""
-        return Path((self.log_dirs or self.log_dir)[0])
+        return Path((self.log_dir if self.log_dirs is None else self.log_dirs)[0])
 
 
 def effective_ms(config: BrokerConfig, name: str) -> int | None:
@@ -86,8 +86,11 @@ def problems(config: BrokerConfig) -> list[str]:
             f"broker.id={config.broker_id} and node.id={config.node_id} must be equal where both "
             "are set"
         )
-    if len(config.log_dirs or config.log_dir) != 1:
-        found.append("log.dirs (or log.dir) must name exactly one directory")
+    named = config.log_dir if config.log_dirs is None else config.log_dirs
+    if len(named) != 1:
+        # Nothing given is no directory, not the default: records would turn up where nobody looks.
+        setting = "log.dir" if config.log_dirs is None else "log.dirs"
+        found.append(f"{setting}={','.join(named)} must name exactly one directory")
     if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
         found.append(
             f"group.min.session.timeout.ms={config.group_min_session_timeout_ms} must not exceed "

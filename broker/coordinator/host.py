@@ -101,7 +101,8 @@ class GroupHost:
             group = self._make_group(group_id)
             group.restore(records, now)
             self._adopt(group)
-        logger.info("Loaded %d groups", len(self._actors))
+        count = len(self._actors)
+        logger.info("Loaded %d %s", count, "group" if count == 1 else "groups")
         self._forget_lost_topics()
         self._sweeper = asyncio.create_task(self._sweep_for_ever(), name="sweep of groups")
 
@@ -134,6 +135,10 @@ class GroupHost:
         """To look at, not to step."""
         actor = self._actors.get(group_id)
         return None if actor is None else actor.group
+
+    def group_ids(self) -> list[str]:
+        """All groups, by name; for those who need several turns to look at them."""
+        return list(self._actors)
 
     def groups(self) -> Iterable[ClassicGroup]:
         """All groups, to look at; not to be kept across an await."""

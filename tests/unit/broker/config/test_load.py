@@ -119,6 +119,7 @@ def test_the_older_name_of_the_node_id_is_enough() -> None:
     ("overrides", "named"),
     [
         (["log.dirs=a,b"], "log.dirs"),
+        (["log.dirs="], "log.dirs= must name exactly one directory"),
         (["log.dir="], "log.dir"),
         (["group.min.session.timeout.ms=9000", "group.max.session.timeout.ms=8000"], "group.min"),
         (["log.retention.ms=0"], "log.retention.ms=0"),
