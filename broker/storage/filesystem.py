@@ -240,14 +240,12 @@ class OsFileSystem:
     reports a failed write-back to the next fsync through any descriptor of that file.
 
     Args:
-        open_files_max: default half of what the process may open, at most OPEN_FILES_MAX.
+        open_files_max: default half of what the process may open at that moment, which may become
+            more after this object is made; at most OPEN_FILES_MAX.
     """
 
     def __init__(self, open_files_max: int | None = None) -> None:
-        if open_files_max is None:
-            soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-            open_files_max = min(OPEN_FILES_MAX, soft_limit // 2)
-        self._open_files_max = max(1, open_files_max)
+        self._open_files_max = open_files_max
         self._open_files: deque[OsFile] = deque()
         self._lock = threading.Lock()
 
@@ -255,17 +253,26 @@ class OsFileSystem:
         """Called by a file that has just opened its descriptor."""
         with self._lock:
             self._open_files.append(file)
+            limit = self._limit()
             spared = 0
-            while len(self._open_files) > self._open_files_max:
+            while len(self._open_files) > limit:
                 oldest = self._open_files.popleft()
                 if not oldest.is_open:
                     continue
                 was_used, oldest.recently_used = oldest.recently_used, False
-                if oldest is file or (was_used and spared < self._open_files_max):
+                if oldest is file or (was_used and spared < limit):
                     self._open_files.append(oldest)
                     spared += 1
                 else:
                     oldest.close()
+
+    def _limit(self) -> int:
+        if self._open_files_max is not None:
+            return max(1, self._open_files_max)
+        soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft_limit == resource.RLIM_INFINITY:
+            return OPEN_FILES_MAX
+        return max(1, min(OPEN_FILES_MAX, soft_limit // 2))
 
     @property
     def open_count(self) -> int:

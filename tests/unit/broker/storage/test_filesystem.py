@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import threading
 from pathlib import Path
 from random import Random
@@ -36,6 +37,17 @@ def test_descriptors_stay_below_the_limit_and_every_file_stays_usable(tmp_path: 
         assert handle.pread(10, 0) == str(number).encode()
         assert files.open_count <= 8
         assert descriptors_of_this_process() - before <= 8
+
+
+def test_a_limit_of_the_process_that_is_raised_later_counts(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (40, hard))
+    try:
+        files = OsFileSystem()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    handles = [files.create(f"{tmp_path}/{number}") for number in range(60)]
+    assert files.open_count == len(handles)
 
 
 def descriptors_of_this_process() -> int:
