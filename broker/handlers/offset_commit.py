@@ -37,6 +37,19 @@ class _Draft:
     offsets: list[OffsetToCommit] = field(default_factory=list)
     open: list[OffsetCommitResponsePartition] = field(default_factory=list)
     """The answers to `offsets`."""
+    topics: dict[str | bytes, OffsetCommitResponseTopic] = field(default_factory=dict)
+    """The answers by name or id: what is asked of a topic in several places is answered in one."""
+
+    def answers_of(self, asked: OffsetCommitRequestTopic) -> list[OffsetCommitResponsePartition]:
+        """Where the answers about its partitions go."""
+        key = asked.name or asked.topic_id
+        if key not in self.topics:
+            topic = OffsetCommitResponseTopic(
+                name=asked.name, topic_id=asked.topic_id, partitions=[]
+            )
+            self.topics[key] = topic
+            self.response.topics.append(topic)
+        return self.topics[key].partitions
 
     def complete(self, result: CommitResult) -> OffsetCommitResponse:
         """Fill in what the group says."""
@@ -52,7 +65,8 @@ def offset_commit(
     """Answered when what could be stored is durable."""
     draft = _Draft(OffsetCommitResponse(topics=[]))
     for topic in request.topics:
-        _add_topic(ctx, draft, topic)
+        if topic.partitions:  # As Kafka, say nothing of those without.
+            _add_topic(ctx, draft, topic)
     if not draft.offsets:
         return draft.response
     ticket = ctx.broker.groups.commit(
@@ -71,12 +85,11 @@ def offset_commit(
 
 def _add_topic(ctx: RequestContext, draft: _Draft, asked: OffsetCommitRequestTopic) -> None:
     topic, error = _find_topic(ctx, asked)
-    answers = OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=[])
-    draft.response.topics.append(answers)
+    answers = draft.answers_of(asked)
     for partition in asked.partitions:
         index = partition.partition_index
         answer = OffsetCommitResponsePartition(partition_index=index, error_code=error)
-        answers.partitions.append(answer)
+        answers.append(answer)
         if topic is None:
             continue
         if not 0 <= index < len(topic.partitions):

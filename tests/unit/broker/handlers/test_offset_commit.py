@@ -100,6 +100,32 @@ async def test_what_does_not_exist_fails_alone(version: int) -> None:
         assert errors(response) == [[ErrorCode.NONE, no_partition, no_partition], [no_topic]]
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_topic_in_several_places_is_answered_in_one(version: int) -> None:
+    async with running_groups() as g:
+        response = await commit(
+            g,
+            version,
+            [
+                a_topic(g, version, "t", 1),
+                a_topic(g, version, "nobody's", 0),
+                a_topic(g, version, "t", 9, 0),
+                a_topic(g, version, "nobody's", 1),
+            ],
+        )
+        no_partition = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        no_topic = ErrorCode.UNKNOWN_TOPIC_ID if version >= 10 else no_partition
+        none = ErrorCode.NONE
+        assert errors(response) == [[none, no_partition, none], [no_topic, no_topic]]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_topic_without_partitions_is_left_out(version: int) -> None:
+    async with running_groups() as g:
+        topics = [a_topic(g, version, "t"), a_topic(g, version, "nobody's")]
+        assert errors(await commit(g, version, topics)) == []
+
+
 async def test_if_nothing_is_left_the_group_is_not_asked() -> None:
     async with running_groups() as g:
         topics = [a_topic(g, 9, "nobody's", 0)]
