@@ -101,6 +101,7 @@ ALWAYS: Final = (
         [
             ("error_message", TEXT, TEXT),
             ("error_message", None, TEXT),
+            ("error_message", "", TEXT),
         ],
     ),
     Difference(
@@ -310,4 +311,31 @@ CLIENT_OF_THE_NEW_PROCESS: Final = Difference(
     "a static member that comes back is shown with the client id and host of its new process; Kafka"
     " goes on showing those of the old one",
     [("client_id", "two", "other")],
+)
+TIE: Final = Difference(
+    "with as many votes for one assignor as for another, the leader's list decides; in Kafka the"
+    " order of a hash table",
+    [("protocol_name", "sticky", "range"), ("metadata", ANY, ANY)],
+)
+RESTARTED_LEADER: Final = Difference(
+    "a leader that says with tag 7728 that it has restarted keeps its assignment; Kafka skips the"
+    " tag and rebalances",
+    [
+        ("group_state", "PreparingRebalance", "Stable"),
+        ("protocol_data", "", ANY),
+        ("member_metadata", b"", ANY),
+    ],
+)
+FORCED: Final = Difference(
+    "a follower that says with tag 7728 why everybody should move makes them; Kafka skips the tag",
+    [
+        ("group_state", "Stable", "PreparingRebalance"),
+        ("protocol_data", ANY, ""),
+        ("member_metadata", ANY, b""),
+    ],
+)
+OFFERED_TWICE: Final = Difference(
+    "an assignor that one member names twice counts once; Kafka counts it as that of two members,"
+    " finds none that all have, and never answers",
+    [("", SILENT, ANY)],
 )

@@ -135,12 +135,14 @@ class Line:
         self._client_id = client_id.encode()
         self._clients: dict[str, RawClient] = {}
 
-    def send(self, request: object, version: int) -> Pending:
-        """Send to both without waiting."""
+    def send(
+        self, request: object, version: int, *, edit: Callable[[bytes], bytes] = bytes
+    ) -> Pending:
+        """Send to both without waiting; `edit` may change the bytes."""
         for side in self.pair.sides:
             own = for_broker(request, side.name)
             body = request_body(own, version, client_id=self._client_id)
-            self._client(side).send(framed(body))
+            self._client(side).send(framed(edit(body)))
         self.awaited += 1
         return Pending(self, request, version)
 
@@ -243,6 +245,11 @@ class Pair:
     def peek(self, request: object, version: int) -> Answers:
         """Both answers, not compared."""
         return self.line.send(request, version).uncompared()
+
+    @staticmethod
+    def settle() -> None:
+        """Time for what was sent on other connections to arrive."""
+        time.sleep(0.05)
 
     def ask_until_equal(
         self, request: object, version: int, *, about: Collection[str] = ()
