@@ -9,13 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
-from broker.core.history.build import build_at_once
-from broker.core.history.json_form import AVOIDED, REBALANCE
-from broker.core.history.model import RebalanceOutcome, RebalanceRecord
-from broker.core.history.text import parse_text, text_steps
+from broker.core.history.names import AVOIDED, REBALANCE
 from broker.history.rings import Rings, pack
 from broker.history.topic import RUNNING, Entry, HistoryLog
 from protocol.errors import KafkaError
@@ -56,12 +52,12 @@ def _take(entry: Entry, rings: Rings, running: dict[str, Entry]) -> None:
 
 def _unfinished(running: dict[str, Entry]) -> Iterator[Entry]:
     for entry in running.values():
+        from broker.history.making import unfinished  # noqa: PLC0415 - seldom needed.
+
         try:
-            record = parse_text(entry.text)
+            text = unfinished(entry.text)
         except ValueError as error:
             logger.warning("Left out an entry of the rebalance history: %s", error)
             continue
-        if isinstance(record, RebalanceRecord):
-            record = replace(record, outcome=RebalanceOutcome.UNFINISHED)
-            text = build_at_once(text_steps(record))
+        if text is not None:
             yield entry._replace(kind=REBALANCE, text=text)

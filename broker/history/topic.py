@@ -15,7 +15,7 @@ from concurrent.futures import Executor
 from typing import Final, NamedTuple, Protocol
 
 from broker.config import BrokerConfig
-from broker.core.history.model import SCHEMA
+from broker.core.history.names import SCHEMA
 from broker.topics.manager import TopicManager
 from broker.topics.names import REBALANCE_HISTORY
 from broker.topics.partition import Partition

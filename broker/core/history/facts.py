@@ -4,6 +4,7 @@ Nothing is worked out here, since this is done within the steps of a group, a fe
 event; `build` makes the record of it later.
 """
 
+from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import NamedTuple
 
@@ -21,10 +22,25 @@ from broker.core.history.limits import (
     GONE_KEPT,
     STRANGERS_KEPT,
 )
-from broker.core.history.model import MemberFate, RebalanceOutcome
-from broker.core.history.shares import Holdings
+from broker.core.history.names import MemberFate, RebalanceOutcome
 from protocol.errors import ErrorCode
 from protocol.lazy_dataclass import dataclass
+
+
+class Holdings(NamedTuple):
+    """Who holds what, as far as the broker knows: assignments by member id, and under which id the
+    static members that have been replaced since had theirs.
+    """
+
+    assignments: Mapping[str, bytes]
+    renamed: Mapping[str, str]
+
+    def of(self, member_id: str) -> bytes:
+        """The assignment of a member, b"" if it has none."""
+        found = self.assignments.get(member_id)
+        if found is None:
+            found = self.assignments.get(self.renamed.get(member_id, ""))
+        return found or b""
 
 
 class Cause(NamedTuple):

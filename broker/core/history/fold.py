@@ -35,10 +35,9 @@ from broker.core.group.events import (
 )
 from broker.core.group.requests import Now
 from broker.core.group.states import GroupState
-from broker.core.history.facts import Awaited, Cause, Departure, RebalanceFacts
+from broker.core.history.facts import Awaited, Cause, Departure, Holdings, RebalanceFacts
 from broker.core.history.limits import AVOIDED_HELD
-from broker.core.history.model import MemberFate, RebalanceOutcome
-from broker.core.history.shares import Holdings
+from broker.core.history.names import MemberFate, RebalanceOutcome
 
 SETTLE_MS: Final = 10_000
 """How long a finished rebalance waits for members that have not come for their assignment."""

@@ -27,11 +27,9 @@ from broker.core.history.model import (
     TriggerRecord,
     WaitedFor,
 )
+from broker.core.history.names import AVOIDED, REBALANCE
 
 Json: TypeAlias = dict[str, Any]
-
-REBALANCE: Final = "rebalance"
-AVOIDED: Final = "avoided"
 
 _BLANK_AFTER: Final = "after_ms"
 """The one field that stands only where it means something: in further causes."""

@@ -4,8 +4,7 @@ These bytes are made by clients, and the broker promises them nothing: whatever 
 the answer "unknown", never an error.
 """
 
-from collections.abc import Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from broker.core.history.limits import ASSIGNMENT_BYTES_MAX
 from protocol.codec import codec
@@ -24,22 +23,6 @@ _VERSION_BYTES: Final = 2
 _ASSIGNMENT: Final = codec(ConsumerProtocolAssignment, 0)
 _SUBSCRIPTION: Final = codec(ConsumerProtocolSubscription, 1)
 """The first version that tells owned partitions; newer ones only append."""
-
-
-class Holdings(NamedTuple):
-    """Who holds what, as far as the broker knows: assignments by member id, and under which id the
-    static members that have been replaced since had theirs.
-    """
-
-    assignments: Mapping[str, bytes]
-    renamed: Mapping[str, str]
-
-    def of(self, member_id: str) -> bytes:
-        """The assignment of a member, b"" if it has none."""
-        found = self.assignments.get(member_id)
-        if found is None:
-            found = self.assignments.get(self.renamed.get(member_id, ""))
-        return found or b""
 
 
 def parse_share(assignment: bytes) -> Share | None:

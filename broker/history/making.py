@@ -1,0 +1,95 @@
+"""What makes records, in one place, imported with the first of them: a start needs none of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from broker.clock import Clock
+from broker.core.history.build import Built, Steps, build_at_once, build_avoided, build_steps
+from broker.core.history.facts import RebalanceFacts
+from broker.core.history.fold import AvoidedFacts
+from broker.core.history.model import HistoryRecord, RebalanceOutcome, RebalanceRecord
+from broker.core.history.moves import NONE_TAKEN, TakenPartitions
+from broker.core.history.text import parse_text, text_steps
+from broker.history.announcements import RebalanceLog
+from broker.history.closing_queue import Waiting
+
+MEMBERS_OF_RUNNING: Final = 100
+"""Of a rebalance that runs, whose record is made on the spot whenever somebody asks."""
+
+
+class Making:
+    """Makes the records of all groups; knows what the last one of each has left for the next."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.lines = RebalanceLog(clock)
+        self._taken: dict[str, TakenPartitions] = {}
+        """Partitions of cooperative groups that stand still after their last rebalance."""
+
+    def record_steps(self, waiting: Waiting) -> Steps[HistoryRecord]:
+        """The record of what is complete; to be gone through in order, for each group."""
+        group_id, closed = waiting.group_id, waiting.closed
+        assert closed is not None
+        if isinstance(closed, AvoidedFacts):
+            return build_avoided(group_id, closed)
+        taken = self._taken.get(group_id, NONE_TAKEN)
+        record, taken_after = yield from build_steps(
+            group_id, closed, until_ms=waiting.until_ms, taken=taken
+        )
+        if taken_after:
+            self._taken[group_id] = taken_after
+        else:
+            self.forget(group_id)
+        return record
+
+    def record_of(self, waiting: Waiting) -> HistoryRecord:
+        """The same, at once."""
+        return build_at_once(self.record_steps(waiting))
+
+    def snapshot(self, group_id: str, facts: RebalanceFacts, now_ms: int) -> RebalanceRecord:
+        """A rebalance as it looks now."""
+        return build_at_once(self._snapshot_steps(group_id, facts, now_ms))[0]
+
+    def open_text_steps(self, group_id: str, facts: RebalanceFacts, now_ms: int) -> Steps[bytes]:
+        """Its JSON. The facts must not change meanwhile."""
+        record, _ = yield from self._snapshot_steps(group_id, facts, now_ms)
+        text = yield from text_steps(record)
+        return text
+
+    def _snapshot_steps(self, group_id: str, facts: RebalanceFacts, now_ms: int) -> Steps[Built]:
+        return build_steps(
+            group_id,
+            facts,
+            until_ms=now_ms,
+            taken=self._taken.get(group_id, NONE_TAKEN),
+            members_listed=MEMBERS_OF_RUNNING,
+        )
+
+    def forget(self, group_id: str) -> None:
+        """Its next rebalance has nothing to do with those before."""
+        self._taken.pop(group_id, None)
+
+    text_steps = staticmethod(text_steps)
+    parse_text = staticmethod(parse_text)
+
+    @staticmethod
+    def text_of(record: HistoryRecord) -> bytes:
+        """The JSON of a record, at once."""
+        return build_at_once(text_steps(record))
+
+    @staticmethod
+    def is_rebalance(record: HistoryRecord) -> bool:
+        """False for one that was avoided."""
+        return isinstance(record, RebalanceRecord)
+
+
+def unfinished(text: bytes) -> bytes | None:
+    """The record of a rebalance that ran when the broker ended; None for other records.
+
+    Raises ValueError for what is not a record.
+    """
+    record = parse_text(text)
+    if not isinstance(record, RebalanceRecord):
+        return None
+    return Making.text_of(replace(record, outcome=RebalanceOutcome.UNFINISHED))
