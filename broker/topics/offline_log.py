@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
+from typing import TypeGuard, cast
 
 from broker.config import TopicConfig
 from broker.storage.log import PartitionLog
@@ -11,7 +11,7 @@ from protocol.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True)
-class _OfflineLog:
+class OfflineLog:
     """Answers what is asked of a log without using it; a partition that is offline asks no more."""
 
     directory: Path
@@ -22,13 +22,18 @@ class _OfflineLog:
     size_bytes: int = 0
     segments: tuple[object, ...] = ()
     failed: bool = True
+    attempts: int = 1
+    """How often the log could not be opened."""
+    retry_at_ms: int = 0
+    """Monotonic time from which on it may be tried again."""
+    is_retrying: bool = False
 
 
-def offline_log(directory: Path, config: TopicConfig) -> PartitionLog:
+def offline_log(directory: Path, config: TopicConfig, *, retry_at_ms: int) -> PartitionLog:
     """The stand-in; its partition must be taken offline at once."""
-    return cast("PartitionLog", _OfflineLog(directory, config))
+    return cast("PartitionLog", OfflineLog(directory, config, retry_at_ms=retry_at_ms))
 
 
-def is_offline_log(log: object) -> bool:
+def is_offline_log(log: object) -> TypeGuard[OfflineLog]:
     """Whether a partition has only the stand-in."""
-    return isinstance(log, _OfflineLog)
+    return isinstance(log, OfflineLog)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping
 from concurrent.futures import Executor
+from functools import partial
+from typing import Final
 
 from broker.clock import Clock
 from broker.config import TopicConfig
@@ -12,9 +16,10 @@ from broker.config.current import CurrentConfig
 from broker.config.topic import TOPIC_SETTINGS, effective
 from broker.core.purgatory import Purgatory
 from broker.storage.errors import StorageError
+from broker.storage.log import PartitionLog
 from broker.storage.metadata_store import TopicRecord
 from broker.topics.directories import PartitionDirectories
-from broker.topics.offline_log import offline_log
+from broker.topics.offline_log import OfflineLog, is_offline_log, offline_log
 from broker.topics.partition import Partition
 from broker.topics.partition_list import PartitionList
 from broker.topics.tail_cache import TailCache
@@ -22,6 +27,10 @@ from broker.topics.topic import Topic
 from protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
+
+RETRY_MS_MIN: Final = 1_000
+RETRY_MS_MAX: Final = 60_000
+"""How soon a partition that could not be opened is tried again: first, and at last."""
 
 
 class Opener:
@@ -70,7 +79,11 @@ class Opener:
         """A topic, none of whose partitions is open yet."""
         overrides = usable_overrides(record.name, record.configs)
         config = self.effective_or_default(record.name, overrides)
-        partitions = PartitionList(record.partition_count, lambda index: self.open(topic, index))
+        partitions = PartitionList(
+            record.partition_count,
+            lambda index: self.open(topic, index),
+            lambda partition: self._reopen_if_due(topic, partition),
+        )
         topic = Topic(record.name, record.topic_id, partitions, overrides, config)
         return topic
 
@@ -79,19 +92,37 @@ class Opener:
         return [self.open(topic, index) for index in indexes]
 
     def open(self, topic: Topic, index: int) -> Partition:
-        """Open one partition; if the disk fails, it is offline and answers KAFKA_STORAGE_ERROR."""
-        failure = None
+        """Open one partition; if the disk fails, it is offline and answers KAFKA_STORAGE_ERROR.
+
+        Then it is tried again when it is asked for, after a while: what failed may have passed, as
+        a shortage of descriptors does.
+        """
         try:
-            log = self._directories.open_log(
+            return self._partition(topic, index, self._open_log(topic, index))
+        except StorageError as error:
+            retry_at_ms = self._clock.monotonic_ms() + RETRY_MS_MIN
+            path = self._directories.path(topic.name, index)
+            log = offline_log(path, topic.config, retry_at_ms=retry_at_ms)
+            partition = self._partition(topic, index, log)
+            # Set, not told: nobody waits for a new partition, and this may be another thread.
+            logger.error("%r is offline: %s", partition, error)  # noqa: TRY400 - it says it all.
+            partition.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+            return partition
+
+    def _open_log(self, topic: Topic, index: int) -> PartitionLog:
+        """Raises StorageError, whatever it is: other partitions must not suffer from it."""
+        try:
+            return self._directories.open_log(
                 topic.name, index, topic.topic_id, topic.config, wall_ms=self._clock.wall_ms()
             )
+        except StorageError:
+            raise
         except Exception as error:
-            # Whatever it is, the other partitions must not suffer from it.
-            if not isinstance(error, StorageError):
-                logger.exception("a fault of ours while opening %s-%d", topic.name, index)
-            failure = str(error)
-            log = offline_log(self._directories.path(topic.name, index), topic.config)
-        partition = Partition(
+            logger.exception("a fault of ours while opening %s-%d", topic.name, index)
+            raise StorageError(str(error)) from error
+
+    def _partition(self, topic: Topic, index: int, log: PartitionLog) -> Partition:
+        return Partition(
             topic.name,
             index,
             log,
@@ -100,11 +131,54 @@ class Opener:
             executor=self._executor,
             tail_cache=self._tail_cache,
         )
-        if failure is not None:
-            # Set, not told: nobody waits for a new partition, and this may be another thread.
-            logger.error("%r is offline: %s", partition, failure)
-            partition.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, failure)
-        return partition
+
+    def _reopen_if_due(self, topic: Topic, partition: Partition) -> None:
+        """Somebody asks for a partition that is offline. For the loop's thread."""
+        log = partition.log
+        if (
+            not is_offline_log(log)
+            or log.is_retrying
+            or self._clock.monotonic_ms() < log.retry_at_ms
+        ):
+            return
+        log.is_retrying = True
+        # On another thread, because verifying a log takes long.
+        opening = asyncio.get_running_loop().run_in_executor(
+            self._executor, self._open_log, topic, partition.index
+        )
+        opening.add_done_callback(partial(self._reopened, topic, partition, log))
+
+    def _reopened(
+        self,
+        topic: Topic,
+        partition: Partition,
+        stand_in: OfflineLog,
+        opening: asyncio.Future[PartitionLog],
+    ) -> None:
+        stand_in.is_retrying = False
+        if opening.cancelled():
+            return
+        error = opening.exception()
+        if error is not None:
+            wait_ms = min(RETRY_MS_MIN << stand_in.attempts, RETRY_MS_MAX)
+            stand_in.attempts += 1
+            stand_in.retry_at_ms = self._clock.monotonic_ms() + wait_ms
+            logger.warning("%r is still offline: %s", partition, error)
+            return
+        log = opening.result()
+        if self._is_gone(partition):
+            with contextlib.suppress(StorageError):
+                log.close()
+            return
+        log.config = topic.config
+        topic.partitions.replace(self._partition(topic, partition.index, log))
+        logger.info("%r is online", partition)
+
+    @staticmethod
+    def _is_gone(partition: Partition) -> bool:
+        """Whether the topic was deleted meanwhile."""
+        failure = partition.failure
+        return failure is None or failure.code is not ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def usable_overrides(topic: str, stored: Mapping[str, str]) -> dict[str, str]:

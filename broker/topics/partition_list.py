@@ -16,8 +16,15 @@ from broker.topics.partition import Partition
 class PartitionList(Sequence[Partition]):
     """Partitions by index, without gaps."""
 
-    def __init__(self, count: int, open_partition: Callable[[int], Partition]) -> None:
+    def __init__(
+        self,
+        count: int,
+        open_partition: Callable[[int], Partition],
+        on_offline: Callable[[Partition], None] = lambda _: None,
+    ) -> None:
+        """``on_offline`` is told whenever somebody asks for a partition that is offline."""
         self._open_partition = open_partition
+        self._on_offline = on_offline
         self._partitions: list[Partition | None] = [None] * count
 
     def __len__(self) -> int:
@@ -34,6 +41,8 @@ class PartitionList(Sequence[Partition]):
         if partition is None:
             index %= len(self)
             partition = self._partitions[index] = self._open_partition(index)
+        elif partition.failure is not None:
+            self._on_offline(partition)
         return partition
 
     def peek(self, index: int) -> Partition | None:
@@ -45,13 +54,23 @@ class PartitionList(Sequence[Partition]):
         return (partition for partition in self._partitions if partition is not None)
 
     def is_online(self, index: int) -> bool:
-        """Whether requests for a partition are served; one that nobody has used yet is."""
+        """Whether requests for a partition are served; one that nobody has used yet is.
+
+        Clients turn away from one that is not, so this question counts as asking for it.
+        """
         partition = self._partitions[index]
-        return partition is None or partition.failure is None
+        if partition is None or partition.failure is None:
+            return True
+        self._on_offline(partition)
+        return False
 
     def open_all(self) -> bool:
         """Open all, perhaps on another thread, before anybody uses them; whether that worked."""
         return all(partition.failure is None for partition in self[:])
+
+    def replace(self, partition: Partition) -> None:
+        """Put a partition in the place of the one with its index."""
+        self._partitions[partition.index] = partition
 
     def extend(self, partitions: Iterable[Partition]) -> None:
         """Add partitions at the end."""

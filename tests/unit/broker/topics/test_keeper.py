@@ -1,10 +1,12 @@
 """The topics start from whatever the last run left, and stop so that the next start is quick."""
 
+import asyncio
 import errno
 from pathlib import Path
 
 import pytest
 
+from broker.clock import VirtualClock
 from broker.config import ConfigError
 from broker.storage.clean_shutdown import FILE_NAME as CLEAN_MARK
 from broker.storage.errors import StorageError
@@ -13,7 +15,7 @@ from broker.storage.simulated_filesystem import SimulatedFileSystem
 from broker.topics.directories import PartitionDirectories
 from broker.topics.names import CONSUMER_OFFSETS
 from protocol.errors import ErrorCode, KafkaError
-from tests.running_topics import append, directories, running_topics
+from tests.running_topics import InlineExecutor, append, directories, running_topics
 
 
 async def test_a_clean_stop_leaves_its_mark_and_the_next_start_takes_it(tmp_path: Path) -> None:
@@ -145,6 +147,56 @@ async def test_a_partition_that_cannot_be_opened_is_offline_and_alone(
         assert bad.log.size_bytes == 0
     assert not files.exists(f"/data/{CLEAN_MARK}")
     assert "bad-0" in caplog.text
+
+
+async def test_a_partition_that_could_not_be_opened_is_tried_again_when_it_is_asked_for() -> None:
+    """A process that had no descriptor left has some a second later."""
+    files = SimulatedFileSystem()
+    store = MetadataStore(None, new_cluster_id="x")
+    store.create_topics(
+        [TopicRecord(topic_id=b"t" * 16, name="t", partition_count=1, created_ms=0)]
+    )
+    clock = VirtualClock()
+    files.fail("create", suffix=".log", number=errno.EMFILE, times=2)
+    async with running_topics(
+        Path("/data"), files=files, store=store, clock=clock, executor=InlineExecutor()
+    ) as topics:
+
+        async def is_online() -> bool:
+            for _ in range(3):
+                topics.partition("t", 0)
+                await asyncio.sleep(0)
+            partition = topics.partition("t", 0)
+            assert partition is not None
+            return partition.failure is None
+
+        assert not await is_online(), "it failed once"
+        clock.advance(999)
+        assert not await is_online(), "it is not tried before its time"
+        clock.advance(1)
+        assert not await is_online(), "it failed twice"
+        clock.advance(1_999)
+        assert not await is_online(), "the pauses grow"
+        clock.advance(1)
+        assert await is_online()
+        partition = topics.partition("t", 0)
+        assert partition is not None
+        assert append(partition).base_offset == 0
+
+
+async def test_a_partition_that_failed_while_it_ran_stays_offline() -> None:
+    """What its disk holds is unknown until a start has looked at it."""
+    clock = VirtualClock()
+    async with running_topics(
+        Path("/data"), files=SimulatedFileSystem(), store=MetadataStore(None, new_cluster_id="x"),
+        clock=clock, executor=InlineExecutor(),
+    ) as topics:  # fmt: skip
+        topic = await topics.create_topic("t", partition_count=1)
+        topic.partitions[0].take_offline("a failed fsync")
+        clock.advance(3_600_000)
+        for _ in range(3):
+            assert not topic.partitions.is_online(0)
+            await asyncio.sleep(0)
 
 
 async def test_a_failed_fsync_at_the_stop_leaves_no_mark(caplog: pytest.LogCaptureFixture) -> None:
