@@ -21,14 +21,16 @@ PORT ?= 9092
 DATA ?= data
 BOOTSTRAP ?=
 N ?=
+STEPS ?= 1000000
+SEED ?=
 ARGS ?=
 
 # In the order of the layers, so that a broken foundation is reported first.
-SUITES := $(wildcard $(addprefix tests/,unit property integration interop crash fuzz))
+SUITES := $(wildcard $(addprefix tests/,unit property simulation integration interop crash fuzz))
 PYTEST := $(BIN)/python -m pytest $(ARGS)
 
-.PHONY: help run test lint types imports format unit property integration interop crash \
-        fuzz bench docs check ci clean setup
+.PHONY: help run test lint types imports format unit property simulation simulate integration \
+        interop crash fuzz bench docs check ci clean setup
 
 help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +61,12 @@ unit: $(STAMPS)/test ## seconds: every module on its own
 
 property: $(STAMPS)/test $(STAMPS)/java ## codecs against construct, kio and Java; log and group against models
 	$(PYTEST) tests/property
+
+simulation: $(STAMPS)/test ## the whole broker and its clients on virtual time, from fixed seeds
+	$(PYTEST) tests/simulation
+
+simulate: $(STAMPS)/test ## go on with groups and whole brokers from new seeds (STEPS=1000000, SEED= to repeat)
+	$(BIN)/python -m tests.simulation --steps $(STEPS) $(if $(SEED),--seed $(SEED))
 
 integration: $(STAMPS)/test ## real sockets and files, one process
 	$(PYTEST) tests/integration

@@ -2,21 +2,18 @@
 what they were told; under a log that is slow and fails; and under restarts of the broker.
 """
 
+import time
+
+import pytest
 from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from broker.core.group.config import GroupConfig
 from broker.core.group.records import GroupTombstone, OffsetRecord
 from broker.core.group.requests import LeaveEntry
 from protocol.errors import ErrorCode
 from tests.property.group_members import PARTITIONS, Member, Witness
+from tests.property.walk import choice, first_step, flag, nothing, number, row, several, step, walk
 from tests.unit.broker.core.group.scenario import SECOND, Scenario, Ticket, subscription
 
 MEMBERS_MAX = 5
@@ -24,19 +21,33 @@ INSTANCES = ["a", "b", "c"]
 RANGE = ("range", subscription("t"))
 STICKY = ("sticky", subscription("t"))
 OFFERS = [(RANGE,), (RANGE, STICKY), (STICKY, RANGE), (("range", subscription("t", "u")),)]
-offers = st.sampled_from(OFFERS)
-reasons = st.integers(min_value=0, max_value=10)
-weak_reasons = st.sampled_from([0, 1, 7, 8])
-whom = st.integers(min_value=0, max_value=MEMBERS_MAX - 1)
+offers = choice(OFFERS)
+reasons = number(0, 10)
+weak_reasons = choice([0, 1, 7, 8])
+whom = number(0, MEMBERS_MAX - 1)
+STEPS = 200_000
+STEPS_OF_RUN = 100
 FAILURES = [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REQUEST_TIMED_OUT]
 
 
+def is_free(machine: "GroupMachine") -> bool:
+    return machine.is_free()
+
+
+def is_writing(machine: "GroupMachine") -> bool:
+    return not machine.is_free()
+
+
+def has_room_and_is_free(machine: "GroupMachine") -> bool:
+    return machine.is_free() and machine.has_room()
+
+
 class GroupMachine(RuleBasedStateMachine):
-    @initialize(
-        delay_ms=st.sampled_from([0, 3_000]),
-        size_max=st.sampled_from([3, 100]),
-        pending_max=st.sampled_from([2, 100]),
-        first=st.lists(st.none() | st.sampled_from(INSTANCES), max_size=3),
+    @first_step(
+        delay_ms=choice([0, 3_000]),
+        size_max=choice([3, 100]),
+        pending_max=choice([2, 100]),
+        first=several(nothing() | choice(INSTANCES), 0, 3),
     )
     def begin(
         self, delay_ms: int, size_max: int, pending_max: int, first: list[str | None]
@@ -73,8 +84,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     # Members.
 
-    @precondition(lambda self: self.is_free() and self.has_room())
-    @rule(is_old=st.booleans(), protocols=offers, reason=reasons)
+    @step(has_room_and_is_free, is_old=flag(), protocols=offers, reason=reasons)
     def a_dynamic_member_appears(
         self, is_old: bool, protocols: tuple[tuple[str, bytes], ...], reason: int
     ) -> None:
@@ -84,9 +94,12 @@ class GroupMachine(RuleBasedStateMachine):
         self.members.append(member)
         member.act()
 
-    @precondition(lambda self: self.is_free() and self.has_room())
-    @rule(
-        instance=st.sampled_from(INSTANCES), is_old=st.booleans(), protocols=offers, reason=reasons
+    @step(
+        has_room_and_is_free,
+        instance=choice(INSTANCES),
+        is_old=flag(),
+        protocols=offers,
+        reason=reasons,
     )
     def a_static_member_appears_or_returns(
         self,
@@ -107,23 +120,20 @@ class GroupMachine(RuleBasedStateMachine):
         self.members.append(member)
         member.act()
 
-    @precondition(lambda self: self.is_free())
-    @rule(index=whom)
+    @step(is_free, index=whom)
     def a_member_goes_on(self, index: int) -> None:
         member = self.pick(index)
         if member is not None:
             member.act()
 
-    @precondition(lambda self: self.is_free())
-    @rule()
+    @step(is_free)
     def everybody_goes_on(self) -> None:
         for member in self.members:
             member.act()
             if not self.is_free():
                 break
 
-    @precondition(lambda self: self.is_free())
-    @rule(seconds=st.integers(min_value=1, max_value=15))
+    @step(is_free, seconds=number(1, 15))
     def the_world_is_quiet_for_a_while(self, seconds: int) -> None:
         """So that the next event finds a settled group, more often than not."""
         for _ in range(seconds):
@@ -131,13 +141,8 @@ class GroupMachine(RuleBasedStateMachine):
             if self.is_free():
                 self.scenario.advance(SECOND)
 
-    @precondition(lambda self: self.is_free())
-    @rule(
-        events=st.lists(
-            st.tuples(whom, st.sampled_from(["act", "act", "join", "leave", "return"])),
-            min_size=2,
-            max_size=6,
-        )
+    @step(
+        is_free, events=several(row(whom, choice(["act", "act", "join", "leave", "return"])), 2, 6)
     )
     def several_requests_come_in_one_turn(self, events: list[tuple[int, str]]) -> None:
         with self.scenario.turn():
@@ -154,7 +159,7 @@ class GroupMachine(RuleBasedStateMachine):
                 elif event == "return" and member.instance is not None:
                     self.a_process_returns_at_once(index, 0)
 
-    @rule(index=whom)
+    @step(index=whom)
     def a_member_heartbeats(self, index: int) -> None:
         """Also while an append is under way."""
         member = self.pick(index)
@@ -163,8 +168,7 @@ class GroupMachine(RuleBasedStateMachine):
             if member.is_alive and member.partitions is not None:
                 member.heartbeat()
 
-    @precondition(lambda self: self.is_free())
-    @rule(index=whom, reason=reasons, protocols=st.none() | offers)
+    @step(is_free, index=whom, reason=reasons, protocols=nothing() | offers)
     def a_member_joins_again(
         self, index: int, reason: int, protocols: tuple[tuple[str, bytes], ...] | None
     ) -> None:
@@ -176,8 +180,7 @@ class GroupMachine(RuleBasedStateMachine):
             if member.is_alive:
                 member.send_join()
 
-    @precondition(lambda self: self.is_free())
-    @rule(index=whom, reason=weak_reasons)
+    @step(is_free, index=whom, reason=weak_reasons)
     def a_process_returns_at_once(self, index: int, reason: int) -> None:
         member = self.pick(index)
         if member is not None and (member.instance is not None or self.has_room()):
@@ -185,8 +188,7 @@ class GroupMachine(RuleBasedStateMachine):
             self.members.append(member.next_process(reason))
             self.members[-1].act()
 
-    @precondition(lambda self: self.is_free())
-    @rule(index=whom, how=st.sampled_from(["leaves", "dies", "is removed"]), settles=st.booleans())
+    @step(is_free, index=whom, how=choice(["leaves", "dies", "is removed"]), settles=flag())
     def a_member_goes(self, index: int, how: str, settles: bool) -> None:
         member = self.pick(index)
         if member is None:
@@ -200,8 +202,7 @@ class GroupMachine(RuleBasedStateMachine):
         if settles:
             self.the_world_is_quiet_for_a_while(15)
 
-    @precondition(lambda self: self.is_free())
-    @rule(index=whom)
+    @step(is_free, index=whom)
     def a_member_commits(self, index: int) -> None:
         member = self.pick(index)
         if member is not None and member.generation >= 0:
@@ -210,24 +211,22 @@ class GroupMachine(RuleBasedStateMachine):
 
     # The world.
 
-    @precondition(lambda self: self.is_free())
-    @rule(duration_ms=st.sampled_from([0, 1, 500, 3 * SECOND, 9 * SECOND, 61 * SECOND]))
+    @step(is_free, duration_ms=choice([0, 1, 500, 3 * SECOND, 9 * SECOND, 61 * SECOND]))
     def time_passes(self, duration_ms: int) -> None:
         end_ms = self.scenario.ms + duration_ms
         while self.scenario.ms < end_ms and self.is_free():
             self.scenario.advance(min(SECOND, end_ms - self.scenario.ms))
 
-    @rule(count=st.integers(min_value=1, max_value=4))
+    @step(count=number(1, 4))
     def topics_change(self, count: int) -> None:
         self.scenario.partition_counts["t"] = count
 
-    @precondition(lambda self: self.is_free())
-    @rule(failure=st.none() | st.sampled_from(FAILURES))
+    @step(is_free, failure=nothing() | choice(FAILURES))
     def appends_become_slow_or_fail(self, failure: ErrorCode | None) -> None:
         self.scenario.hold_appends = failure is None
         self.scenario.fail_appends = failure
 
-    @rule(failure=st.none() | st.sampled_from(FAILURES))
+    @step(failure=nothing() | choice(FAILURES))
     def the_append_ends(self, failure: ErrorCode | None) -> None:
         self.scenario.hold_appends = False
         if not self.is_free():
@@ -236,12 +235,11 @@ class GroupMachine(RuleBasedStateMachine):
         self.scenario.fail_appends = None
         self.revive()
 
-    @precondition(lambda self: not self.is_free())
-    @rule()
+    @step(is_writing)
     def the_append_takes_too_long_for_clients(self) -> None:
         self.scenario.step(self.scenario.group.on_append_late)
 
-    @rule(reached_the_disk=st.booleans(), settles=st.booleans())
+    @step(reached_the_disk=flag(), settles=flag())
     def the_broker_restarts(self, reached_the_disk: bool, settles: bool) -> None:
         """What was on its way to the log is there, or not, all of it."""
         s = self.scenario
@@ -258,8 +256,7 @@ class GroupMachine(RuleBasedStateMachine):
         if settles:
             self.the_world_is_quiet_for_a_while(15)
 
-    @precondition(lambda self: self.is_free())
-    @rule(deletes=st.booleans())
+    @step(is_free, deletes=flag())
     def the_sweep_comes_round_or_somebody_deletes_the_group(self, deletes: bool) -> None:
         """Either takes an empty group only."""
         ticket = self.scenario.ticket()
@@ -324,6 +321,11 @@ class GroupMachine(RuleBasedStateMachine):
         """And no ticket was answered twice, which the scenario looks at in every step."""
         self.scenario.check()
 
+    def check_all(self) -> None:
+        self.committed_positions_are_those_in_the_log()
+        self.a_restart_would_bring_back_what_members_were_told()
+        self.nobody_waits_without_a_deadline()
+
     def teardown(self) -> None:
         if not hasattr(self, "scenario"):
             return
@@ -355,6 +357,17 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 GroupMachine.TestCase.settings = settings(
-    max_examples=150, stateful_step_count=60, deadline=None, report_multiple_bugs=False
+    max_examples=50, stateful_step_count=60, deadline=None, report_multiple_bugs=False
 )
 test_a_group_keeps_its_promises = GroupMachine.TestCase
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_group_keeps_its_promises_for_long(capsys: pytest.CaptureFixture[str]) -> None:
+    """The same machine, without Hypothesis' search for small examples; `make simulate` goes on."""
+    begun_s = time.monotonic()
+    steps = walk(GroupMachine, "group", steps=STEPS, steps_of_run=STEPS_OF_RUN)
+    with capsys.disabled():
+        print(f"\nstate machine: {steps:,} steps in {time.monotonic() - begun_s:.0f} s")
+    assert steps >= STEPS

@@ -199,16 +199,15 @@ class Wire(asyncio.Transport):
     # What arrives.
 
     def _accept(self) -> None:
-        if self._is_cut:
-            return
-        protocol = self._network.accept()
-        if protocol is None:
-            self._is_cut = self._is_lost = True
-            self._network.wires.pop(self, None)
-            self._to_peer.send(self._tell_peer)
-        else:
+        protocol = None if self._is_cut else self._network.accept()
+        if protocol is not None:
             self._protocol = protocol
             protocol.connection_made(self)
+            return
+        # Refused; or the peer is gone already, and will not hear it.
+        self._is_cut = True
+        self._lose()
+        self._to_peer.send(self._tell_peer)
 
     def _reach_broker(self, data: bytes) -> None:
         if not (self._is_cut or self._is_lost):

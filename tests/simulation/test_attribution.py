@@ -16,7 +16,7 @@ def test_each_rebalance_has_one_record_with_its_true_cause(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     begun_s, total = time.monotonic(), Tally()
-    for tally in live_many("attribution", "calm", WORLDS_MAX):
+    for tally in live_many("calm.test", "calm", WORLDS_MAX):
         total.add(tally)
         if total.recorded >= REBALANCES:
             break

@@ -16,7 +16,7 @@ def test_groups_keep_their_promises_on_a_rough_machine(capsys: pytest.CaptureFix
     connection closed, what was committed stays, groups settle, and nothing is left waiting.
     """
     begun_s, total = time.monotonic(), Tally()
-    for tally in live_many("rough", "rough", WORLDS):
+    for tally in live_many("rough.test", "rough", WORLDS):
         total.add(tally)
     with capsys.disabled():
         print(f"\n{describe(total, begun_s)}")

@@ -149,7 +149,8 @@ class World:
                 except Exception as error:
                     if not self.failures:
                         raise
-                    self.failures.append(repr(error))
+                    if not isinstance(error, SimulationError):
+                        self.failures.append(repr(error))
         finally:
             logging.getLogger().removeHandler(alarms)
         self.raise_failures()
