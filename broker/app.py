@@ -184,7 +184,9 @@ class Broker:
     ) -> None:
         """Answer what waits, then close the connections."""
         self._not_ready = "stopping"
-        server.stop_accepting()
+        server.stop_serving()
+        # Before those who wait for an fsync are told that it came too late.
+        await self.services.topics.wait_flushed(self.config.kohort_shutdown_timeout_ms)
         shell.close()
         await self.services.groups.close()
         await server.close(self.config.kohort_shutdown_timeout_ms)

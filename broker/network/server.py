@@ -78,11 +78,15 @@ class NetworkServer:
             listener.close()
         self._listeners = []
 
-    async def close(self, grace_ms: int) -> None:
-        """Let requests under way end and their answers be sent, for so long; then close all."""
+    def stop_serving(self) -> None:
+        """Begin no more requests; connections without one under way end now."""
         self.stop_accepting()
         for connection in list(self._connections):
             connection.stop()
+
+    async def close(self, grace_ms: int) -> None:
+        """Let requests under way end and their answers be sent, for so long; then close all."""
+        self.stop_serving()
         if self._connections:
             await self._wait_all_gone(grace_ms)
         if self._connections:

@@ -183,6 +183,12 @@ class TopicKeeper:
         """Whether a partition has a directory; a look that makes none."""
         return self._data.directories.exists(name, index)
 
+    async def wait_flushed(self, timeout_ms: int) -> None:
+        """Return when no partition is being flushed, or after that time."""
+        flushes = {flush for partition in self._opened() if (flush := partition.flush) is not None}
+        if flushes:
+            await asyncio.wait(flushes, timeout=timeout_ms / 1000)
+
     def next_producer_id(self) -> int:
         """An id that no producer ever had. Raises StorageError."""
         return self._producer_ids.next()

@@ -183,6 +183,11 @@ class Partition:
             loop = asyncio.get_running_loop()
             self._flush = loop.create_task(self._flush_until_clean(), name=f"flush {self!r}")
 
+    @property
+    def flush(self) -> asyncio.Task[None] | None:
+        """The flush that is running."""
+        return self._flush
+
     async def wait_flushed(self) -> None:
         """Return when no flush is running."""
         if self._flush is not None:

@@ -1,0 +1,92 @@
+"""How the daemon stops: what clients get that wait for it."""
+
+import threading
+from pathlib import Path
+
+from broker.machine import Machine
+from broker.storage.filesystem import OsFile, OsFileSystem
+from protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from protocol.records.builder import encode_batch
+from protocol.records.record import Record
+from tests.broker_thread import BrokerThread
+from tests.wire import RawClient
+
+
+class HeldFiles(OsFileSystem):
+    """Syncs of logs wait while `may_sync` is not set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_syncing = threading.Event()
+        self.may_sync = threading.Event()
+        self.may_sync.set()
+
+    def file(self, path: str) -> OsFile:
+        return _HeldFile(path, self, None)
+
+    def create(self, path: str) -> OsFile:
+        super().create(path)
+        return self.file(path)
+
+
+class _HeldFile(OsFile):
+    def sync(self) -> None:
+        files = self._files
+        assert isinstance(files, HeldFiles)
+        if self.path.endswith(".log"):
+            files.is_syncing.set()
+            assert files.may_sync.wait(60)
+        super().sync()
+
+
+def test_a_produce_whose_fsync_is_under_way_is_answered_when_it_is_done(tmp_path: Path) -> None:
+    files, machine = HeldFiles(), Machine()
+    machine.files = files
+    create = CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name="t",
+                num_partitions=1,
+                replication_factor=1,
+                assignments=[],
+                configs=[CreatableTopicConfig(name="flush.messages", value="1")],
+            )
+        ]
+    )
+    data = PartitionProduceData(index=0, records=encode_batch([Record(b"v")]))
+    produce = ProduceRequest(
+        transactional_id=None,
+        acks=-1,
+        timeout_ms=30_000,
+        topic_data=[TopicProduceData(name="t", partition_data=[data])],
+    )
+    answers: list[ProduceResponse] = []
+    with BrokerThread(tmp_path, machine=machine) as broker, RawClient(broker.port) as client:
+        client.call(create, 5, CreateTopicsResponse)
+        files.may_sync.clear()
+        files.is_syncing.clear()
+        asking = threading.Thread(
+            target=lambda: answers.append(client.call(produce, 9, ProduceResponse))
+        )
+        asking.start()
+        assert files.is_syncing.wait(30)
+        stopping = threading.Thread(target=broker.stop)
+        stopping.start()
+        # Longer than the stop would need to answer without waiting.
+        asking.join(0.3)
+        files.may_sync.set()
+        asking.join(30)
+        stopping.join(60)
+    ((partition,),) = [topic.partition_responses for topic in answers[0].responses]
+    assert (partition.error_code, partition.base_offset) == (0, 0)
