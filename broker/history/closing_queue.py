@@ -14,12 +14,17 @@ WEIGHT_MAX: Final = 500_000
 
 
 class Waiting:
-    """One of them, or, without facts, the end of a group."""
+    """One of them; or one that still runs and is to be written down as such; or, without facts,
+    the end of a group.
+    """
 
-    __slots__ = ("closed", "group_id", "until_ms", "weight")
+    __slots__ = ("closed", "group_id", "is_running", "until_ms", "weight")
 
-    def __init__(self, group_id: str, closed: Closed | None, until_ms: int) -> None:
-        """`until_ms` (monotonic) is when it was complete."""
+    def __init__(
+        self, group_id: str, closed: Closed | None, until_ms: int, *, is_running: bool = False
+    ) -> None:
+        """`until_ms` (monotonic) is when it was complete, or looked at."""
+        self.is_running = is_running
         self.group_id = group_id
         self.closed = closed
         self.until_ms = until_ms

@@ -240,10 +240,14 @@ class RebalanceHistory:
     @property
     def _making(self) -> Making:
         if self._made is None:
-            from broker.history.making import Making  # noqa: PLC0415 - 30 ms that a start saves.
-
-            self._made = Making(self._clock)
+            self._made = _import_making()(self._clock)
         return self._made
+
+    async def _elsewhere(self, work: Callable[..., T], *args: object) -> T:
+        """Do what takes milliseconds in the executor, if there is one."""
+        if self._executor is None:
+            return work(*args)
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work, *args)
 
     def drain(self) -> None:
         """Make all records that wait, at once and without writing them: for those who have no
@@ -251,7 +255,7 @@ class RebalanceHistory:
         """
         while self._queue:
             waiting = self._take_next()
-            if waiting is not None:
+            if waiting is not None and not waiting.is_running:
                 record = self._making.record_of(waiting)
                 text = self._making.text_of(record)
                 self._keep(record, text, pack(text))
@@ -261,6 +265,8 @@ class RebalanceHistory:
         while True:
             await self._wake.wait()
             self._wake.clear()
+            if self._queue and self._made is None:
+                await self._elsewhere(_import_making)
             count = 0
             while self._queue:
                 await self._close_next()
@@ -275,13 +281,13 @@ class RebalanceHistory:
         if waiting is None:
             return
         try:
+            if waiting.is_running:
+                await self._write_running(waiting)
+                return
             record = await _in_slices(self._making.record_steps(waiting))
             text = await _in_slices(self._making.text_steps(record))
-            if len(text) < SLOW_FROM_BYTES:
-                packed = pack(text)
-            else:
-                loop = asyncio.get_running_loop()
-                packed = await loop.run_in_executor(self._executor, pack, text)
+            is_slow = len(text) >= SLOW_FROM_BYTES
+            packed = await self._elsewhere(pack, text) if is_slow else pack(text)
             self._keep(record, text, packed)
         except Exception:
             # A mistake of ours costs one record, not the history.
@@ -353,11 +359,23 @@ class RebalanceHistory:
         self._look_later()
 
     def _announce(self, group_id: str, facts: RebalanceFacts) -> None:
-        """Write down that it runs."""
+        """Have it written down that it runs."""
         self._under_way[group_id] = True
-        text = self._making.text_of(self._snapshot(group_id, facts))
-        self._add_entry(group_id, RUNNING, facts.sequence, text)
+        now_ms = self._clock.monotonic_ms()
+        self._queue.add(Waiting(group_id, copy_of(facts), now_ms, is_running=True))
         self._wake_up()
+
+    async def _write_running(self, waiting: Waiting) -> None:
+        facts = waiting.closed
+        assert isinstance(facts, RebalanceFacts)
+        steps = self._making.open_text_steps(waiting.group_id, facts, waiting.until_ms)
+        self._add_entry(waiting.group_id, RUNNING, facts.sequence, await _in_slices(steps))
+
+
+def _import_making() -> type[Making]:
+    from broker.history.making import Making  # noqa: PLC0415 - 30 ms that a start saves.
+
+    return Making
 
 
 async def _in_slices(steps: Steps[T]) -> T:

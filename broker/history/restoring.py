@@ -35,7 +35,8 @@ async def restore(log: HistoryLog, rings: Rings) -> list[Entry]:
     for entry in entries:
         rings.add(entry.group_id, entry.sequence, pack(entry.text), is_rebalance=True)
     if len(rings):
-        logger.info("The rebalance history knows of %d groups", len(rings))
+        noun = "group" if len(rings) == 1 else "groups"
+        logger.info("The rebalance history knows of %d %s", len(rings), noun)
     return entries
 
 

@@ -8,6 +8,9 @@ NOT_AT_THE_START = (
     "prometheus_client",
     # With the first HTTP connection.
     "h11",
+    # What makes records of rebalances: 30 ms, with the first of them.
+    "broker.core.history.build",
+    "broker.core.history.model",
     # The codecs, each with the first batch that is compressed with it.
     "cramjam",
     "lz4.frame",
