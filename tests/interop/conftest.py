@@ -7,7 +7,8 @@ they run against that broker. Else a Kohort is started for the session.
 import gc
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -158,21 +159,28 @@ def build_client(request: pytest.FixtureRequest) -> BuildClient:
     return build
 
 
-@pytest.fixture(scope="session")
-def twins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
+@contextmanager
+def start_twins(directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[Twins]:
     """A real Kafka and a Kohort with the same settings, to be asked the same.
 
     Where the other tests run against a given broker this is Kafka twice, which shows that nothing
     is compared that may differ from one Kafka to the next.
     """
     kind = KafkaServer if os.environ.get("BOOTSTRAP") else KohortServer
-    directory = tmp_path_factory.mktemp("twins")
+    overrides = {**TWIN_SETTINGS, **(settings or {})}
     with (
-        KafkaServer(directory / "kafka", overrides=TWIN_SETTINGS) as kafka,
-        kind(directory / "kohort", overrides=TWIN_SETTINGS) as kohort,
+        KafkaServer(directory / "kafka", overrides=overrides) as kafka,
+        kind(directory / "kohort", overrides=overrides) as kohort,
     ):
         wait_ready(kafka)
         yield Twins(kafka, kohort)
+
+
+@pytest.fixture(scope="session")
+def twins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
+    """Those that most tests ask."""
+    with start_twins(tmp_path_factory.mktemp("twins")) as twins:
+        yield twins
 
 
 @pytest.fixture

@@ -90,8 +90,9 @@ def test_nothing_is_stored_for_a_group_that_is_not_there(pair: Pair, group_topic
     for version in COMMIT_VERSIONS:
         for generation, member_id in ((0, ""), (5, "x"), (0, "x")):
             group = Group(pair)
-            changes = {"generation_id_or_member_epoch": generation, "member_id": member_id}
-            commit(group, group_topic, 1, version=version, **changes)
+            request = commit_request(group, commit_topic(group_topic, 1), member_id=member_id)
+            request.generation_id_or_member_epoch = generation
+            pair.ask(request, version)
             group.describe()
 
 
@@ -226,8 +227,8 @@ def test_groups_without_a_name(pair: Pair, group_topic: Topic) -> None:
     for version in range(3):
         pair.ask(LeaveGroupRequest(group_id="", member_id="x"), version)
     for version in range(3, 6):
-        request = LeaveGroupRequest(group_id="", members=[MemberIdentity(member_id="x")])
-        pair.ask(request, version)
+        leaving = LeaveGroupRequest(group_id="", members=[MemberIdentity(member_id="x")])
+        pair.ask(leaving, version)
     pair.ask(delete_request(group, {group_topic.name: [0]}), 0)
     commit(group, group_topic, {0: 1})
     commit(group, group_topic, {0: 1}, generation_id_or_member_epoch=1, member_id="x")

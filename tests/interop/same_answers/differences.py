@@ -94,6 +94,14 @@ class Difference(NamedTuple):
         )
 
 
+class Later(NamedTuple):
+    """A deliberate difference in when something happens."""
+
+    because: str
+    kafka_s: float
+    """When it happens at Kafka, in the script that shows it."""
+
+
 ALWAYS: Final = (
     Difference(
         "texts are for people and nothing goes by their words, but where Kafka has one we have one;"
@@ -339,3 +347,38 @@ OFFERED_TWICE: Final = Difference(
     " finds none that all have, and never answers",
     [("", SILENT, ANY)],
 )
+SUPERSEDED: Final = Difference(
+    "a request that waits is answered when the same member asks again; Kafka forgets about it",
+    [("", SILENT, ANY)],
+)
+REMOVED_WHILE_WAITING: Final = Difference(
+    "whoever waits for its assignment is told when it is removed; Kafka forgets about it",
+    [("", SILENT, ANY)],
+)
+
+
+def not_cut_short(kafka_s: float) -> Later:
+    """When Kafka ends the initial delay."""
+    return Later(
+        "the initial delay waits for members that come; that an id expires unused is no reason to"
+        " end it early, which Kafka does",
+        kafka_s,
+    )
+
+
+def goes_on_without_the_refused(kafka_s: float) -> Later:
+    """When Kafka ends the phase."""
+    return Later(
+        "a member that is thrown out of a group that is too large is waited for no longer; Kafka"
+        " looks at that only when the time is up",
+        kafka_s,
+    )
+
+
+def its_own_session(kafka_s: float) -> Later:
+    """When Kafka misses it."""
+    return Later(
+        "a static member that comes back is missed after the session timeout of its new process;"
+        " Kafka takes the old one's until the first heartbeat",
+        kafka_s,
+    )

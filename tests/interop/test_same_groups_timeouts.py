@@ -1,0 +1,502 @@
+"""Members that stay silent or away, and how long everybody waits for them, beside Kafka."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from functools import partial
+
+import pytest
+
+from tests.interop.same_answers import differences
+from tests.interop.same_answers.groups import Group, Member, subscription
+from tests.interop.same_answers.pair import Pair, Twins
+from tests.interop.same_answers.waiting import Scripts, Stopwatch
+
+pytestmark = pytest.mark.slow_groups
+
+scripts = Scripts()
+
+
+@pytest.fixture(scope="module")
+def running(request: pytest.FixtureRequest, twins: Twins) -> Iterator[dict[str, Future[str]]]:
+    with scripts.running(request, twins) as futures:
+        yield futures
+
+
+def show(group: Group, *members: Member) -> None:
+    group.describe()
+    for member in members:
+        member.heartbeat()
+
+
+# Sessions.
+
+
+@scripts
+def a_silent_follower_is_missed(pair: Pair) -> None:
+    group = Group(pair)
+    one, two = group.member("one"), group.member("two", session_ms=2000)
+    group.settle(one, two)
+    watch = Stopwatch(pair)
+    watch.state(group, "PreparingRebalance", 2)
+    show(group, one, two)
+    one.join().answers()
+    group.assign(one)
+    show(group, one, two)
+
+
+@scripts
+def a_silent_leader_is_missed(pair: Pair) -> None:
+    group = Group(pair)
+    one, two = group.member("one", session_ms=2000), group.member("two")
+    group.settle(one, two)
+    watch = Stopwatch(pair)
+    watch.state(group, "PreparingRebalance", 2)
+    two.join().answers()
+    group.assign(two)
+    show(group, one, two)
+
+
+@scripts
+def a_lone_silent_member_is_missed(pair: Pair) -> None:
+    group = Group(pair)
+    one = group.member("one", session_ms=2000)
+    group.settle(one)
+    watch = Stopwatch(pair)
+    watch.state(group, "Empty", 2)
+    show(group, one)
+    two = group.member("two")
+    assert two.joined().kafka.generation_id == 3
+
+
+@scripts
+def a_silent_static_member_is_missed(pair: Pair) -> None:
+    group = Group(pair)
+    one, two = group.member("one"), group.member("two", instance="two", session_ms=2000)
+    group.settle(one, two)
+    watch = Stopwatch(pair)
+    watch.state(group, "PreparingRebalance", 2)
+    show(group, one, two)
+    again = group.member("two", instance="two")
+    waiting = again.join()
+    group.wait_members(2)
+    one.join().answers()
+    waiting.answers()
+    show(group, one, two, again)
+
+
+@scripts
+def heartbeats_keep_a_member(pair: Pair) -> None:
+    group = Group(pair)
+    one = group.member("one", session_ms=2000)
+    group.settle(one)
+    watch = Stopwatch(pair)
+    for at_s in (1, 2, 3):
+        watch.until(at_s)
+        show(group, one)
+    watch.state(group, "Empty", 5)
+
+
+def prolonged_by(what: str, until_s: float, pair: Pair) -> None:
+    """A member does something a second before it would be missed."""
+    group = Group(pair)
+    one, two = group.member("one"), group.member("two", session_ms=2000)
+    group.settle(one, two)
+    watch = Stopwatch(pair)
+    watch.until(1)
+    match what:
+        case "heartbeat":
+            two.heartbeat()
+        case "a heartbeat of another generation":
+            two.heartbeat(generation_id=0)
+        case "sync":
+            two.sync().answers()
+        case "join":
+            two.join().answers()
+        case _:
+            raise AssertionError(what)
+    watch.state(group, "PreparingRebalance", until_s)
+    show(group, one, two)
+
+
+for what, until_s in (
+    ("heartbeat", 3),
+    ("a heartbeat of another generation", 2),
+    ("sync", 2),
+    ("join", 2),
+):
+    scripts.add(f"a session after a {what}", partial(prolonged_by, what, until_s))
+
+
+@scripts
+def sessions_begin_anew_while_joins_are_collected(pair: Pair) -> None:
+    group = Group(pair)
+    one, two, three = group.member("one"), group.member("two", session_ms=2000), group.member("3")
+    group.settle(one, two)
+    watch = Stopwatch(pair)
+    waiting = watch.watch(three.park())
+    group.wait_members(3)
+    again = watch.watch(one.join())
+    watch.until(1)
+    two.heartbeat()
+    watch.answers(waiting, 3)
+    watch.answers(again, 3)
+    group.describe()
+
+
+@scripts
+def a_member_that_waits_is_not_missed(pair: Pair) -> None:
+    group = Group(pair)
+    one, two, three = group.member("one", session_ms=1000), group.member("two"), group.member("3")
+    for member in (one, two, three):
+        member.rebalance_ms = 3000
+    group.settle(one, two)
+    watch = Stopwatch(pair)
+    waiting = watch.watch(three.park())
+    group.wait_members(3)
+    again = watch.watch(one.join())
+    watch.answers(again, 3)
+    watch.answers(waiting, 3)
+    show(group, one, two, three)
+    watch.state(group, "PreparingRebalance", 4)
+    show(group, one, three)
+
+
+@scripts
+def whoever_waits_for_its_assignment_is_not_missed(pair: Pair) -> None:
+    group = Group(pair)
+    one, two = group.member("one"), group.member("two", session_ms=1000)
+    group.gather(one, two)
+    watch = Stopwatch(pair)
+    waiting = watch.watch(two.sync())
+    watch.until(2)
+    one.sync(assign=[one, two]).answers()
+    watch.answers(waiting, 2)
+    show(group, one, two)
+
+
+# The join phase.
+
+
+@scripts
+def those_that_do_not_come_are_left_behind(pair: Pair) -> None:
+    group = Group(pair)
+    one, two, three = (group.member(name, rebalance_ms=2000) for name in ("one", "two", "three"))
+    group.settle(one, two)
+    watch = Stopwatch(pair)
+    waiting = watch.watch(three.park())
+    group.wait_members(3)
+    again = watch.watch(one.join())
+    show(group, one, two)
+    watch.answers(waiting, 2)
+    watch.answers(again, 2)
+    show(group, one, two, three)
+    group.assign(one, three)
+    two.join().answers()
+
+
+@scripts
+def a_leader_that_does_not_come_is_replaced(pair: Pair) -> None:
+    group = Group(pair)
+    one, two = (group.member(name, rebalance_ms=2000) for name in ("one", "two"))
+    group.settle(one, two)
+    two.protocols = {"range": subscription("b")}
+    watch = Stopwatch(pair)
+    answers = watch.answers(watch.watch(two.join()), 2)
+    assert answers.kafka.leader == answers.kafka.member_id
+    show(group, one, two)
+
+
+@scripts
+def the_longest_timeout_when_it_began_counts(pair: Pair) -> None:
+    group = Group(pair)
+    one, two = (group.member(name, rebalance_ms=1000) for name in ("one", "two"))
+    three, four = group.member("three", rebalance_ms=2000), group.member("four", rebalance_ms=6000)
+    group.settle(one, two)
+    watch = Stopwatch(pair)
+    waiting = [watch.watch(three.park())]
+    group.wait_members(3)
+    waiting.append(watch.watch(four.park()))
+    group.wait_members(4)
+    waiting.append(watch.watch(one.join()))
+    for pending in waiting:
+        watch.answers(pending, 2)
+    show(group, one, two, three, four)
+
+
+@scripts
+def the_first_version_waits_for_the_session_timeout(pair: Pair) -> None:
+    group = Group(pair)
+    one, two = group.member("one", session_ms=2000), group.member("two", session_ms=2000)
+    one.join(0).answers()
+    watch = Stopwatch(pair)
+    waiting = watch.watch(two.join(0))
+    group.wait_members(2)
+    watch.until(1.5)
+    one.heartbeat(2)
+    watch.answers(waiting, 2)
+    show(group, one, two)
+
+
+@scripts
+def static_members_stay_without_coming(pair: Pair) -> None:
+    group = Group(pair)
+    one, two, three = group.member("one"), group.member("two", instance="two"), group.member("3")
+    for member in (one, two, three):
+        member.rebalance_ms = 2000
+    group.settle(one, two)
+    watch = Stopwatch(pair)
+    waiting = watch.watch(three.park())
+    group.wait_members(3)
+    again = watch.watch(one.join())
+    watch.answers(waiting, 2)
+    watch.answers(again, 2)
+    show(group, one, two, three)
+    group.assign(one, three)
+    show(group, one, two, three)
+    # One more rebalance timeout, and it is gone, however long its session.
+    watch.state(group, "PreparingRebalance", 4)
+    show(group, one, two, three)
+
+
+@scripts
+def when_all_that_are_left_are_static_and_away(pair: Pair) -> None:
+    group = Group(pair)
+    one = group.member("one", instance="one", session_ms=4000, rebalance_ms=1000)
+    two = group.member("two", rebalance_ms=1000)
+    group.settle(one)
+    watch = Stopwatch(pair)
+    waiting = two.park()
+    group.wait_members(2)
+    two.leave()
+    waiting.answers()
+    watch.until(2.5)
+    show(group)
+    watch.state(group, "Empty", 4)
+    show(group, one)
+
+
+@scripts
+def an_unused_id_is_waited_for_until_it_expires(pair: Pair) -> None:
+    group = Group(pair)
+    one, two = group.member("one"), group.member("two", session_ms=2000)
+    group.settle(one)
+    watch = Stopwatch(pair)
+    two.ask_for_id()
+    waiting = watch.watch(one.join())
+    watch.answers(waiting, 2)
+    show(group, one)
+    two.join().answers()
+
+
+@scripts
+def an_unused_id_is_waited_for_no_longer_than_members(pair: Pair) -> None:
+    group = Group(pair)
+    one, two = group.member("one", rebalance_ms=2000), group.member("two", session_ms=20_000)
+    group.settle(one)
+    two.ask_for_id()
+    watch = Stopwatch(pair)
+    watch.answers(watch.watch(one.join()), 2)
+    waiting = two.join()
+    group.wait_members(2)
+    one.join().answers()
+    waiting.answers()
+    show(group, one, two)
+
+
+@scripts
+def whoever_is_thrown_out_is_waited_for_no_longer(pair: Pair) -> None:
+    group = Group(pair)
+    members = [group.member(name, rebalance_ms=3000) for name in ("one", "two", "three")]
+    group.settle(*members)
+    watch = Stopwatch(pair)
+    waiting = [group.member("four", rebalance_ms=3000).ask_for_id()]
+    late = group.member("late", rebalance_ms=30_000).ask_for_id()
+    joins = [watch.watch(waiting[0].join())]
+    group.wait_members(4)
+    joins.append(watch.watch(late.join()))
+    group.wait_members(5)
+    for member in members[:2]:
+        joins.append(watch.watch(member.join()))
+        pair.settle()
+    refused_s = watch.elapsed_s
+    members[2].join().answers()
+    for pending in joins:
+        later = differences.goes_on_without_the_refused(3)
+        watch.answers(pending, refused_s, later=later)
+    show(group, *members, *waiting, late)
+
+
+# The sync phase.
+
+
+@scripts
+def nobody_comes_for_its_assignment(pair: Pair) -> None:
+    group = Group(pair)
+    one, two = (group.member(name, rebalance_ms=2000) for name in ("one", "two"))
+    group.gather(one, two)
+    watch = Stopwatch(pair)
+    watch.state(group, "Empty", 2)
+    show(group, one, two)
+
+
+@scripts
+def the_leader_does_not_assign(pair: Pair) -> None:
+    group = Group(pair)
+    one, two = (group.member(name, rebalance_ms=2000) for name in ("one", "two"))
+    group.gather(one, two)
+    watch = Stopwatch(pair)
+    waiting = watch.watch(two.sync())
+    watch.answers(waiting, 2)
+    show(group, one, two)
+    two.join().answers()
+    show(group, two)
+
+
+@scripts
+def a_follower_never_comes_for_its_assignment(pair: Pair) -> None:
+    group = Group(pair)
+    one, two = (group.member(name, rebalance_ms=2000) for name in ("one", "two"))
+    group.gather(one, two)
+    watch = Stopwatch(pair)
+    one.sync(assign=[one, two]).answers()
+    show(group, one, two)
+    watch.state(group, "PreparingRebalance", 2)
+    show(group, one, two)
+
+
+@scripts
+def a_static_follower_never_comes_for_its_assignment(pair: Pair) -> None:
+    group = Group(pair)
+    one, two = group.member("one", rebalance_ms=2000), group.member("two", instance="two")
+    two.rebalance_ms = 2000
+    group.gather(one, two)
+    watch = Stopwatch(pair)
+    one.sync(assign=[one, two]).answers()
+    watch.state(group, "PreparingRebalance", 2)
+    show(group, one, two)
+
+
+@scripts
+def a_follower_comes_for_its_assignment_just_in_time(pair: Pair) -> None:
+    group = Group(pair)
+    one, two = (group.member(name, rebalance_ms=2000) for name in ("one", "two"))
+    group.gather(one, two)
+    watch = Stopwatch(pair)
+    one.sync(assign=[one, two]).answers()
+    watch.until(1)
+    two.sync().answers()
+    watch.until(3)
+    show(group, one, two)
+
+
+# Who must be answered.
+
+
+@scripts
+def a_join_that_is_superseded(pair: Pair) -> None:
+    group = Group(pair)
+    one, two = group.member("one"), group.member("two", patience_s=2)
+    group.settle(one)
+    first = two.park()
+    group.wait_members(2)
+    second = two.join()
+    pair.settle()
+    first.answers(differs=differences.SUPERSEDED)
+    one.join().answers()
+    second.answers()
+    show(group, one, two)
+
+
+@scripts
+def a_sync_that_is_superseded(pair: Pair) -> None:
+    group = Group(pair)
+    one, two = group.member("one"), group.member("two", patience_s=2)
+    group.gather(one, two)
+    first = two.sync()
+    pair.settle()
+    second = two.sync()
+    pair.settle()
+    first.answers(differs=differences.SUPERSEDED)
+    one.sync(assign=[one, two]).answers()
+    second.answers()
+    show(group, one, two)
+
+
+@scripts
+def a_member_that_waits_for_its_assignment_is_removed(pair: Pair) -> None:
+    group = Group(pair)
+    one, two = group.member("one"), group.member("two", patience_s=2)
+    group.gather(one, two)
+    waiting = two.sync()
+    pair.settle()
+    two.leave()
+    waiting.answers(differs=differences.REMOVED_WHILE_WAITING)
+    one.join().answers()
+    show(group, one, two)
+
+
+@scripts
+def one_connection_is_served_in_order(pair: Pair) -> None:
+    """What follows a join that waits on the same connection waits, too."""
+    group = Group(pair)
+    one, two = group.member("one"), group.member("two")
+    group.settle(one)
+    waiting = two.park()
+    group.wait_members(2)
+    behind = waiting.line.send(two.heartbeat_request(4), 4)
+    assert behind.is_parked(for_s=1)
+    one.join().answers()
+    waiting.answers()
+    behind.answers()
+
+
+# Static members that come back.
+
+
+@scripts
+def a_replacement_has_its_own_session(pair: Pair) -> None:
+    group = Group(pair)
+    one, two = group.member("one"), group.member("two", instance="two", session_ms=2000)
+    group.settle(one, two)
+    watch = Stopwatch(pair)
+    new = group.member("two", instance="two", session_ms=4000)
+    new.joined()
+    watch.state(group, "PreparingRebalance", 4, later=differences.its_own_session(2))
+    show(group, one, two, new)
+
+
+@scripts
+def a_replacement_that_syncs_has_its_own_session(pair: Pair) -> None:
+    group = Group(pair)
+    one, two = group.member("one"), group.member("two", instance="two", session_ms=4000)
+    group.settle(one, two)
+    new = group.member("two", instance="two", session_ms=2000)
+    new.joined()
+    watch = Stopwatch(pair)
+    new.heartbeat()
+    watch.state(group, "PreparingRebalance", 2)
+    show(group, one, two, new)
+
+
+@scripts
+def a_new_member_that_never_gets_an_answer_is_missed_after_five_minutes(pair: Pair) -> None:
+    group = Group(pair)
+    one, two = group.member("one", rebalance_ms=600_000), group.member("two", session_ms=1000)
+    group.settle(one)
+    watch = Stopwatch(pair)
+    waiting = two.park()
+    group.wait_members(2)
+    two.heartbeat(generation_id=1)
+    watch.watch(waiting)
+    while watch.elapsed_s < 290:
+        watch.until(min(watch.elapsed_s + 20, 290))
+        one.heartbeat()
+    watch.answers(waiting, 300)
+    show(group, one, two)
+
+
+@pytest.mark.timeout(700)
+@pytest.mark.parametrize("name", scripts.names)
+def test_timeouts(running: dict[str, Future[str]], name: str) -> None:
+    if wrong := running[name].result():
+        pytest.fail(wrong, pytrace=False)
