@@ -30,6 +30,7 @@ from broker.handlers.context import BrokerServices
 from broker.handlers.registry import Router, load_handlers
 from broker.history.history import HistoryLimits, RebalanceHistory
 from broker.history.topic import TopicHistoryLog
+from broker.http.groups import group_pages
 from broker.http.health import health_pages
 from broker.http.server import HttpServer
 from broker.machine import Machine
@@ -361,6 +362,7 @@ class Broker:
         page = MetricsPage(self.metrics, source, self.config, executor)
         stack.push_async_callback(page.close)
         http.add_pages({"/metrics": page.answer})
+        http.add_pages(group_pages(services.groups, self.history, executor))
 
 
 def _limit_retained_memory() -> None:

@@ -6,13 +6,15 @@ Starting costs next to nothing: what speaks HTTP is imported when the first conn
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from broker.http.messages import HttpRequest, HttpResponse, Page
+from broker.http.messages import BadRequestError, HttpRequest, HttpResponse, Page
 
 if TYPE_CHECKING:
     from broker.http.connection import HttpLimits
+    from broker.http.routes import Routes
 
 logger = logging.getLogger(__name__)
 
@@ -23,17 +25,20 @@ _BUSY = (
 
 
 class HttpServer:
-    """The HTTP port of one broker. Serves GET and HEAD of fixed paths."""
+    """The HTTP port of one broker. Serves GET and HEAD of its pages."""
 
     def __init__(self, pages: Mapping[str, Page], limits: "HttpLimits | None" = None) -> None:
         self._pages = dict(pages)
+        self._routes: Routes | None = None
+        """Of `_pages`; made by the first request."""
         self._limits = limits
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
     def add_pages(self, pages: Mapping[str, Page]) -> None:
-        """Serve more; also while it runs, for what is not there from the start."""
+        """Serve more, by path; also while it runs, for what is not there from the start."""
         self._pages.update(pages)
+        self._routes = None
 
     @property
     def port(self) -> int:
@@ -68,15 +73,21 @@ class HttpServer:
 
     async def _page_of(self, request: HttpRequest) -> HttpResponse:
         """Ask the page that a request names."""
-        page = self._pages.get(request.path)
-        if page is None:
-            paths = " ".join(sorted(self._pages))
-            return HttpResponse.text(HTTPStatus.NOT_FOUND, f"not found; there are {paths}")
-        if request.method not in {"GET", "HEAD"}:
-            return HttpResponse.text(
-                HTTPStatus.METHOD_NOT_ALLOWED, "GET and HEAD only", ("Allow", "GET, HEAD")
-            )
-        return await page(request)
+        if self._routes is None:
+            self._routes = _routes_of(self._pages)
+        try:
+            found = self._routes.find(request.path)
+            if found is None:
+                paths = " ".join(sorted(self._pages))
+                return HttpResponse.error(HTTPStatus.NOT_FOUND, f"no such page; there are {paths}")
+            if request.method not in {"GET", "HEAD"}:
+                return HttpResponse.error(
+                    HTTPStatus.METHOD_NOT_ALLOWED, "GET and HEAD only", ("Allow", "GET, HEAD")
+                )
+            page, values = found
+            return await page(replace(request, path_values=values) if values else request)
+        except BadRequestError as error:
+            return HttpResponse.error(HTTPStatus.BAD_REQUEST, str(error))
 
     def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # h11 takes ten milliseconds to import, which the start of a broker need not wait for.
@@ -96,3 +107,10 @@ class HttpServer:
         self._connections.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("an HTTP connection ended", exc_info=error)
+
+
+def _routes_of(pages: Mapping[str, Page]) -> "Routes":
+    # Undoing percent-encoding is in urllib, which the start of a broker need not import either.
+    from broker.http.routes import Routes  # noqa: PLC0415
+
+    return Routes(pages)

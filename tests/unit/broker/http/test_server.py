@@ -2,6 +2,7 @@
 
 import asyncio
 import http.client
+import json
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -10,7 +11,7 @@ from http import HTTPStatus
 import pytest
 
 from broker.http.connection import HttpLimits
-from broker.http.messages import HttpRequest, HttpResponse, Page
+from broker.http.messages import BadRequestError, HttpRequest, HttpResponse, Page
 from broker.http.server import HttpServer
 
 SECRET = "a secret of the page"
@@ -33,7 +34,20 @@ async def _stuck(_: HttpRequest) -> HttpResponse:
     raise AssertionError
 
 
-PAGES: dict[str, Page] = {"/echo": _echo, "/large": _large, "/broken": _broken, "/stuck": _stuck}
+async def _named(request: HttpRequest) -> HttpResponse:
+    if request.path_values == ("refused",):
+        raise BadRequestError("what the page has against it")
+    return HttpResponse.text(HTTPStatus.OK, "|".join(request.path_values))
+
+
+PAGES: dict[str, Page] = {
+    "/named/{first}/{second}": _named,
+    "/named/{only}": _named,
+    "/echo": _echo,
+    "/large": _large,
+    "/broken": _broken,
+    "/stuck": _stuck,
+}
 
 
 @asynccontextmanager
@@ -75,6 +89,28 @@ async def test_a_page_gets_path_query_and_accept_apart() -> None:
         )
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
     assert answer.endswith(b"\r\n\r\n/echo|a=b|text/plain,*/*\n")
+
+
+async def test_a_page_gets_what_stands_in_the_places_of_its_path() -> None:
+    async with serving() as server:
+        request = b"GET /named/a%2Fb/c%20%C3%BC?x HTTP/1.0\r\n\r\n"
+        assert (await exchange(server, request)).endswith("\r\n\r\na/b|c ü\n".encode())
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "told"),
+    [
+        ("GET", "/nothing", "/named/{only}"),
+        ("PUT", "/echo", "GET and HEAD"),
+        ("GET", "/named/refused", "against it"),
+    ],
+)
+async def test_errors_are_json(method: str, path: str, told: str) -> None:
+    async with serving() as server:
+        answer = await exchange(server, f"{method} {path} HTTP/1.0\r\n\r\n".encode())
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"Content-Type: application/json" in head
+    assert told in json.loads(body)["error"]
 
 
 async def test_a_connection_serves_one_request_after_the_other() -> None:
@@ -130,6 +166,12 @@ async def test_a_large_answer_arrives_whole() -> None:
     ("request_bytes", "status"),
     [
         (b"GET /nothing HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 404),
+        (b"GET /named/%ff HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 400),
+        (b"GET /named/%4 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 400),
+        (b"GET /named/refused HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 400),
+        (b"GET /named/a\xff HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 400),
+        (b"GET /named/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 404),
+        (b"PUT /named/a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 405),
         (b"DELETE /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 405),
         (b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc", 413),
         (b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999\r\n\r\n", 413),
