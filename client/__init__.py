@@ -1,5 +1,6 @@
 """Kohort's own consumer: pure rules in `client.core`, sockets and threads around them.
 
-Reserved: nothing is here yet. Any Kafka client works with the broker meanwhile. Users will import
-from `kohort`, never from `client`.
+In the making: the rules (membership, heartbeats, assignors) and the connections are here, the
+consumer that users will import from `kohort`, never from `client`, is not. Any Kafka client works
+with the broker meanwhile.
 """

@@ -1,0 +1,249 @@
+"""What is known of the cluster: its brokers, its topics, and the connections to them.
+
+Connections are made when they are needed. To each broker there are two at most: one for fetching
+and everything else, and one for the group alone, since a parked JoinGroup holds up whatever is
+behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from client.core.backoff import Backoff
+from client.core.errors import BrokerUnreachableError, ConfigError
+from client.core.partitions import TopicPartition
+from client.net.connection import (
+    Connection,
+    ConnectionConfig,
+    DisconnectedError,
+    open_connection,
+)
+from protocol.errors import ErrorCode
+from protocol.lazy_dataclass import dataclass
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_PORT: Final = 9092
+UNKNOWN_EPOCH: Final = -1
+
+
+class Address(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+
+class Leader(NamedTuple):
+    """Who serves a partition."""
+
+    node_id: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic as the last metadata has it."""
+
+    name: str
+    topic_id: bytes
+    is_internal: bool
+    error: ErrorCode
+    leaders: Mapping[int, Leader]
+    """By partition; those without a leader are missing."""
+    partition_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConfig:
+    """How to find the cluster and how patient to be with it."""
+
+    bootstrap: Sequence[Address]
+    connection: ConnectionConfig
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1_000
+    creates_topics: bool = False
+    """allow.auto.create.topics"""
+
+
+def parse_bootstrap(servers: str | Iterable[str]) -> list[Address]:
+    """`host:port` texts, as a list or separated by commas; the port is 9092 if it is not said.
+
+    Raises:
+        ConfigError: no address, or one that cannot be read.
+    """
+    texts = servers.split(",") if isinstance(servers, str) else list(servers)
+    found = [_parse_address(text.strip()) for text in texts if text.strip()]
+    if not found:
+        raise ConfigError("bootstrap_servers is empty; give it at least one host:port")
+    return found
+
+
+def _parse_address(text: str) -> Address:
+    # An address of IPv6 has colons of its own, and stands in brackets if a port follows.
+    host, _, port = text.rpartition(":") if "]:" in text or text.count(":") == 1 else (text, "", "")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or (port and not (port.isascii() and port.isdecimal() and int(port) < 1 << 16)):
+        raise ConfigError(f"bootstrap_servers: {text!r} is not host:port")
+    return Address(host, int(port) if port else DEFAULT_PORT)
+
+
+class Cluster:
+    """The cluster of one client."""
+
+    def __init__(self, config: ClusterConfig) -> None:
+        self.config = config
+        self.topics: dict[str, TopicInfo] = {}
+        self.cluster_id: str | None = None
+        self._brokers: dict[int, Address] = {}
+        self._connections: dict[tuple[Address, str], asyncio.Task[Connection]] = {}
+        self._backoffs: dict[Address, Backoff] = {}
+        self._may_connect_s: dict[Address, float] = {}
+        self._is_closed = False
+
+    # Connections.
+
+    def broker(self, node_id: int) -> Address | None:
+        """Where a broker is, None if the last metadata does not have it."""
+        return self._brokers.get(node_id)
+
+    def remember(self, node_id: int, address: Address) -> None:
+        """A broker that another answer has named."""
+        self._brokers[node_id] = address
+
+    async def connection(self, address: Address, purpose: str = "") -> Connection:
+        """An open connection; all that ask for the same purpose share it.
+
+        Raises:
+            DisconnectedError: there is none to be had now.
+        """
+        key = (address, purpose)
+        task = self._connections.get(key)
+        if task is not None and task.done() and _is_useless(task):
+            task = None
+        if task is None:
+            if self._is_closed:
+                raise DisconnectedError("this client is closed")
+            task = asyncio.create_task(self._open(address), name=f"connect to {address}")
+            self._connections[key] = task
+        # Whoever gives up waiting does not end the attempt for the others.
+        return await asyncio.shield(task)
+
+    async def any_connection(self) -> Connection:
+        """A connection to whatever broker answers, those that are connected first.
+
+        Raises:
+            BrokerUnreachableError: none of them does.
+        """
+        addresses = dict.fromkeys((*self._brokers.values(), *self.config.bootstrap))
+        connected = [one for one in addresses if self._is_connected(one)]
+        others = [one for one in addresses if one not in connected]
+        random.shuffle(others)
+        failures: list[str] = []
+        for address in (*connected, *others):
+            try:
+                return await self.connection(address)
+            except DisconnectedError as error:
+                failures.append(str(error))
+        raise BrokerUnreachableError(
+            f"no broker can be reached: {'; '.join(failures)}; check bootstrap_servers, and that"
+            " the broker's advertised.listeners name addresses that can be reached from here",
+            ErrorCode.NETWORK_EXCEPTION,
+        )
+
+    async def close(self) -> None:
+        """End all connections."""
+        self._is_closed = True
+        tasks = [task for task in self._connections.values() if not task.done()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        for task in self._connections.values():
+            if not task.cancelled() and task.exception() is None:
+                task.result().close()
+                await task.result().wait_closed()
+
+    def _is_connected(self, address: Address) -> bool:
+        task = self._connections.get((address, ""))
+        return task is not None and task.done() and not _is_useless(task)
+
+    async def _open(self, address: Address) -> Connection:
+        loop = asyncio.get_running_loop()
+        wait_s = self._may_connect_s.get(address, 0) - loop.time()
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+        backoff = self._backoffs.get(address)
+        if backoff is None:
+            config = self.config
+            backoff = self._backoffs[address] = Backoff(
+                config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, random.random
+            )
+        try:
+            connection = await open_connection(*address, self.config.connection)
+        except DisconnectedError:
+            self._may_connect_s[address] = loop.time() + backoff.fail() / 1000
+            raise
+        backoff.succeed()
+        return connection
+
+    # Metadata.
+
+    async def refresh(self, topics: Collection[str] | None) -> None:
+        """Ask for these topics, or for all; what is known of others stays as it was.
+
+        Raises:
+            BrokerUnreachableError, DisconnectedError: nobody answers.
+        """
+        connection = await self.any_connection()
+        # By name: ids come back with the names, from version 10 on.
+        request = MetadataRequest(
+            topics=None if topics is None else [MetadataRequestTopic(name=one) for one in topics],
+            allow_auto_topic_creation=self.config.creates_topics,
+        )
+        self._learn(await connection.call(request), is_complete=topics is None)
+
+    def _learn(self, answer: MetadataResponse, *, is_complete: bool) -> None:
+        self.cluster_id = answer.cluster_id
+        self._brokers = {
+            broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers
+        }
+        if is_complete:
+            self.topics.clear()
+        for topic in answer.topics:
+            if topic.name is not None:
+                self.topics[topic.name] = TopicInfo(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    is_internal=topic.is_internal,
+                    error=ErrorCode(topic.error_code),
+                    leaders={
+                        one.partition_index: Leader(one.leader_id, one.leader_epoch)
+                        for one in topic.partitions
+                        if one.leader_id >= 0
+                    },
+                    partition_count=len(topic.partitions),
+                )
+
+    def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
+        """Of those that are known to exist."""
+        known = ((topic, self.topics.get(topic)) for topic in topics)
+        return {
+            topic: info.partition_count
+            for topic, info in known
+            if info is not None and info.partition_count
+        }
+
+    def leader(self, partition: TopicPartition) -> Leader | None:
+        """Who serves it, None if that is not known."""
+        info = self.topics.get(partition.topic)
+        return None if info is None else info.leaders.get(partition.partition)
+
+
+def _is_useless(task: asyncio.Task[Any]) -> bool:
+    return task.cancelled() or task.exception() is not None or task.result().is_closed

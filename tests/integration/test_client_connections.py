@@ -1,0 +1,134 @@
+"""The client's connections against a real broker, and against things that are none."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+
+import pytest
+
+from client.core.errors import BrokerUnreachableError
+from client.core.partitions import TopicPartition
+from client.net.cluster import Address, Cluster, ClusterConfig
+from client.net.connection import ConnectionConfig, DisconnectedError, open_connection
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.metadata import MetadataRequest
+from tests.broker_thread import BrokerThread
+from tests.server_process import free_port
+
+CONFIG = ConnectionConfig(client_id="tests", request_timeout_ms=5_000)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
+    with BrokerThread(tmp_path_factory.mktemp("broker")) as broker:
+        yield broker
+
+
+def cluster_of(*ports: int) -> Cluster:
+    return Cluster(ClusterConfig([Address("127.0.0.1", port) for port in ports], CONFIG))
+
+
+async def test_requests_that_follow_each_other_are_answered_in_order(broker: BrokerThread) -> None:
+    connection = await open_connection("127.0.0.1", broker.port, CONFIG)
+    request = HeartbeatRequest(group_id="nobody", generation_id=1, member_id="m")
+    answers = await asyncio.gather(
+        *(connection.send(request if n % 2 else MetadataRequest(topics=[])) for n in range(200))
+    )
+    assert all(hasattr(answer, "brokers") for answer in answers[::2])
+    assert {answer.error_code for answer in answers[1::2]} == {ErrorCode.UNKNOWN_MEMBER_ID}
+    assert connection.in_flight_count == 0
+    connection.close()
+    await connection.wait_closed()
+
+
+async def test_whoever_waits_when_the_connection_ends_is_told(broker: BrokerThread) -> None:
+    connection = await open_connection("127.0.0.1", broker.port, CONFIG)
+    waiting = connection.send(MetadataRequest(topics=None))
+    connection.close()
+    with pytest.raises(DisconnectedError, match="closed by this client"):
+        await waiting
+    with pytest.raises(DisconnectedError):
+        await connection.call(MetadataRequest(topics=None))
+    await connection.wait_closed()
+
+
+async def test_the_cluster_is_learnt_from_any_broker_that_answers(broker: BrokerThread) -> None:
+    cluster = cluster_of(free_port(), broker.port)
+    connection = await cluster.any_connection()
+    topic = CreatableTopic(
+        name="three", num_partitions=3, replication_factor=1, assignments=[], configs=[]
+    )
+    await connection.call(CreateTopicsRequest(topics=[topic], timeout_ms=5_000))
+    await cluster.refresh(["three", "none"])
+    assert cluster.partition_counts(["three", "none"]) == {"three": 3}
+    leader = cluster.leader(TopicPartition("three", 2))
+    assert leader is not None
+    assert cluster.broker(leader.node_id) == Address("127.0.0.1", broker.port)
+    assert cluster.leader(TopicPartition("three", 3)) is None
+    assert cluster.topics["none"].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    await cluster.close()
+
+
+async def test_connections_are_shared_by_purpose_and_made_anew_when_they_are_gone(
+    broker: BrokerThread,
+) -> None:
+    address = Address("127.0.0.1", broker.port)
+    cluster = cluster_of(broker.port)
+    first, second = await asyncio.gather(cluster.connection(address), cluster.connection(address))
+    assert first is second
+    assert await cluster.connection(address, "group") is not first
+    first.close()
+    assert await cluster.connection(address) is not first
+    await cluster.close()
+    with pytest.raises(DisconnectedError):
+        await cluster.connection(address)
+
+
+async def test_a_cluster_that_cannot_be_reached_says_what_to_check() -> None:
+    with pytest.raises(BrokerUnreachableError, match=r"advertised\.listeners"):
+        await cluster_of(free_port(), free_port()).refresh(None)
+
+
+Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def _silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+    await reader.read()
+
+
+async def _talks_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(10)
+    writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    await reader.read()
+
+
+async def _answers_another(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(10)
+    writer.write(b"\x00\x00\x00\x06\x00\x00\x00\x63\x00\x00")
+    await reader.read()
+
+
+async def _hangs_up(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+    await reader.read(10)
+
+
+@pytest.mark.parametrize("peer", [_silent, _talks_http, _answers_another, _hangs_up])
+async def test_what_is_not_a_kafka_broker_is_an_error_and_not_a_wait(peer: Peer) -> None:
+    config = ConnectionConfig(request_timeout_ms=300)
+    is_over = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            await peer(reader, writer)
+        writer.transport.abort()
+        await asyncio.sleep(0)
+        is_over.set()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with asyncio.timeout(5):
+            with pytest.raises(DisconnectedError):
+                await open_connection("127.0.0.1", port, config)
+            await is_over.wait()

@@ -1,0 +1,38 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from client.net.frames import FRAME_BYTES_MAX, FrameReader
+
+sizes = st.integers(0, 20) | st.integers(65_520, 65_540) | st.integers(100_000, 300_000)
+
+
+def feed(reader: FrameReader, data: bytes, step: int) -> list[bytes]:
+    """As a socket would: never more than there is room for, here at most `step` at a time."""
+    frames: list[bytes] = []
+    position = 0
+    while position < len(data):
+        room = reader.buffer()
+        assert len(room)
+        piece = data[position : position + min(len(room), step)]
+        room[: len(piece)] = piece
+        position += len(piece)
+        frames += map(bytes, reader.received(len(piece)))
+    return frames
+
+
+@settings(deadline=None)
+@given(sizes=st.lists(sizes, max_size=8), step=st.sampled_from([1, 3, 7_000, 1 << 20]))
+def test_frames_come_out_as_they_went_in_however_they_are_cut(sizes: list[int], step: int) -> None:
+    if step < 10:
+        sizes = sizes[:1]
+    bodies = [bytes([place % 251]) * size for place, size in enumerate(sizes)]
+    data = b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
+    assert feed(FrameReader(), data, step) == bodies
+
+
+def test_a_size_that_nobody_asked_for_is_refused_before_there_is_room_for_it() -> None:
+    with pytest.raises(ValueError, match="frame"):
+        feed(FrameReader(), (FRAME_BYTES_MAX + 1).to_bytes(4, "big"), 4)
+    with pytest.raises(ValueError, match="frame"):
+        feed(FrameReader(), b"HTTP/1.1 400 Bad Request", 100)
