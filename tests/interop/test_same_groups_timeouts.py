@@ -104,13 +104,13 @@ def prolonged_by(what: str, until_s: float, pair: Pair) -> None:
     watch = Stopwatch(pair)
     watch.until(1)
     match what:
-        case "heartbeat":
+        case "a heartbeat":
             two.heartbeat()
         case "a heartbeat of another generation":
             two.heartbeat(generation_id=0)
-        case "sync":
+        case "a sync":
             two.sync().answers()
-        case "join":
+        case "a join":
             two.join().answers()
         case _:
             raise AssertionError(what)
@@ -119,12 +119,12 @@ def prolonged_by(what: str, until_s: float, pair: Pair) -> None:
 
 
 for what, until_s in (
-    ("heartbeat", 3),
+    ("a heartbeat", 3),
     ("a heartbeat of another generation", 2),
-    ("sync", 2),
-    ("join", 2),
+    ("a sync", 2),
+    ("a join", 2),
 ):
-    scripts.add(f"a session after a {what}", partial(prolonged_by, what, until_s))
+    scripts.add(f"a session after {what}", partial(prolonged_by, what, until_s))
 
 
 @scripts

@@ -54,9 +54,9 @@ class Group:
         self.pair = pair
         self.age = age
         self.id = fresh_name(what) if group_id is None else group_id
-        self._wait_coordinated()
+        self.wait_coordinated()
 
-    def _wait_coordinated(self) -> None:
+    def wait_coordinated(self) -> None:
         """A Kafka that has just started makes its internal topic when somebody looks for a group's
         coordinator.
         """

@@ -177,6 +177,7 @@ class Line:
         for client in self._clients.values():
             client.close()
         self._clients.clear()
+        self.awaited = 0
 
     def _client(self, side: _Side) -> RawClient:
         if side.name not in self._clients:
@@ -208,7 +209,8 @@ class Pair:
         self.kohort = _Side("kohort", twins.kohort)
         self.sides = (self.kafka, self.kohort)
         self.are_both_kafka = type(twins.kafka) is type(twins.kohort)
-        self._report = report
+        self.report = report
+        """Fails the test, which goes on as far as it can."""
         self._ids = Correspondence()
         self._lines: list[Line] = []
         self.line = self.open()
@@ -222,6 +224,10 @@ class Pair:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self.disconnect()
+
+    def disconnect(self) -> None:
+        """Close all connections; each is opened again by the next request."""
         for line in self._lines:
             line.close()
 
@@ -301,7 +307,7 @@ class Pair:
 
     def fail(self, request: object, version: int, text: str) -> None:
         """The test fails, and goes on as far as it can."""
-        self._report(f"{type(request).__name__} v{version}", f"{request!r} in v{version}\n{text}")
+        self.report(f"{type(request).__name__} v{version}", f"{request!r} in v{version}\n{text}")
 
 
 def _told(wrong: list[Mismatch]) -> str:
