@@ -120,11 +120,10 @@ class DrivenMember:
         raise AssertionError("never comes to rest")
 
     def leave(self) -> None:
-        request = self.membership.leave("done")
+        leave = self.membership.leave("done")
         self.heartbeats.end()
-        if request is not None and not self.is_cut_off:
-            member = request.members[0]
-            self.scenario.leave(LeaveEntry(member.member_id, member.group_instance_id))
+        if leave is not None and not self.is_cut_off:
+            self.scenario.leave(LeaveEntry(leave.identity.member_id))
         self._waiting = None
         self.subscription.unsubscribe()
 

@@ -1,15 +1,18 @@
 """What a member sends to its coordinator."""
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from client.core.assignors.assignor import Assignment, Assignor
+from client.core.heartbeat import SendLeave
 from client.core.identity import Identity
 from client.core.rejoin import Rejoin
 from client.core.subscription import Subscription
 from client.core.wire_forms import encode_assignment, encode_subscription
+from protocol.errors import ErrorCode
 from protocol.join_reason import JoinReason
 from protocol.lazy_dataclass import dataclass
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.messages.sync_group import SyncGroupRequest
@@ -80,13 +83,35 @@ def sync_request(
     )
 
 
-def leave_request(config: MembershipConfig, identity: Identity, reason: str) -> LeaveGroupRequest:
-    """For one member; up to v2 without a list."""
+def leave_request(
+    group_id: str, instance_id: str | None, leave: SendLeave, version: int
+) -> LeaveGroupRequest:
+    """For one member; before version 3 there is no list, and nothing but its id."""
+    if version < 3:
+        return LeaveGroupRequest(group_id=group_id, member_id=leave.identity.member_id)
     member = MemberIdentity(
-        member_id=identity.member_id,
-        group_instance_id=config.group_instance_id,
-        reason=reason,
+        member_id=leave.identity.member_id, group_instance_id=instance_id, reason=leave.reason
     )
-    return LeaveGroupRequest(
-        group_id=config.group_id, member_id=identity.member_id, members=[member]
-    )
+    return LeaveGroupRequest(group_id=group_id, members=[member])
+
+
+def coordinator_request(group_id: str, version: int) -> FindCoordinatorRequest:
+    """For one group; from version 4 on as a list of one (KIP-699)."""
+    if version < 4:
+        return FindCoordinatorRequest(key=group_id)
+    return FindCoordinatorRequest(coordinator_keys=[group_id])
+
+
+class FoundCoordinator(NamedTuple):
+    """Who looks after the group, or why that cannot be said."""
+
+    error: ErrorCode
+    node_id: int
+    host: str
+    port: int
+
+
+def coordinator_in(answer: FindCoordinatorResponse) -> FoundCoordinator:
+    """What an answer of any version says."""
+    found = answer.coordinators[0] if answer.coordinators else answer
+    return FoundCoordinator(ErrorCode(found.error_code), found.node_id, found.host, found.port)

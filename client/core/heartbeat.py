@@ -125,6 +125,10 @@ class HeartbeatRules:
         taken, self._findings = self._findings, []
         return taken
 
+    @property
+    def has_findings(self) -> bool:
+        return bool(self._findings)
+
     # What the thread asks and tells.
 
     def next_action(self, now_ms: int) -> Action:

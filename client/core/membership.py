@@ -21,10 +21,9 @@ from client.core.group_requests import (
     PROTOCOL_TYPE,
     MembershipConfig,
     join_request,
-    leave_request,
     sync_request,
 )
-from client.core.heartbeat import Finding, FindingKind
+from client.core.heartbeat import Finding, FindingKind, SendLeave
 from client.core.identity import NOBODY, Identity
 from client.core.partitions import TopicPartition
 from client.core.rebalance_mode import common_mode
@@ -45,7 +44,6 @@ from client.core.wire_forms import decode_member, decode_share
 from protocol.errors import ErrorCode
 from protocol.join_reason import JoinReason
 from protocol.messages.join_group import JoinGroupResponse
-from protocol.messages.leave_group import LeaveGroupRequest
 from protocol.messages.sync_group import SyncGroupResponse
 
 ENFORCED_TEXT: Final = "the application asked for it"
@@ -319,8 +317,8 @@ class Membership:
         kind = JoinReason.ASSIGNOR_STATE_CHANGE if state_changed else JoinReason.ENFORCED
         self._want(kind, reason or ENFORCED_TEXT)
 
-    def leave(self, reason: str, *, leaves: bool | None = None) -> LeaveGroupRequest | None:
-        """Stop being a member; the request that says so, None if there is nobody to say it to.
+    def leave(self, reason: str, *, leaves: bool | None = None) -> SendLeave | None:
+        """Stop being a member; what is to be sent about it, None if nothing or to nobody.
 
         Args:
             leaves: whether to tell the broker (KIP-1092). By default dynamic members do and static
@@ -334,7 +332,7 @@ class Membership:
         self._rejoin = self._first_rejoin()
         if not leaves or not is_known:
             return None
-        return leave_request(self.config, identity, reason)
+        return SendLeave(identity, reason)
 
     def lost(self, sent: Identity, *, keeps_id: bool, why: str) -> bool:
         """A request was answered that its identity is not valid; whether it still was ours."""

@@ -1,0 +1,157 @@
+"""The heartbeat thread against a real broker, while its consumer's loop is held up."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from client.core.backoff import Backoff
+from client.core.heartbeat import FindingKind, HeartbeatConfig, HeartbeatRules
+from client.core.identity import Identity
+from client.heartbeat_thread import HeartbeatThread, HeartbeatThreadConfig
+from client.net.cluster import Address
+from client.net.connection import ConnectionConfig
+from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from tests.broker_thread import BrokerThread
+from tests.wire import RawClient
+
+SESSION_MS = 1_500
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
+    overrides = {"group.min.session.timeout.ms": "100"}
+    with BrokerThread(tmp_path_factory.mktemp("broker"), overrides=overrides) as broker:
+        yield broker
+
+
+def join(broker: BrokerThread, group_id: str) -> Identity:
+    """Become the only member of a group, by hand."""
+    with RawClient(broker.port) as client:
+        request = JoinGroupRequest(
+            group_id=group_id,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=60_000,
+            member_id="",
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+        )
+        # Before version 4 no second leg is asked for.
+        joined = client.call(request, 3, JoinGroupResponse)
+        identity = Identity(joined.generation_id, joined.member_id, "range")
+        sync = SyncGroupRequest(
+            group_id=group_id,
+            generation_id=identity.generation,
+            member_id=identity.member_id,
+            assignments=[],
+        )
+        assert not client.call(sync, 1, SyncGroupResponse).error_code
+    return identity
+
+
+def state_of(broker: BrokerThread, group_id: str) -> str:
+    with RawClient(broker.port) as client:
+        request = DescribeGroupsRequest(groups=[group_id])
+        return client.call(request, 5, DescribeGroupsResponse).groups[0].group_state
+
+
+def thread_for(
+    group_id: str, told: asyncio.Event, *, max_poll_interval_ms: int = 60_000
+) -> HeartbeatThread:
+    rules = HeartbeatRules(
+        HeartbeatConfig(SESSION_MS, 200, max_poll_interval_ms), Backoff(50, 200, lambda: 0.5)
+    )
+    config = HeartbeatThreadConfig(group_id, None, 1_000, ConnectionConfig())
+    return HeartbeatThread(config, rules, loop=asyncio.get_running_loop(), on_findings=told.set)
+
+
+async def test_a_member_outlives_a_loop_that_is_held_up_for_three_sessions(
+    broker: BrokerThread,
+) -> None:
+    thread = thread_for("held-up", asyncio.Event())
+    address = Address("127.0.0.1", broker.port)
+    thread.start()
+    thread.polled()
+    thread.begin(join(broker, "held-up"), address, [address])
+    time.sleep(3 * SESSION_MS / 1000)  # noqa: ASYNC251 - that is what is tested.
+    assert state_of(broker, "held-up") == "Stable"
+    assert thread.last_success_ms is not None
+    assert thread.take_findings() == []
+    thread.stop()
+    assert await thread.wait_stopped(5)
+    time.sleep(2 * SESSION_MS / 1000)  # noqa: ASYNC251 - to see that it was the thread.
+    assert state_of(broker, "held-up") == "Empty"
+
+
+async def test_what_it_learns_reaches_the_loop(broker: BrokerThread) -> None:
+    told = asyncio.Event()
+    thread = thread_for("moved-on", told)
+    address = Address("127.0.0.1", broker.port)
+    identity = join(broker, "moved-on")
+    thread.start()
+    thread.polled()
+    thread.begin(identity._replace(member_id="somebody-else"), address, [address])
+    async with asyncio.timeout(10):
+        await told.wait()
+    assert [finding.kind for finding in thread.take_findings()] == [FindingKind.MEMBERSHIP_LOST]
+    thread.stop()
+    assert await thread.wait_stopped(5)
+
+
+async def test_a_consumer_that_does_not_poll_leaves_its_group_at_once(
+    broker: BrokerThread, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = asyncio.Event()
+    thread = thread_for("no-poll", told, max_poll_interval_ms=500)
+    address = Address("127.0.0.1", broker.port)
+    thread.start()
+    thread.polled()
+    thread.begin(join(broker, "no-poll"), address, [address])
+    async with asyncio.timeout(10):
+        await told.wait()
+    assert [finding.kind for finding in thread.take_findings()] == [FindingKind.POLL_EXPIRED]
+    assert state_of(broker, "no-poll") == "Empty"
+    assert "max_poll_interval_ms" in caplog.text
+    thread.stop()
+    assert await thread.wait_stopped(5)
+
+
+async def test_it_finds_its_coordinator_again_by_itself(broker: BrokerThread) -> None:
+    """The address that it had is a broker's that is gone; another one knows."""
+    thread = thread_for("searching", asyncio.Event())
+    address = Address("127.0.0.1", broker.port)
+    gone = Address("127.0.0.1", 1)
+    thread.start()
+    thread.polled()
+    thread.begin(join(broker, "searching"), gone, [gone, address])
+    time.sleep(2 * SESSION_MS / 1000)  # noqa: ASYNC251 - the loop has no part in it.
+    assert thread.last_success_ms is not None
+    assert state_of(broker, "searching") == "Stable"
+    thread.stop()
+    assert await thread.wait_stopped(5)
+
+
+async def test_it_stops_while_it_waits_for_an_answer_that_does_not_come() -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            await reader.read(100)
+            await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
+        address = Address(*server.sockets[0].getsockname()[:2])
+        thread = thread_for("silent", asyncio.Event())
+        thread.start()
+        thread.polled()
+        thread.begin(Identity(1, "m", "range"), address, [address])
+        await asyncio.sleep(0.5)
+        thread.stop()
+        assert await thread.wait_stopped(5)
