@@ -347,6 +347,15 @@ OFFERED_TWICE: Final = Difference(
     " finds none that all have, and never answers",
     [("", SILENT, ANY)],
 )
+KEPT_FOR_ITS_ID: Final = Difference(
+    "a group with an id that was handed out and not used yet is not swept away; Kafka does so, and"
+    " whoever got the id has to ask for another",
+    [
+        ("error_code", ANY, NONE),
+        *((field, ANY, ANY) for field in ("group_state", "generation_id", "leader", "members")),
+        *((field, None, ANY) for field in ("protocol_type", "protocol_name")),
+    ],
+)
 SUPERSEDED: Final = Difference(
     "a request that waits is answered when the same member asks again; Kafka forgets about it",
     [("", SILENT, ANY)],
