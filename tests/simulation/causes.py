@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from broker.core.group.events import Trigger, TriggerKind
-from broker.core.history.model import TriggerRecord
+from broker.core.history.model import RebalanceRecord, TriggerRecord
 from protocol.errors import ErrorCode
 from protocol.join_reason import JoinReason
 from protocol.messages.join_group import JoinGroupRequest
@@ -123,6 +123,25 @@ class Rebalance:
     previous_generation: int
     further: list[Cause] = field(default_factory=list)
     generation: int | None = None
+
+    def differs_from_record(self, record: RebalanceRecord) -> str | None:
+        wrong = self.cause.differs_from_record(record.trigger)
+        if wrong is not None:
+            return wrong
+        if (self.previous_generation, self.generation) != (
+            record.previous_generation,
+            record.generation,
+        ):
+            return (
+                f"from generation {self.previous_generation} to {self.generation}, "
+                f"told {record.previous_generation} to {record.generation}"
+            )
+        if len(self.further) != len(record.further_causes) + record.further_causes_dropped:
+            return f"{len(self.further)} further causes, told {len(record.further_causes)}"
+        for cause, told in zip(self.further, record.further_causes, strict=False):
+            if (wrong := cause.differs_from_record(told)) is not None:
+                return f"further cause: {wrong}"
+        return None
 
 
 def protocols_of(request: JoinGroupRequest) -> tuple[tuple[str, bytes], ...]:

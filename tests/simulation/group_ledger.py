@@ -12,6 +12,7 @@ from broker.core.group.events import (
     Fate,
     GroupRestored,
     JoinPhaseEnded,
+    JoinPhaseStalled,
     JoinReceived,
     MemberRemoved,
     MemberReplaced,
@@ -75,13 +76,15 @@ class GroupLedger:
         self.lost: list[Rebalance] = []
         """Those that a broker left unfinished when it went."""
         self.running: Rebalance | None = None
+        self._join_deadline_ms: int | None = None
+        """When the join phase has to be over; None during an initial delay."""
         self._sync_deadline_ms = 0
         self._call: Call | None = None
         self._answer: Any = None
         self._cause: Cause | None = None
         """What the request that is being dealt with has to cause."""
         self._leaving: list[Cause] = []
-        self._has_caused = False
+        self._has_caused = self._has_begun = False
         self._removed: deque[tuple[Entry, Fate]] = deque()
 
     # At the door.
@@ -89,10 +92,12 @@ class GroupLedger:
     def delivered(self, call: Call, now_ms: int, wall_ms: int) -> None:
         self._call, self._answer = call, None
         self._cause, self._leaving, self._has_caused = None, [], False
+        self._has_begun = False
         for entry in self.members.values():
             is_waiting = entry.is_parked or entry.is_syncing
             if entry.deadline_ms < now_ms and (entry.is_new or not is_waiting):
                 self.fail(f"the session of {entry.process} should have ended")
+        self._look_at_phases(now_ms)
         match call.request:
             case JoinGroupRequest() as request:
                 self._cause = self._cause_of_join(call, request)
@@ -141,6 +146,8 @@ class GroupLedger:
                 self._renew(self.members[call.request.member_id], now_ms)
         elif self._leaving and not self._has_caused:
             self.fail(f"{call.process} left and caused nothing")
+        if self._has_begun:
+            self._time_join_phase(now_ms)
 
     # What has to follow.
 
@@ -216,6 +223,8 @@ class GroupLedger:
                 entry.is_syncing = self.phase == COMPLETING
             case JoinPhaseEnded():
                 self._end_join_phase(event, now)
+            case JoinPhaseStalled():
+                self._time_join_phase(now.ms)
             case RebalanceEnded(outcome):
                 self._end(outcome, now)
             case GroupRestored():
@@ -234,7 +243,13 @@ class GroupLedger:
         self.running = Rebalance(cause, generation)
         self.expected.append(self.running)
         self.ledger.begun(cause)
-        self.phase = PREPARING
+        is_initial, self.phase = self.phase == EMPTY, PREPARING
+        self._join_deadline_ms = None
+        if self._call is None:
+            self._time_join_phase(now.ms)
+        else:
+            # Whoever has caused it may have to be added first.
+            self._has_begun = not is_initial
 
     def _take_cause(self, trigger: Trigger, now: Now) -> Cause | None:
         """What there is a cause for just now, held against what the coordinator says."""
@@ -336,6 +351,7 @@ class GroupLedger:
         self.running.generation = self.generation
         if event.generation != self.generation:
             self.fail(f"generation {event.generation} follows {self.generation - 1}")
+        self._check_members(event)
         self.leader_id = event.leader
         self.phase = COMPLETING
         longest_ms = max((entry.rebalance_ms for entry in self.members.values()), default=0)
@@ -343,6 +359,19 @@ class GroupLedger:
         for entry in self.members.values():
             entry.is_parked = entry.is_new = entry.is_syncing = entry.has_synced = False
             self._renew(entry, now.ms)
+
+    def _check_members(self, event: JoinPhaseEnded) -> None:
+        """Who has joined is in, static members that have not may stay; who led goes on to."""
+        members = self.members.values()
+        for entry in members:
+            if not entry.is_parked and entry.process.traits.instance is None:
+                self.fail(f"{entry.process} has not joined, and is a member")
+        if {member.member_id for member in event.members} != set(self.members):
+            self.fail(f"{event.members} are members, not {list(self.members)}")
+        joined = [entry.member_id for entry in members if entry.is_parked]
+        may_lead = [self.leader_id] if self.leader_id in joined else joined
+        if event.leader not in may_lead:
+            self.fail(f"{event.leader} leads, not {self.leader_id}; {joined} have joined")
 
     def _end(self, outcome: Outcome, now: Now) -> None:
         assert self.running is not None
@@ -401,7 +430,7 @@ class GroupLedger:
             return
         else:
             self.ledger.recorded += 1
-            wrong = self._compare(self.expected.popleft(), record)
+            wrong = self.expected.popleft().differs_from_record(record)
         if wrong is not None:
             self.miss(wrong)
 
@@ -417,26 +446,19 @@ class GroupLedger:
                     return None
         return f"no such rebalance was under way: {record.trigger}"
 
-    def _compare(self, known: Rebalance, record: RebalanceRecord) -> str | None:
-        wrong = known.cause.differs_from_record(record.trigger)
-        if wrong is not None:
-            return wrong
-        if (known.previous_generation, known.generation) != (
-            record.previous_generation,
-            record.generation,
-        ):
-            return (
-                f"from generation {known.previous_generation} to {known.generation}, "
-                f"told {record.previous_generation} to {record.generation}"
-            )
-        if len(known.further) != len(record.further_causes) + record.further_causes_dropped:
-            return f"{len(known.further)} further causes, told {len(record.further_causes)}"
-        for cause, told in zip(known.further, record.further_causes, strict=False):
-            if (wrong := cause.differs_from_record(told)) is not None:
-                return f"further cause: {wrong}"
-        return None
-
     # Within.
+
+    def _time_join_phase(self, now_ms: int) -> None:
+        times = [entry.rebalance_ms for entry in self.members.values()]
+        self._join_deadline_ms = now_ms + max(times, default=0)
+
+    def _look_at_phases(self, now_ms: int) -> None:
+        deadline_ms = self._join_deadline_ms
+        if self.phase == PREPARING and deadline_ms is not None and now_ms > deadline_ms:
+            self.fail(f"the join phase should have ended at {deadline_ms}")
+        is_late = self.phase in {COMPLETING, STABLE} and now_ms > self._sync_deadline_ms
+        if is_late and any(not entry.has_synced for entry in self.members.values()):
+            self.fail(f"the sync phase should have ended at {self._sync_deadline_ms}")
 
     def fail(self, text: str) -> None:
         self.ledger.fail(f"{self.group_id} ({self.phase}, {self.generation}): {text}")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 
@@ -90,7 +91,7 @@ class GroupLife:
             (10, self._somebody_dies),
             (8, self._somebody_leaves),
             (12, self._somebody_restarts),
-            (14, self._somebody_joins_again),
+            (24, self._somebody_joins_again),
             (5, self._a_subscription_changes),
             (5, self._somebody_freezes),
             (6, self._a_connection_is_lost),
@@ -231,9 +232,18 @@ class GroupLife:
         if chance.random() < 0.3:
             await world.stop_broker()
         else:
-            world.kill_broker(power_loss=self.climate.loses_power and chance.random() < 0.5)
+            if chance.random() < 0.7:
+                await self._the_moment_after_a_promise()
+            world.kill_broker(power_loss=self.climate.loses_power and chance.random() < 0.7)
         await world.pass_time(chance.choice((0, 300, 3_000, 20_000)))
         await world.start_broker()
+
+    async def _the_moment_after_a_promise(self) -> None:
+        """The worst one to die in."""
+        moment = asyncio.Event()
+        self.world.when_stored = moment.set
+        with suppress(TimeoutError):
+            await asyncio.wait_for(moment.wait(), timeout=20)
 
     # How it ends.
 

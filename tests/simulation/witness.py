@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from tests.simulation.process import Call, Process
 
 
+GENERATIONS_KEPT = 1_000
+
+
 class Witness:
     """`fail` is told what is wrong."""
 
@@ -26,6 +29,8 @@ class Witness:
         """The highest generation that a join was answered with since the broker started."""
         self._stable: dict[str, int] = {}
         """The highest that somebody got a share of."""
+        self._shares: dict[tuple[str, int], dict[str, list[int]]] = {}
+        """(group, generation) -> who -> what it was given: no restart may change it."""
         self._life = 0
         self.answers = 0
         self.generations = 0
@@ -38,6 +43,9 @@ class Witness:
         """What was not stored is gone: those generations may come again."""
         self._life += 1
         self._latest = dict(self._stable)
+        for group, generation in list(self._shares):
+            if generation > self._stable.get(group, 0):
+                del self._shares[group, generation]
 
     def saw_answer(self, call: Call) -> None:
         """It has reached its process."""
@@ -71,8 +79,14 @@ class Witness:
 
     def saw_assignment(self, process: Process, partitions: list[int]) -> None:
         group = process.traits.group
+        shares = self._shares.setdefault((group, process.generation), {})
+        if len(self._shares) > GENERATIONS_KEPT:
+            del self._shares[next(iter(self._shares))]
+        share = shares.setdefault(_identity(process), partitions)
+        if share != partitions:
+            self._fail(f"{process} had {share} in {process.generation}, and now {partitions}")
         owners = self._owners.setdefault((group, self._life, process.generation), {})
-        if len(self._owners) > 1_000:
+        if len(self._owners) > GENERATIONS_KEPT:
             del self._owners[next(iter(self._owners))]
         for partition in partitions:
             owner = owners.setdefault(partition, process)

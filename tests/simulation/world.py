@@ -32,6 +32,7 @@ from protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
+from protocol.messages.sync_group import SyncGroupRequest
 from tests.simulation.assigning import PARTITIONS, TOPIC
 from tests.simulation.ledger import Ledger
 from tests.simulation.loop import SimulatedLoop
@@ -53,6 +54,8 @@ SETTINGS = {
 }
 COMMIT_VERSIONS = {3: 3, 4: 5, 5: 7, 6: 7, 7: 8, 8: 8, 9: 9}
 """Of OffsetCommit, by the version of JoinGroup."""
+STORED = SyncGroupRequest | OffsetCommitRequest
+"""An answer to these may promise that something is stored."""
 PATIENCE_MS = 400_000
 """After so long a request that is not answered is lost."""
 CHECK_MS = 60_000
@@ -119,6 +122,8 @@ class World:
         self.life: Life | None = None
         self.lives = 0
         self.turns = 0
+        self.when_stored: Callable[[], None] | None = None
+        """Called once, when the next answer that may promise something stored has been written."""
         self.ledger = Ledger(self.fail) if keep_ledger else None
         self.trace: list[str] | None = [] if keep_trace else None
         self._digest = hashlib.sha256()
@@ -341,6 +346,9 @@ class World:
 
     def answered(self, call: Call, frame: bytes) -> None:
         self.note(f"< {call.process.number} {frame.hex()}")
+        if self.when_stored is not None and isinstance(call.request, STORED):
+            self.loop.call_soon(self.when_stored)
+            self.when_stored = None
         try:
             answer = call.read(frame)
             self.witness.saw_answer_leave(call, answer)
