@@ -50,6 +50,9 @@ one that never was. Most take a heartbeat interval, 3 s, and need only one recor
 ANNOUNCED_AT_ONCE: Final = 20
 """Of these; others have their turn a second later."""
 
+CLOSE_PATIENCE_S: Final = 5.0
+"""How long a stop waits for what is still to be written."""
+
 RECORDS_PER_TURN: Final = 20
 """Small ones, before others get the loop."""
 
@@ -85,6 +88,7 @@ class RebalanceHistory:
         self._wake: asyncio.Event | None = None
         self._worker: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._is_closing = False
 
     # Beginning and end.
 
@@ -105,16 +109,17 @@ class RebalanceHistory:
         """Write down what there is; rebalances under way are unfinished."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._worker is not None:
-            self._worker.cancel()
-            await asyncio.wait([self._worker])
         for group_id, fold in self._folds.items():
             fold.stop()
             self._take_closed(group_id, fold)
+        self._is_closing = True
+        self._wake_up()
+        if self._worker is not None:
+            # Not cancelled before: what it is writing would be lost.
+            await asyncio.wait([self._worker], timeout=CLOSE_PATIENCE_S)
+            self._worker.cancel()
+            await asyncio.wait([self._worker])
         self._wake = None
-        while self._queue:
-            await self._close_next()
-        await self._write()
 
     # Watching.
 
@@ -262,7 +267,7 @@ class RebalanceHistory:
 
     async def _work(self) -> None:
         assert self._wake is not None
-        while True:
+        while not self._is_closing or self._queue or self._entries:
             await self._wake.wait()
             self._wake.clear()
             if self._queue and self._made is None:

@@ -25,6 +25,19 @@ from broker.core.history.model import (
     RebalanceRecord,
 )
 from broker.topics.names import REBALANCE_HISTORY
+from protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+from tests.unit.broker.core.history.chronicle import share
+from tests.wire import RawClient
 
 
 @asynccontextmanager
@@ -156,23 +169,35 @@ async def test_what_members_held_before_a_restart_counts_in_the_first_rebalance_
     """The coordinator says what it has restored, so that nothing seems to be new."""
     short = {"group_min_session_timeout_ms": "1000"}
     async with running(tmp_path, **short) as broker:
-        await create_topic(broker)
-        consumer = AIOKafkaConsumer(
-            "t",
-            bootstrap_servers=address(broker),
-            group_id="readers",
-            session_timeout_ms=1_000,
-            heartbeat_interval_ms=300,
-        )
-        await consumer.start()
+        await asyncio.to_thread(join_and_sync, broker.endpoint.port, share(0, 1, 2, 3))
         await until_closed(broker, 1)
-    # It finds nobody that it could tell.
-    await consumer.stop()
     async with running(tmp_path, **short) as broker:
         _, last = await until_closed(broker, 2)
     assert last.trigger.kind is TriggerKind.SESSION_EXPIRED
     assert last.trigger.session_timeout_ms == 1_000
     assert (last.partitions.known, last.partitions.given_up) == (True, 4)
+
+
+def join_and_sync(port: int, assignment: bytes) -> None:
+    """The only member of "readers", which is never heard of again."""
+    with RawClient(port) as client:
+        join = JoinGroupRequest(
+            group_id="readers",
+            session_timeout_ms=1_000,
+            rebalance_timeout_ms=10_000,
+            member_id="",
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+        )
+        joined = client.call(join, 3, JoinGroupResponse)
+        mine = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=assignment)
+        sync = SyncGroupRequest(
+            group_id="readers",
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            assignments=[mine],
+        )
+        assert client.call(sync, 3, SyncGroupResponse).assignment == assignment
 
 
 async def test_a_rebalance_that_a_stop_cuts_short_is_unfinished(tmp_path: Path) -> None:
@@ -199,9 +224,8 @@ async def test_clients_cannot_write_the_history(tmp_path: Path) -> None:
         await create_topic(broker)
         async with consuming(broker):
             await until_closed(broker, 1)
-        topic = broker.services.topics.get(REBALANCE_HISTORY)
-        assert topic is not None
-        assert topic.is_internal
+        topics = broker.services.topics
+        await until(lambda: topics.get(REBALANCE_HISTORY) is not None)
         producer = AIOKafkaProducer(bootstrap_servers=address(broker), request_timeout_ms=2_000)
         await producer.start()
         with pytest.raises(Exception, match="InvalidTopic"):
@@ -209,6 +233,65 @@ async def test_clients_cannot_write_the_history(tmp_path: Path) -> None:
         await producer.stop()
         await until_closed(broker, 2)
         assert [value["sequence"] for _, _, value in await stored(broker)] == [1, 2]
+
+
+HOSTILE = (
+    b"",
+    b"\0",
+    b"\0\1",
+    b"\0\1\x7f\xff\xff\xff",
+    b"\0\1\0\0\0\0\xff\xff\xff\xff\x7f\xff\xff\xff",
+    b"\xff" * 1_000,
+    b"\0\1" + b"\0\0\xc3\x50" + b"\0\0\0\0\0\0" * 50_000,
+    b"\0\1\0\0\0\1\0\1\xff\0\0\0\1\0\0\0\1",
+)
+
+
+def join_with(port: int, group_id: str, data: bytes) -> None:
+    """A member whose subscription and assignment are these bytes, and which then leaves."""
+    with RawClient(port) as client:
+        join = JoinGroupRequest(
+            group_id=group_id,
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            member_id="",
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=data)],
+        )
+        joined = client.call(join, 3, JoinGroupResponse)
+        mine = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=data)
+        for _ in range(2):
+            sync = SyncGroupRequest(
+                group_id=group_id,
+                generation_id=joined.generation_id,
+                member_id=joined.member_id,
+                assignments=[mine],
+            )
+            assert client.call(sync, 3, SyncGroupResponse).assignment == data
+            join.member_id = joined.member_id
+            joined = client.call(join, 3, JoinGroupResponse)
+        leave = LeaveGroupRequest(group_id=group_id, member_id=joined.member_id)
+        assert not client.call(leave, 2, LeaveGroupResponse).error_code
+
+
+async def test_bytes_that_are_no_subscription_and_no_assignment_hurt_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path) as broker:
+        for number, data in enumerate(HOSTILE):
+            group_id = f"group {number}"
+            await asyncio.to_thread(join_with, broker.endpoint.port, group_id, data)
+            await until(lambda name=group_id: broker.history.totals(name)[0] == 4)  # type: ignore[misc]
+            records = rebalances(broker.history.records(group_id))
+            assert [record.outcome for record in records] == [
+                "stable",
+                "stable",
+                "superseded",
+                "empty",
+            ]
+            assert all(member.mode == "eager" for member in records[1].members)
+        assert broker.history.stats()["dropped"] == 0
+    assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
 
 
 async def test_each_rebalance_is_one_line_of_the_log(

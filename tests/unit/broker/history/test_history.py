@@ -260,6 +260,20 @@ async def test_a_slow_log_holds_up_nothing_but_itself(clock: VirtualClock) -> No
 
 
 @virtual
+async def test_a_stop_waits_for_what_is_being_written_but_not_for_ever(clock: VirtualClock) -> None:
+    for delay_s, written in ((2.0, 3), (3_600.0, 0)):
+        history, log = RebalanceHistory(clock=clock), MemoryHistoryLog()
+        await history.start(log)
+        log.delay_s = delay_s
+        rebalance(history, "g1")
+        await asyncio.sleep(1)
+        rebalance(history, "g2")
+        start_one(history, "g3")
+        await history.close()
+        assert len(log.entries) == written
+
+
+@virtual
 async def test_the_history_of_a_removed_group_stays_for_a_while(clock: VirtualClock) -> None:
     limits = HistoryLimits(removed_retention_ms=60_000)
     history = RebalanceHistory(limits, clock)
