@@ -13,15 +13,18 @@ from broker.coordinator import GroupCoordinator
 from broker.core.group.classic_group import ClassicGroup
 from broker.core.group.states import GroupState
 from broker.core.history.build import Steps
+from broker.core.history.names import AVOIDED, REBALANCE, SCHEMA
 from broker.history.history import RebalanceHistory
+from broker.history.rings import Packed
 from broker.http.group_json import (
     group_json,
     member_json,
+    waiting_json,
     waiting_members,
     with_sentence,
     without_members,
 )
-from broker.http.messages import JSON, HttpRequest, HttpResponse
+from broker.http.messages import JSON, BadRequestError, HttpRequest, HttpResponse
 from broker.http.queries import Query
 from broker.metrics.pacer import Pacer
 from protocol.errors import ErrorCode
@@ -38,7 +41,7 @@ ANSWER_BYTES: Final = 8 << 20
 
 _IDS_PER_STEP: Final = 2_000
 
-_AVOIDED: Final = b'{"schema":1,"kind":"avoided"'
+_AVOIDED: Final = b'{"schema":%d,"kind":"%b"' % (SCHEMA, AVOIDED.encode())
 """How the text of an avoided rebalance begins."""
 
 
@@ -111,6 +114,7 @@ class GroupPages:
             return self._without_group(group_id)
         pacer = Pacer()
         told = group_json(group, self._groups.now(), self._history.totals(group_id))
+        told["at_ms"] = self._groups.now().wall_ms
         told["protocol"] = group.protocol_name if group.state is GroupState.STABLE else None
         told["leader"] = group.roster.leader_id
         if "waiting" in told:
@@ -135,50 +139,55 @@ class GroupPages:
         if steps is not None:
             return with_sentence(without_members(await _walk(steps, pacer)))
         for packed in reversed(self._history.kept(group_id)):
-            # What is compressed is large, and what is large is a rebalance.
-            if packed.is_compressed or not packed.data.startswith(_AVOIDED):
+            if not _is_avoided(packed):
                 return with_sentence(without_members(packed.text))
         return b"null"
 
     # Its history.
 
     async def rebalances(self, request: HttpRequest) -> HttpResponse:
-        """GET /groups/{group}/rebalances?last=N: the newest records, oldest first."""
+        """GET /groups/{group}/rebalances?last=N&kind=K: the newest records, oldest first."""
         async with self._turn:
             return await self._rebalances(request)
 
     async def _rebalances(self, request: HttpRequest) -> HttpResponse:
         (group_id,) = request.path_values
-        query = Query(request.query, "last")
+        query = Query(request.query, "last", "kind")
         last = query.number("last", RECORDS_DEFAULT, at_most=RECORDS_MAX)
+        kind = query.text("kind")
+        if kind not in {None, REBALANCE, AVOIDED}:
+            raise BadRequestError(f"kind is {REBALANCE} or {AVOIDED}")
         pacer = Pacer()
         group = self._group(group_id)
         steps = self._history.open_text_steps(group_id)
         kept = self._history.kept(group_id)
         if group is None and steps is None and not kept:
             return self._without_group(group_id)
-        told: dict[str, Any] = {"group": group_id, "exists": group is not None}
-        if group is not None:
-            listed = group_json(group, self._groups.now(), (0, 0))
-            told |= {name: listed[name] for name in ("state", "generation")}
-            told["waiting"] = listed.get("waiting")
-            if told["waiting"] is not None:
-                told["waiting"]["members"] = waiting_members(group, told["waiting"])
-        total = len(kept) + (steps is not None)
-        newest_first: list[bytes] = []
-        size = 0
-        if steps is not None:
-            newest_first.append(with_sentence(await _walk(steps, pacer)))
-            size = len(newest_first[0])
+        now = self._groups.now()
+        rebalances, avoided = self._history.totals(group_id)
+        told: dict[str, Any] = {
+            "group": group_id,
+            "at_ms": now.wall_ms,
+            "state": None if group is None else group.state.value,
+            "generation": None if group is None else group.generation,
+            "waiting": None if group is None else waiting_json(group, now),
+            "total_rebalances": rebalances,
+            "total_avoided": avoided,
+        }
+        if group is not None and told["waiting"] is not None:
+            told["waiting"]["members"] = waiting_members(group, told["waiting"])
+        texts: list[bytes] = []
+        if steps is not None and kind != AVOIDED:
+            texts.append(with_sentence(await _walk(steps, pacer)))
+        size = sum(map(len, texts))
         for packed in reversed(kept):
-            if len(newest_first) == last or size >= ANSWER_BYTES:
+            if len(texts) >= last or size >= ANSWER_BYTES:
                 break
-            newest_first.append(with_sentence(packed.text))
-            size += len(newest_first[-1])
-            await pacer.pause()
-        told["kept"] = total
-        told["older"] = total - len(newest_first)
-        parts = [part for text in reversed(newest_first) for part in (text, b",")][:-1]
+            if kind is None or (kind == AVOIDED) == _is_avoided(packed):
+                texts.append(with_sentence(packed.text))
+                size += len(texts[-1])
+                await pacer.pause()
+        parts = [part for text in reversed(texts) for part in (text, b",")][:-1]
         return _answer([_dump(told)[:-1], b',"rebalances":[', *parts, b"]}"])
 
     # What they share.
@@ -218,6 +227,11 @@ class _Items:
         self.count += 1
         self._size_bytes += len(item)
         await self._pacer.pause()
+
+
+def _is_avoided(packed: Packed) -> bool:
+    # What is compressed is large, and what is large is a rebalance.
+    return not packed.is_compressed and packed.data.startswith(_AVOIDED)
 
 
 async def _walk(steps: Steps[bytes], pacer: Pacer) -> bytes:

@@ -1,0 +1,42 @@
+"""The ``kohort`` command.
+
+``kohort serve`` starts the broker, exactly as ``python -m broker`` does; ``kohort groups`` asks a
+running one about its consumer groups. A command's module is imported when it is called, so that
+asking does not cost the import of a whole broker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from broker.version import VERSION
+
+Run: TypeAlias = Callable[[argparse.Namespace], int]
+"""Carries out a command and returns the exit code."""
+
+COMMANDS: Final = {
+    "serve": ("start the broker", "kohort.cli.serve"),
+    "groups": ("consumer groups: what they do, and why they rebalanced", "kohort.cli.groups"),
+}
+"""Summary and module by name. A module has `add_arguments(parser)`, which sets `run`."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; return the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    parser = argparse.ArgumentParser(
+        prog="kohort", description="A Kafka broker in Python, and tools for its consumer groups."
+    )
+    parser.add_argument("--version", action="version", version=f"kohort {VERSION}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, (summary, module) in COMMANDS.items():
+        command = commands.add_parser(name, help=summary)
+        if given[:1] == [name]:
+            importlib.import_module(module).add_arguments(command)
+    options = parser.parse_args(given)
+    run: Run = options.run
+    return run(options)

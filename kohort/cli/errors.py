@@ -1,0 +1,35 @@
+"""How a command ends that could not do what it was asked.
+
+::
+
+    CommandError
+    |-- NotFoundError       exit code 1
+    |-- UsageError          exit code 2, as argparse's own
+    `-- UnavailableError    exit code 3
+"""
+
+from typing import ClassVar
+
+
+class CommandError(Exception):
+    """The text is for the user: what is wrong, and what to do."""
+
+    exit_code: ClassVar[int]
+
+
+class NotFoundError(CommandError):
+    """There is no such thing."""
+
+    exit_code = 1
+
+
+class UsageError(CommandError):
+    """The command line cannot be meant."""
+
+    exit_code = 2
+
+
+class UnavailableError(CommandError):
+    """Nobody answers, or not in a way that helps."""
+
+    exit_code = 3

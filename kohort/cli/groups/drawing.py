@@ -1,0 +1,244 @@
+"""A rebalance as a picture: a line for each member, from left to right what it did and when.
+
+Pure: a record of the history goes in, in its JSON form, and lines of styled text come out. Members
+who stood still for longest come first, and those who are named in the record's sentence; of a group
+of thousands the others are told as a sum.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self, TypeAlias
+
+from broker.core.history.wording import counted, duration, shown
+
+Json: TypeAlias = Mapping[str, Any]
+
+WIDTH_MIN: Final = 60
+NAME_CHARS_MAX: Final = 36
+BAR_CHARS_MIN: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of a line; `style` as rich names styles, empty for none."""
+
+    text: str
+    style: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the terminal."""
+
+    spans: tuple[Span, ...]
+
+    @classmethod
+    def of(cls, text: str, style: str = "") -> Self:
+        """All in one style."""
+        return cls((Span(text, style),))
+
+    @property
+    def text(self) -> str:
+        """As it stands where there are no colours."""
+        return "".join(span.text for span in self.spans).rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Symbols:
+    """What bars are made of. They differ without colours too."""
+
+    absent: str = " "
+    works: str = "─"
+    told: str = "░"
+    joined: str = "▒"
+    assigned: str = "▓"
+    gone: str = "X"
+
+
+ASCII: Final = Symbols(works="-", told=".", joined="=", assigned="#")
+"""For terminals that have nothing else."""
+
+_STYLES: Final = {
+    "absent": "",
+    "works": "green",
+    "told": "yellow",
+    "joined": "red",
+    "assigned": "magenta",
+    "gone": "bold red",
+}
+
+_LEGEND: Final = {
+    "works": "works",
+    "told": "was told, gives up partitions",
+    "joined": "joined, waits for the others",
+    "assigned": "waits for its assignment",
+    "gone": "no member any more",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """What a member did, from and until so many milliseconds after the start."""
+
+    name: str
+    start_ms: int
+    end_ms: int
+
+
+def draw(
+    record: Json,
+    *,
+    now_ms: int,
+    width: int = 100,
+    members: int = 20,
+    symbols: Symbols | None = None,
+) -> list[Line]:
+    """The lines for one rebalance, all of its parts within `width` characters.
+
+    Args:
+        record: a record with kind "rebalance", as GET /groups/{group}/rebalances has it.
+        now_ms: wall time of the broker, for a rebalance that has not ended.
+        members: how many of them have a line of their own.
+    """
+    symbols = symbols or Symbols()
+    width = max(width, WIDTH_MIN)
+    listed = _slowest_first(record)
+    drawn = listed[:members]
+    end_ms = _end_ms(record, drawn, now_ms)
+    names = [_name(member, record) for member in drawn]
+    name_width = min(max(map(len, names), default=0), NAME_CHARS_MAX)
+    notes = [_note(member) for member in drawn]
+    note_width = max(map(len, notes), default=0)
+    bar_width = max(width - name_width - note_width - 4, BAR_CHARS_MIN)
+    lines = [*_scale(record, end_ms, name_width, bar_width)]
+    for member, name, note in zip(drawn, names, notes, strict=True):
+        bar = _bar(_phases(member, end_ms), end_ms, bar_width, symbols)
+        label = Span(f"{_cut(name, name_width):<{name_width}}  ", _name_style(member))
+        lines.append(Line((label, *bar, Span(f"  {note}"))))
+    lines += _rest(record, len(drawn))
+    lines.append(_legend(symbols))
+    return lines
+
+
+def _slowest_first(record: Json) -> list[Json]:
+    """Who ceased to be a member, and who caused it or was waited for, are what one looks for."""
+    named = {record["trigger"]["member_id"], *record["waited_for"]["member_ids"]}
+
+    def weight(member: Json) -> tuple[bool, int]:
+        return member["member_id"] in named, member["stopped_ms"] or 0
+
+    return sorted(record["members"], key=weight, reverse=True)
+
+
+def _end_ms(record: Json, members: Sequence[Json], now_ms: int) -> int:
+    """Where the picture ends: when the last of them works again."""
+    times = [record["timeline"]["finished_ms"], record["timeline"]["join_phase_ms"], 1]
+    if record["outcome"] == "running":
+        times.append(now_ms - record["started_at_ms"])
+    for member in members:
+        times += [member["sync_answered_ms"], member["join_answered_ms"], member["fate_ms"]]
+    known: list[int] = [time for time in times if time is not None]
+    return max(known)
+
+
+def _phases(member: Json, end_ms: int) -> Iterator[Phase]:
+    """What it did, one thing after the other; what is not known of is left out."""
+    gone_ms = member["fate_ms"]
+    last_ms = end_ms if gone_ms is None else min(gone_ms, end_ms)
+    told, joined = member["told_ms"], member["join_received_ms"]
+    answered, synced = member["join_answered_ms"], member["sync_answered_ms"]
+    starts = [("absent" if member["fate"] == "new" else "works", 0)]
+    starts += [
+        (name, max(at_ms, 0))
+        for name, at_ms in (("told", told), ("joined", joined), ("assigned", answered))
+        if at_ms is not None
+    ]
+    if synced is not None:
+        starts.append(("works", synced))
+    ends = [start_ms for _, start_ms in starts[1:]] + [last_ms]
+    for (name, start_ms), phase_end_ms in zip(starts, ends, strict=True):
+        if start_ms <= last_ms and (phase_end_ms > start_ms or name == "assigned"):
+            yield Phase(name, start_ms, min(phase_end_ms, last_ms))
+    if gone_ms is not None:
+        yield Phase("gone", last_ms, last_ms)
+
+
+def _bar(phases: Iterator[Phase], end_ms: int, width: int, symbols: Symbols) -> Iterator[Span]:
+    """`width` characters; a phase has one at least, at the cost of those before it."""
+    cells = ["absent"] * width
+    for phase in phases:
+        first = min(phase.start_ms * width // end_ms, width - 1)
+        last = min(max(-(-phase.end_ms * width // end_ms), first + 1), width)
+        cells[first:last] = [phase.name] * (last - first)
+    start = 0
+    for place in range(1, width + 1):
+        if place == width or cells[place] != cells[start]:
+            name = cells[start]
+            yield Span(getattr(symbols, name) * (place - start), _STYLES[name])
+            start = place
+
+
+def _name(member: Json, record: Json) -> str:
+    name = shown(member["instance_id"] or member["member_id"])
+    return f"{name} *" if member["member_id"] == record["leader"] else name
+
+
+def _name_style(member: Json) -> str:
+    return "bold red" if member["fate_ms"] is not None else ""
+
+
+def _cut(text: str, width: int) -> str:
+    """The end of a member id is what makes it unique."""
+    if len(text) <= width:
+        return text
+    head = width // 2 - 1
+    return f"{text[:head]}..{text[len(text) - (width - head - 2) :]}"
+
+
+def _note(member: Json) -> str:
+    fate = member["fate"]
+    if fate not in {"kept", "new"}:
+        return str(fate).replace("_", " ")
+    stopped_ms = member["stopped_ms"]
+    if stopped_ms is None:
+        return "did not join"
+    verb = "new, waited" if fate == "new" else "stopped"
+    note = f"{verb} {duration(stopped_ms)}"
+    return f"{note} so far" if member["stopped_open"] else note
+
+
+def _scale(record: Json, end_ms: int, name_width: int, bar_width: int) -> Iterator[Line]:
+    """When the phases of the group ended, above the bars."""
+    indent = " " * (name_width + 2)
+    end = duration(end_ms)
+    yield Line.of(f"{indent}0{end:>{bar_width - 1}}", "dim")
+    joins_ms = record["timeline"]["join_phase_ms"]
+    if joins_ms is None:
+        return
+    place = min(joins_ms * bar_width // end_ms, bar_width - 1)
+    text = f"joins ended at {duration(joins_ms)}"
+    if place + 2 + len(text) <= bar_width:
+        mark = f"{' ' * place}| {text}"
+    elif len(text) + 1 <= place:
+        mark = f"{' ' * (place - len(text) - 1)}{text} |"
+    else:
+        mark = " " * place + "|"
+    yield Line.of(f"{indent}{mark}", "dim")
+
+
+def _rest(record: Json, drawn: int) -> Iterator[Line]:
+    left = len(record["members"]) - drawn + record["members_dropped"]
+    if left > 0:
+        stopped = record["stopped"]
+        total = counted(stopped["member_count"], "member")
+        yield Line.of(
+            f"and {left:,} more; {total} stopped, for {duration(stopped['longest_ms'])} at the "
+            f"longest and {duration(stopped['total_ms'])} altogether"
+        )
+
+
+def _legend(symbols: Symbols) -> Line:
+    spans: list[Span] = []
+    for name, meaning in _LEGEND.items():
+        spans += [Span(getattr(symbols, name), _STYLES[name]), Span(f" {meaning}   ", "dim")]
+    return Line((*spans, Span("* leads", "dim")))

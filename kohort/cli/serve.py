@@ -1,0 +1,11 @@
+"""``kohort serve``: the broker itself."""
+
+import argparse
+
+import broker.__main__ as daemon
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The daemon's own."""
+    daemon.add_arguments(parser)
+    parser.set_defaults(run=daemon.run)

@@ -1,0 +1,243 @@
+"""What can be asked about consumer groups over Kafka's own protocol, of Kohort and of Kafka."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from kohort.wire.cluster import Cluster, RefusedError
+from kohort.wire.connection import Connection
+from protocol.codec import decode_versioned
+from protocol.errors import DecodeError, ErrorCode
+from protocol.messages.consumer_protocol import ConsumerProtocolAssignment
+from protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+)
+
+TopicPartition: TypeAlias = tuple[str, int]
+
+CONSUMER: Final = "consumer"
+
+_OFFSET_FETCH_MAX: Final = 9
+"""From version 10 on topics are ids."""
+_GROUPS_SINCE: Final = 8
+_LIST_OFFSETS_MAX: Final = 9
+_END: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One member; `partitions` is None where its assignment is not a consumer's."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: list[TopicPartition] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a group is in a partition; None for what is not known."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    end: int | None
+
+    @property
+    def lag(self) -> int | None:
+        """Records to be read yet."""
+        if self.committed is None or self.end is None:
+            return None
+        return max(self.end - self.committed, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One group with all that the protocol tells."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol: str
+    coordinator: str
+    members: list[Member]
+    positions: list[Position]
+
+
+def list_groups(cluster: Cluster) -> list[ListedGroup]:
+    """The groups of all brokers, by name.
+
+    Raises:
+        RefusedError, UnreachableError: a broker does not tell its groups.
+    """
+    found: dict[str, ListedGroup] = {}
+    for broker in cluster.brokers():
+
+        def ask(broker: Connection = broker) -> list[ListedGroup]:
+            answer = broker.call(ListGroupsRequest(), ListGroupsResponse)
+            if answer.error_code:
+                raise RefusedError(answer.error_code, f"{broker.address} does not list its groups")
+            return answer.groups
+
+        found |= {group.group_id: group for group in cluster.patiently(ask)}
+    return [found[group_id] for group_id in sorted(found)]
+
+
+def describe_group(cluster: Cluster, group_id: str) -> Group | None:
+    """One group, None if there is none of that name.
+
+    Raises:
+        RefusedError, UnreachableError: it could not be asked.
+    """
+
+    def ask() -> tuple[Connection, DescribedGroup]:
+        coordinator = cluster.coordinator(group_id)
+        request = DescribeGroupsRequest(groups=[group_id])
+        described = coordinator.call(request, DescribeGroupsResponse).groups[0]
+        if described.error_code not in {ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND}:
+            raise RefusedError(described.error_code, "the group cannot be described")
+        return coordinator, described
+
+    coordinator, described = cluster.patiently(ask)
+    # Up to version 5, DescribeGroups shows a group that is not there as Dead.
+    if described.error_code or described.group_state == "Dead":
+        return None
+    members = [
+        _member(member, is_consumer=described.protocol_type == CONSUMER)
+        for member in described.members
+    ]
+    assigned = {one for member in members for one in member.partitions or ()}
+    return Group(
+        group_id=group_id,
+        state=described.group_state,
+        protocol_type=described.protocol_type,
+        protocol=described.protocol_data,
+        coordinator=coordinator.address,
+        members=members,
+        positions=_positions(cluster, coordinator, group_id, assigned),
+    )
+
+
+def _member(member: DescribedGroupMember, *, is_consumer: bool) -> Member:
+    assignment = bytes(member.member_assignment)
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        host=member.client_host.removeprefix("/"),
+        partitions=_partitions(assignment) if is_consumer else None,
+    )
+
+
+def _partitions(assignment: bytes) -> list[TopicPartition] | None:
+    if not assignment:
+        return []
+    try:
+        parsed, _ = decode_versioned(ConsumerProtocolAssignment, assignment, newer_is_readable=True)
+    except DecodeError:
+        return None
+    return sorted(
+        (listed.topic, index)
+        for listed in parsed.assigned_partitions
+        for index in listed.partitions
+    )
+
+
+def _positions(
+    cluster: Cluster, coordinator: Connection, group_id: str, assigned: set[TopicPartition]
+) -> list[Position]:
+    committed = cluster.patiently(lambda: _committed(coordinator, group_id))
+    partitions = sorted(assigned | committed.keys())
+    ends = _ends(cluster, partitions)
+    return [
+        Position(topic, index, committed.get((topic, index)), ends.get((topic, index)))
+        for topic, index in partitions
+    ]
+
+
+def _committed(coordinator: Connection, group_id: str) -> dict[TopicPartition, int]:
+    """All that the group has committed."""
+    what = "the offsets cannot be read"
+    version = coordinator.version_of(OffsetFetchRequest, _OFFSET_FETCH_MAX)
+    if version >= _GROUPS_SINCE:
+        asked = OffsetFetchRequestGroup(group_id=group_id, topics=None)
+        request = OffsetFetchRequest(groups=[asked])
+        answer = coordinator.call(request, OffsetFetchResponse, at_most=version)
+        group = answer.groups[0]
+        if group.error_code:
+            raise RefusedError(group.error_code, what)
+        return {
+            (topic.name, one.partition_index): one.committed_offset
+            for topic in group.topics
+            for one in topic.partitions
+            if one.committed_offset >= 0
+        }
+    request = OffsetFetchRequest(group_id=group_id, topics=None)
+    answer = coordinator.call(request, OffsetFetchResponse, at_most=version)
+    if answer.error_code:
+        raise RefusedError(answer.error_code, what)
+    return {
+        (topic.name, one.partition_index): one.committed_offset
+        for topic in answer.topics
+        for one in topic.partitions
+        if one.committed_offset >= 0
+    }
+
+
+def _ends(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Where the logs of these partitions end; those without a leader are left out."""
+    wanted = set(partitions)
+    topics = sorted({topic for topic, _ in wanted})
+    if not topics:
+        return {}
+    metadata = cluster.metadata(topics)
+    by_leader: dict[int, dict[str, list[int]]] = {}
+    for topic in metadata.topics:
+        for one in topic.partitions:
+            if topic.name is not None and (topic.name, one.partition_index) in wanted:
+                led = by_leader.setdefault(one.leader_id, {})
+                led.setdefault(topic.name, []).append(one.partition_index)
+    ends: dict[TopicPartition, int] = {}
+    for broker in metadata.brokers:
+        led = by_leader.get(broker.node_id, {})
+        if led:
+            ends |= _ends_at(cluster.connection(broker.host, broker.port), led)
+    return ends
+
+
+def _ends_at(broker: Connection, led: dict[str, list[int]]) -> dict[TopicPartition, int]:
+    request = ListOffsetsRequest(
+        replica_id=-1,
+        topics=[
+            ListOffsetsTopic(
+                name=name,
+                partitions=[
+                    ListOffsetsPartition(partition_index=index, timestamp=_END) for index in indexes
+                ],
+            )
+            for name, indexes in led.items()
+        ],
+    )
+    answer = broker.call(request, ListOffsetsResponse, at_most=_LIST_OFFSETS_MAX)
+    return {
+        (topic.name, one.partition_index): one.offset
+        for topic in answer.topics
+        for one in topic.partitions
+        if not one.error_code
+    }
