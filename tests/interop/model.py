@@ -41,10 +41,25 @@ def content(record: Record) -> tuple[bytes | None, bytes | None, tuple[tuple[str
     return record.key, record.value, record.headers
 
 
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """Under which name a member sits in its group, and how it is held there."""
+
+    client_id: str | None = None
+    """None: what the library calls itself."""
+    instance_id: str | None = None
+    """Of a static member (KIP-345), which keeps its seat when it stops: group.instance.id."""
+    session_timeout_ms: int = SESSION_TIMEOUT_MS
+
+
+ANY_SEAT = Seat()
+
+
 class Member(ABC):
     """A consumer in a group, reading in the background.
 
-    It commits what it has read before it gives a partition up, and leaves the group in `leave`.
+    It commits what it has read before it gives a partition up, and leaves the group in `leave`; a
+    static member only stops there, and the group waits for it to come back.
     """
 
     @abstractmethod
@@ -103,7 +118,7 @@ class Client(ABC):
         """By partition, the first offset at or after that time; None: there is none."""
 
     @abstractmethod
-    def join(self, group: str, topic: str) -> Member:
+    def join(self, group: str, topic: str, seat: Seat = ANY_SEAT) -> Member:
         """Joins a group with the range assignor, reading from the beginning."""
 
 

@@ -151,9 +151,12 @@ def joiner(scene: Scene, name: str) -> tuple[Value, str | None]:
 
 
 @every_state
+@pytest.mark.parametrize(
+    "versions", [(4, 9), pytest.param((0, 3, 5, 6, 7, 8), marks=pytest.mark.slow_groups)]
+)
 @pytest.mark.parametrize("name", JOINS)
-def test_joins(pair: Pair, state: str, name: str) -> None:
-    for version in (0, 3, 4, 5, 6, 7, 8, 9):
+def test_joins(pair: Pair, state: str, name: str, versions: tuple[int, ...]) -> None:
+    for version in versions:
         if version < 5 and name in WITH_INSTANCE:
             continue
         scene = scene_in(pair, state)

@@ -389,67 +389,6 @@ def a_follower_comes_for_its_assignment_just_in_time(pair: Pair) -> None:
     show(group, one, two)
 
 
-# Who must be answered.
-
-
-@scripts
-def a_join_that_is_superseded(pair: Pair) -> None:
-    group = Group(pair)
-    one, two = group.member("one"), group.member("two", patience_s=2)
-    group.settle(one)
-    first = two.park()
-    group.wait_members(2)
-    second = two.join()
-    pair.settle()
-    first.answers(differs=differences.SUPERSEDED)
-    one.join().answers()
-    second.answers()
-    show(group, one, two)
-
-
-@scripts
-def a_sync_that_is_superseded(pair: Pair) -> None:
-    group = Group(pair)
-    one, two = group.member("one"), group.member("two", patience_s=2)
-    group.gather(one, two)
-    first = two.sync()
-    pair.settle()
-    second = two.sync()
-    pair.settle()
-    first.answers(differs=differences.SUPERSEDED)
-    one.sync(assign=[one, two]).answers()
-    second.answers()
-    show(group, one, two)
-
-
-@scripts
-def a_member_that_waits_for_its_assignment_is_removed(pair: Pair) -> None:
-    group = Group(pair)
-    one, two = group.member("one"), group.member("two", patience_s=2)
-    group.gather(one, two)
-    waiting = two.sync()
-    pair.settle()
-    two.leave()
-    waiting.answers(differs=differences.REMOVED_WHILE_WAITING)
-    one.join().answers()
-    show(group, one, two)
-
-
-@scripts
-def one_connection_is_served_in_order(pair: Pair) -> None:
-    """What follows a join that waits on the same connection waits, too."""
-    group = Group(pair)
-    one, two = group.member("one"), group.member("two")
-    group.settle(one)
-    waiting = two.park()
-    group.wait_members(2)
-    behind = waiting.line.send(two.heartbeat_request(4), 4)
-    assert behind.is_parked(for_s=1)
-    one.join().answers()
-    waiting.answers()
-    behind.answers()
-
-
 # Static members that come back.
 
 
@@ -479,6 +418,20 @@ def a_replacement_that_syncs_has_its_own_session(pair: Pair) -> None:
 
 
 @scripts
+def a_new_member_that_sends_heartbeats_may_not_stop(pair: Pair) -> None:
+    group = Group(pair)
+    one, two = group.member("one"), group.member("two", session_ms=2000)
+    group.settle(one)
+    waiting = two.park()
+    group.wait_members(2)
+    watch = Stopwatch(pair)
+    watch.watch(waiting)
+    two.heartbeat(generation_id=1)
+    watch.answers(waiting, 2)
+    show(group, one, two)
+
+
+@scripts
 def a_new_member_that_never_gets_an_answer_is_missed_after_five_minutes(pair: Pair) -> None:
     group = Group(pair)
     one, two = group.member("one", rebalance_ms=600_000), group.member("two", session_ms=1000)
@@ -486,7 +439,6 @@ def a_new_member_that_never_gets_an_answer_is_missed_after_five_minutes(pair: Pa
     watch = Stopwatch(pair)
     waiting = two.park()
     group.wait_members(2)
-    two.heartbeat(generation_id=1)
     watch.watch(waiting)
     while watch.elapsed_s < 290:
         watch.until(min(watch.elapsed_s + 20, 290))

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from confluent_kafka.admin import AdminClient
 
 from tests.interop.clients.threads import ThreadMember
-from tests.interop.model import MAX_REQUEST_BYTES, SESSION_TIMEOUT_MS, Client, Codec, Record
+from tests.interop.model import MAX_REQUEST_BYTES, Client, Codec, Record
 
 QUIET = {"log_level": 0}
 """What goes wrong is in errors and exceptions; the library would print it a second time, and the
@@ -96,8 +96,8 @@ class ConfluentClient(Client):
             if place.error is None
         }
 
-    def join(self, group: str, topic: str) -> "ConfluentMember":
-        return ConfluentMember(self.bootstrap, group, topic)
+    def join(self, group: str, topic: str, seat: Seat = ANY_SEAT) -> "ConfluentMember":
+        return ConfluentMember(self.bootstrap, group, topic, seat)
 
     def _reader(self) -> Consumer:
         return Consumer(
@@ -113,7 +113,7 @@ class ConfluentClient(Client):
 
 
 class ConfluentMember(ThreadMember):
-    def __init__(self, bootstrap: str, group: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, group: str, topic: str, seat: Seat) -> None:
         self._config: dict[str, str | int | bool] = {
             **QUIET,
             "bootstrap.servers": bootstrap,
@@ -122,8 +122,12 @@ class ConfluentMember(ThreadMember):
             "enable.auto.commit": False,
             "partition.assignment.strategy": "range",
             "heartbeat.interval.ms": 300,
-            "session.timeout.ms": SESSION_TIMEOUT_MS,
+            "session.timeout.ms": seat.session_timeout_ms,
         }
+        if seat.client_id is not None:
+            self._config["client.id"] = seat.client_id
+        if seat.instance_id is not None:
+            self._config["group.instance.id"] = seat.instance_id
         self._topic = topic
         super().__init__()
 

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from tests.interop.model import MAX_REQUEST_BYTES, SESSION_TIMEOUT_MS, Client, Codec, Member, Record
+from tests.interop.model import MAX_REQUEST_BYTES, Client, Codec, Member, Record
 from tests.java_process import JavaProcess
 
 _MEMBER_IDS = itertools.count()
@@ -59,17 +59,24 @@ class JavaClient(Client):
         )
         return {int(partition): offset for partition, offset in answer.items()}
 
-    def join(self, group: str, topic: str) -> "JavaMember":
-        return JavaMember(self._process, self.bootstrap, group, topic)
+    def join(self, group: str, topic: str, seat: Seat = ANY_SEAT) -> "JavaMember":
+        return JavaMember(self._process, self.bootstrap, group, topic, seat)
 
 
 class JavaMember(Member):
-    def __init__(self, process: JavaProcess, bootstrap: str, group: str, topic: str) -> None:
+    def __init__(
+        self, process: JavaProcess, bootstrap: str, group: str, topic: str, seat: Seat
+    ) -> None:
         self._process = process
         self._id = f"member-{next(_MEMBER_IDS)}"
         self._assigned: set[int] = set()
         self._records: list[Record] = []
         self._left = False
+        names = {}
+        if seat.client_id is not None:
+            names["client.id"] = seat.client_id
+        if seat.instance_id is not None:
+            names["group.instance.id"] = seat.instance_id
         process.call(
             op="join",
             member=self._id,
@@ -83,7 +90,8 @@ class JavaMember(Member):
                     "org.apache.kafka.clients.consumer.RangeAssignor"
                 ),
                 "heartbeat.interval.ms": 300,
-                "session.timeout.ms": SESSION_TIMEOUT_MS,
+                "session.timeout.ms": seat.session_timeout_ms,
+                **names,
             },
         )
 

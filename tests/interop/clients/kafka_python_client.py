@@ -9,7 +9,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from tests.interop.clients.threads import ThreadMember
-from tests.interop.model import MAX_REQUEST_BYTES, SESSION_TIMEOUT_MS, Client, Codec, Record
+from tests.interop.model import ANY_SEAT, MAX_REQUEST_BYTES, Client, Codec, Record, Seat
 
 
 class KafkaPythonClient(Client):
@@ -74,13 +74,13 @@ class KafkaPythonClient(Client):
             for partition, place in found.items()
         }
 
-    def join(self, group: str, topic: str) -> "KafkaPythonMember":
-        return KafkaPythonMember(self.bootstrap, group, topic)
+    def join(self, group: str, topic: str, seat: Seat = ANY_SEAT) -> "KafkaPythonMember":
+        return KafkaPythonMember(self.bootstrap, group, topic, seat)
 
 
 class KafkaPythonMember(ThreadMember):
-    def __init__(self, bootstrap: str, group: str, topic: str) -> None:
-        self._config = {
+    def __init__(self, bootstrap: str, group: str, topic: str, seat: Seat) -> None:
+        self._config: dict[str, Any] = {
             "bootstrap_servers": bootstrap,
             "group_id": group,
             "auto_offset_reset": "earliest",
@@ -89,8 +89,11 @@ class KafkaPythonMember(ThreadMember):
             "auto_commit_interval_ms": 60_000,
             "partition_assignment_strategy": (RangePartitionAssignor,),
             "heartbeat_interval_ms": 300,
-            "session_timeout_ms": SESSION_TIMEOUT_MS,
+            "session_timeout_ms": seat.session_timeout_ms,
+            "group_instance_id": seat.instance_id,
         }
+        if seat.client_id is not None:
+            self._config["client_id"] = seat.client_id
         self._topic = topic
         super().__init__()
 

@@ -353,6 +353,7 @@ KEPT_FOR_ITS_ID: Final = Difference(
     [
         ("error_code", ANY, NONE),
         *((field, ANY, ANY) for field in ("group_state", "generation_id", "leader", "members")),
+        ("error_message", TEXT, None),
         *((field, None, ANY) for field in ("protocol_type", "protocol_name")),
     ],
 )
