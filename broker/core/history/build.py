@@ -112,6 +112,7 @@ class _Builder:
         yield from self._compare_shares()
         yield from self._measure_stops()
         yield from self._list_members()
+        yield
 
     # Who took part.
 
@@ -168,7 +169,7 @@ class _Builder:
 
     # How long they stood still.
 
-    def _measure_stops(self) -> Iterator[None]:
+    def _measure_stops(self) -> Steps[None]:
         is_cooperative = any(row.owns for row in self._rows)
         for row in self._rows:
             answered_ms = self._answered_ms(row.member.member_id)
@@ -184,7 +185,8 @@ class _Builder:
         if self.facts.after is None:
             self.taken_after = self.taken_before
         elif is_cooperative:
-            self.taken_after = self._moves.still_taken(self._taken_at, self.facts.sequence)
+            sequence = self.facts.sequence
+            self.taken_after = yield from self._moves.still_taken(self._taken_at, sequence)
 
     def _measure(self, row: _Row, *, is_cooperative: bool) -> None:
         member_id = row.member.member_id

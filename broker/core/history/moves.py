@@ -1,6 +1,6 @@
 """What happened to partitions in a rebalance, and how long each had nobody."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import field
 from typing import Final, NamedTuple, TypeAlias
 
@@ -8,6 +8,9 @@ from broker.core.history.limits import PARTITIONS_COUNTED, PARTITIONS_LISTED, cu
 from broker.core.history.model import MemberPartitions, PartitionCounts
 from broker.core.history.shares import NOTHING, Share, TopicPartition, parse_share
 from protocol.lazy_dataclass import dataclass
+
+PARTITIONS_PER_STEP: Final = 5_000
+"""About a millisecond."""
 
 
 class Taken(NamedTuple):
@@ -138,12 +141,19 @@ class Moves:
 
     def still_taken(
         self, taken_at: Mapping[str, int], sequence: int
-    ) -> dict[TopicPartition, Taken]:
-        """What stands still after this rebalance, for the next one to give."""
-        left = {p: taken for p, taken in self.taken_before.items() if p not in self.gained_by}
-        for partition, owner in self.given_up_by.items():
+    ) -> Generator[None, None, TakenPartitions]:
+        """What stands still after this rebalance, for the next one to give. In steps."""
+        left: dict[TopicPartition, Taken] = {}
+        for count, (partition, taken) in enumerate(self.taken_before.items()):
+            if partition not in self.gained_by:
+                left[partition] = taken
+            if count % PARTITIONS_PER_STEP == 0:
+                yield
+        for count, (partition, owner) in enumerate(self.given_up_by.items()):
             if partition not in self.gained_by and owner in taken_at:
                 left[partition] = Taken(owner, taken_at[owner], sequence)
+            if count % PARTITIONS_PER_STEP == 0:
+                yield
         return left
 
 
