@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from confluent_kafka.admin import AdminClient
 
 from tests.interop.clients.threads import ThreadMember
-from tests.interop.model import MAX_REQUEST_BYTES, Client, Codec, Record
+from tests.interop.model import ANY_SEAT, MAX_REQUEST_BYTES, Client, Codec, Record, Seat
 
 QUIET = {"log_level": 0}
 """What goes wrong is in errors and exceptions; the library would print it a second time, and the

@@ -5,7 +5,15 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from tests.interop.model import MAX_REQUEST_BYTES, Client, Codec, Member, Record
+from tests.interop.model import (
+    ANY_SEAT,
+    MAX_REQUEST_BYTES,
+    Client,
+    Codec,
+    Member,
+    Record,
+    Seat,
+)
 from tests.java_process import JavaProcess
 
 _MEMBER_IDS = itertools.count()
