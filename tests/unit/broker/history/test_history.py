@@ -11,6 +11,7 @@ from broker.coordinator.coordinator import CoordinatorConfig
 from broker.coordinator.offsets_log import MemoryOffsetsLog
 from broker.core.group.config import GroupConfig
 from broker.core.group.events import (
+    CauseAdded,
     GroupRemoved,
     JoinPhaseEnd,
     JoinPhaseEnded,
@@ -28,8 +29,10 @@ from broker.core.group.events import (
 from broker.core.group.reasons import NO_REASON
 from broker.core.group.requests import Now
 from broker.core.group.states import GroupState
+from broker.core.history.build import build_at_once
 from broker.core.history.fold import SETTLE_MS
 from broker.core.history.model import HistoryRecord, RebalanceOutcome, RebalanceRecord
+from broker.core.history.text import parse_text
 from broker.history import closing_queue
 from broker.history.history import LONG_RUNNING_MS, HistoryLimits, RebalanceHistory
 from broker.history.topic import RUNNING, Entry
@@ -134,6 +137,24 @@ async def test_the_one_that_runs_comes_last(clock: VirtualClock) -> None:
     assert history.totals("g") == (1, 0)
     start_one(history, "new")
     assert set(history.groups()) == {"g", "new"}
+
+
+@virtual
+async def test_a_look_in_steps_shows_the_moment_of_the_call(clock: VirtualClock) -> None:
+    history = RebalanceHistory(clock=clock)
+    start_one(history)
+    steps = history.open_text_steps("g")
+    assert steps is not None
+    joined = JoinReceived(members(1)[0], NO_REASON, (("range", b""),))
+    history.observe("g", joined, Now(5, 5))
+    history.observe("g", CauseAdded(Trigger(TriggerKind.MEMBER_LEFT)), Now(6, 6))
+    then = parse_text(build_at_once(steps))
+    (now,) = history.records("g")
+    assert isinstance(then, RebalanceRecord)
+    assert isinstance(now, RebalanceRecord)
+    assert (len(then.further_causes), len(now.further_causes)) == (0, 1)
+    assert [member.join_received_ms for member in then.members] == [None, None]
+    assert history.open_text_steps("unheard of") is None
 
 
 @virtual
