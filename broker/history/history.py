@@ -136,7 +136,14 @@ class RebalanceHistory:
                 return
             ring = self._rings.get(group_id)
             fold = self._folds[group_id] = GroupFold(0 if ring is None else ring.last_sequence)
-        fold.observe(event, now)
+        try:
+            fold.observe(event, now)
+        except Exception:
+            # A mistake of ours must not be one of the group, whose step this is.
+            logger.exception("The history of group %r starts anew", group_id)
+            self._under_way.pop(group_id, None)
+            self._folds[group_id] = GroupFold(fold.sequence)
+            return
         if fold.closed:
             self._take_closed(group_id, fold)
         if kind is RebalanceStarted:

@@ -30,7 +30,7 @@ from broker.core.group.reasons import NO_REASON
 from broker.core.group.requests import Now
 from broker.core.group.states import GroupState
 from broker.core.history.build import build_at_once
-from broker.core.history.fold import SETTLE_MS
+from broker.core.history.fold import SETTLE_MS, GroupFold
 from broker.core.history.model import HistoryRecord, RebalanceOutcome, RebalanceRecord
 from broker.core.history.text import parse_text
 from broker.history import closing_queue
@@ -193,6 +193,25 @@ async def test_a_listener_that_fails_does_not_stop_the_history(clock: VirtualClo
     assert sequences(heard) == [1, 2]
     assert [entry.sequence for entry in log.entries] == [1, 2]
     await history.close()
+
+
+def test_a_mistake_of_the_history_is_none_of_the_group(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("a mistake of ours")
+
+    history = RebalanceHistory(clock=VirtualClock())
+    rebalance(history)
+    with monkeypatch.context() as patch:
+        patch.setitem(GroupFold.handlers, JoinPhaseEnded, fail)
+        rebalance(history)
+    rebalance(history)
+    history.drain()
+    assert sequences(history.records("g")) == [1, 3]
+    assert [one.levelname for one in caplog.records if one.name == "broker.history.history"] == [
+        "ERROR"
+    ]
 
 
 @virtual
