@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.config.current import BROKER_SETTINGS
-from scripts import group_states
+from scripts import differences, group_states
 
 ROOT = Path(__file__).parents[3]
 ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
@@ -142,3 +142,9 @@ def test_a_decision_says_what_it_must_and_fits_a_page(decision: Path) -> None:
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == parts
     assert text.startswith(f"# {int(decision.stem[:4])}. ")
     assert len(text.splitlines()) <= 60
+
+
+def test_the_differences_that_tests_accept_are_those_in_the_document() -> None:
+    text = differences.PATH.read_text(encoding="utf-8")
+    assert text == differences.document(), "run make docs"
+    assert text.count("\n- ") > 30
