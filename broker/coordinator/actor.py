@@ -18,10 +18,20 @@ import logging
 from collections.abc import Awaitable, Sequence
 from typing import Any, Final, assert_never
 
+from broker.coordinator.answers import AnswerQueue
 from broker.coordinator.command import ActorHost, Command
 from broker.coordinator.ticket import Ticket
 from broker.core.group.classic_group import ClassicGroup
-from broker.core.group.effects import Append, Cancel, Effect, Note, Reply, Schedule, TimerKey
+from broker.core.group.effects import (
+    Append,
+    Cancel,
+    Effect,
+    Note,
+    Replies,
+    Reply,
+    Schedule,
+    TimerKey,
+)
 from broker.core.group.records import GroupRecord
 from broker.core.group.requests import Now
 from broker.core.group.states import GroupState
@@ -47,6 +57,7 @@ class GroupActor:
     """See the module. Everything but `heartbeat` and reads goes through `submit`."""
 
     __slots__ = (
+        "_answers",
         "_deferred",
         "_due",
         "_faults",
@@ -67,7 +78,8 @@ class GroupActor:
         self._due: list[TimerKey] = []
         """Deadlines that came while an append was under way."""
         self._waiting: dict[Ticket[Any], None] = {}
-        """Tickets that steps have left unanswered."""
+        """Tickets that have no answer yet."""
+        self._answers = AnswerQueue(self._waiting)
         self._is_busy = False
         """Is there a task, so that commands have to queue?"""
         self._deferred: list[Command] = []
@@ -233,10 +245,10 @@ class GroupActor:
         append = None
         for effect in effects:
             match effect:
-                case Reply(ticket, body):
-                    assert isinstance(ticket, Ticket)
-                    self._waiting.pop(ticket, None)
-                    ticket.answer(body)
+                case Reply():
+                    self._answers.give(effect)
+                case Replies(replies):
+                    self._answers.give_all(replies)
                 case Schedule(key, deadline_ms):
                     self._timers_of(key).schedule(key, deadline_ms)
                 case Cancel(key):
@@ -351,7 +363,9 @@ class GroupActor:
             self.cancel_timers()
 
     def _fail_all(self, error: KafkaError) -> None:
-        waiting, self._waiting = self._waiting, {}
+        self._answers.flush()
+        waiting = list(self._waiting)
+        self._waiting.clear()
         for ticket in waiting:
             if not ticket.is_answered:
                 ticket.fail(error)

@@ -3,6 +3,7 @@
 Named tuples, because the end of one join phase makes thousands of them.
 """
 
+from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from broker.core.group.events import Event
@@ -24,11 +25,23 @@ SYNC_TIMER = TimerKey("sync")
 
 
 class Reply(NamedTuple):
-    """Answer now. Every ticket given to a group comes back in exactly one Reply."""
+    """Answer now. Every ticket given to a group comes back in exactly one Reply, alone or as one of
+    `Replies`.
+    """
 
     ticket: Ticket
     body: Any
     """The result class that belongs to the request; see :mod:`broker.core.group.requests`."""
+
+
+class Replies(NamedTuple):
+    """Answer all of these, in this order, but not necessarily all at once.
+
+    The end of a phase answers thousands. What is said to them is settled with the step; the answers
+    themselves are made when they are taken, so that a shell can let others have a turn in between.
+    """
+
+    replies: Iterator[Reply]
 
 
 class Append(NamedTuple):
@@ -60,4 +73,4 @@ class Note(NamedTuple):
     event: Event
 
 
-Effect: TypeAlias = Reply | Append | Schedule | Cancel | Note
+Effect: TypeAlias = Reply | Replies | Append | Schedule | Cancel | Note

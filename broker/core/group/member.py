@@ -35,6 +35,7 @@ class Member:
     """Has had a REBALANCE_IN_PROGRESS since the rebalance began."""
     reason: StatedReason = field(default=NO_REASON)
     """What its last join said."""
+    _ref: MemberRef | None = None
 
     @property
     def is_static(self) -> bool:
@@ -53,15 +54,25 @@ class Member:
 
     def metadata(self, protocol_name: str | None) -> bytes:
         """What it told the assignor `protocol_name`; empty if it does not offer it."""
-        for name, data in self.protocols:
-            if name == protocol_name:
-                return data
-        return b""
+        return metadata_for(protocol_name, self.protocols)
 
     @property
     def ref(self) -> MemberRef:
-        """Who it is, for the history."""
-        return MemberRef(self.member_id, self.instance_id, self.client_id, self.client_host)
+        """Who it is, for the history. Kept, because every rebalance names everybody twice."""
+        ref = self._ref
+        if ref is None:
+            ref = self._ref = MemberRef(
+                self.member_id, self.instance_id, self.client_id, self.client_host
+            )
+        return ref
+
+
+def metadata_for(name: str | None, protocols: tuple[tuple[str, bytes], ...]) -> bytes:
+    """What goes with a protocol name; empty if it is not among them."""
+    for offered, data in protocols:
+        if offered == name:
+            return data
+    return b""
 
 
 @dataclass(frozen=True, slots=True)

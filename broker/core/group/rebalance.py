@@ -5,11 +5,11 @@ goes on (`proceed`): at once if everybody is there, else when the last one joins
 The first rebalance of an empty group waits for its delay instead, and for nothing else.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from broker.core.group import durable
 from broker.core.group.base import GroupBase, InitialDelay
-from broker.core.group.effects import JOIN_TIMER, SYNC_TIMER
+from broker.core.group.effects import JOIN_TIMER, SYNC_TIMER, Replies, Reply
 from broker.core.group.events import (
     CauseAdded,
     Fate,
@@ -23,7 +23,7 @@ from broker.core.group.events import (
     RebalanceStarted,
     Trigger,
 )
-from broker.core.group.member import Member
+from broker.core.group.member import Member, metadata_for
 from broker.core.group.requests import JoinedMember, JoinResult, Now, SyncResult, Ticket
 from broker.core.group.states import GroupState
 from protocol.errors import ErrorCode
@@ -213,10 +213,38 @@ def _begin_generation(group: GroupBase, end: JoinPhaseEnd, now: Now) -> None:
             protocol_type=group.protocol_type,
         )
     )
+    tickets: list[tuple[str, Ticket]] = []
     for member in roster:
-        is_leader = member.member_id == roster.leader_id
-        group.answer_join(member, current_generation(group, member, with_members=is_leader))
+        ticket = roster.unpark_join(member)
+        if ticket is not None:
+            tickets.append((member.member_id, ticket))
         member.is_new = False
         group.start_session(member, now.ms)
         group.pending_sync[member.member_id] = None
+    group.emit(Replies(_join_answers(group, tickets)))
     group.schedule(SYNC_TIMER, now.ms + roster.rebalance_timeout_ms())
+
+
+def _join_answers(group: GroupBase, tickets: Sequence[tuple[str, Ticket]]) -> Iterator[Reply]:
+    """The answers of a generation that begins, the leader's first: all others wait for what it will
+    do. Values are those of now, whatever becomes of the group while answers are given out.
+    """
+    leader_id = group.roster.leader_id
+    assert leader_id is not None
+    name = group.protocol_name
+    said = (group.generation, group.protocol_type, name, leader_id)
+    members = [(m.member_id, m.instance_id, m.protocols) for m in group.roster]
+
+    def answers() -> Iterator[Reply]:
+        for member_id, ticket in tickets:
+            if member_id == leader_id:
+                joined = tuple(
+                    JoinedMember(one, instance_id, metadata_for(name, protocols))
+                    for one, instance_id, protocols in members
+                )
+                yield Reply(ticket, JoinResult(ErrorCode.NONE, member_id, *said, joined))
+        for member_id, ticket in tickets:
+            if member_id != leader_id:
+                yield Reply(ticket, JoinResult(ErrorCode.NONE, member_id, *said))
+
+    return answers()

@@ -1,7 +1,10 @@
 """SyncGroup: the leader hands in the assignment, everybody gets theirs once it is durable."""
 
+from collections.abc import Iterator, Sequence
+
 from broker.core.group import durable, rebalance
 from broker.core.group.base import GroupBase
+from broker.core.group.effects import Replies, Reply
 from broker.core.group.events import (
     Outcome,
     RebalanceEnded,
@@ -60,6 +63,14 @@ def _assignment(group: GroupBase, member: Member) -> SyncResult:
     )
 
 
+def _sync_answers(group: GroupBase, tickets: Sequence[tuple[Ticket, bytes]]) -> Iterator[Reply]:
+    protocol_type, protocol_name = group.protocol_type, group.protocol_name
+    return (
+        Reply(ticket, SyncResult(ErrorCode.NONE, protocol_type, protocol_name, assignment))
+        for ticket, assignment in tickets
+    )
+
+
 def _park(group: GroupBase, member: Member, request: SyncRequest, ticket: Ticket, now: Now) -> None:
     group.answer_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync_ticket = ticket
@@ -104,9 +115,13 @@ class AssignmentWrite:
         durable.apply(group, self.record, now)
         assignments = {member.member_id: member.assignment for member in group.roster}
         group.note(RebalanceEnded(Outcome.STABLE, group.generation, assignments))
+        tickets: list[tuple[Ticket, bytes]] = []
         for member in group.roster:
-            if group.answer_sync(member, _assignment(group, member)):
+            ticket, member.sync_ticket = member.sync_ticket, None
+            if ticket is not None:
+                tickets.append((ticket, member.assignment))
                 group.start_session(member, now.ms)
+        group.emit(Replies(_sync_answers(group, tickets)))
 
     def on_failed(self, error: ErrorCode, now: Now) -> None:
         """Tell those who wait, and assign anew: the next generation overrides whatever the log may

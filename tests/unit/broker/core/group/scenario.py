@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from broker.core.group.classic_group import ClassicGroup
 from broker.core.group.config import GroupConfig
-from broker.core.group.effects import Append, Cancel, Note, Reply, Schedule, TimerKey
+from broker.core.group.effects import Append, Cancel, Note, Replies, Reply, Schedule, TimerKey
 from broker.core.group.events import Event, RebalanceAvoided, RebalanceStarted, Trigger
 from broker.core.group.reasons import NO_REASON, state_reason
 from broker.core.group.records import DurableRecord, GroupRecord, OffsetRecord, OffsetTombstone
@@ -135,11 +135,11 @@ class Scenario:
         effects = self.group.take_effects()
         for effect in effects:
             match effect:
-                case Reply(ticket, body):
-                    assert isinstance(ticket, Ticket)
-                    assert ticket.is_parked, f"answered twice: {ticket.answers}, {body}"
-                    ticket.answers.append(body)
-                    self.watch(body)
+                case Reply():
+                    self._answer(effect)
+                case Replies(replies):
+                    for reply in replies:
+                        self._answer(reply)
                 case Schedule(key, deadline_ms):
                     self.timers[key] = deadline_ms
                 case Cancel(key):
@@ -154,6 +154,13 @@ class Scenario:
                     if not self.hold_appends:
                         self.finish_append()
         self.check()
+
+    def _answer(self, reply: Reply) -> None:
+        ticket, body = reply
+        assert isinstance(ticket, Ticket)
+        assert ticket.is_parked, f"answered twice: {ticket.answers}, {body}"
+        ticket.answers.append(body)
+        self.watch(body)
 
     def finish_append(self) -> None:
         if self.fail_appends is None:

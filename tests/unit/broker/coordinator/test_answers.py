@@ -1,0 +1,67 @@
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+from broker.coordinator.answers import ANSWERS_PER_TURN, AnswerQueue
+from broker.coordinator.ticket import Ticket
+from broker.core.group.effects import Reply
+
+
+class Clients:
+    """Who waits for answers, and in which order they came."""
+
+    def __init__(self, count: int) -> None:
+        self.tickets = [Ticket[int]() for _ in range(count)]
+        self.waiting: dict[Ticket[Any], None] = dict.fromkeys(self.tickets)
+        self.queue = AnswerQueue(self.waiting)
+
+    def replies(self) -> Iterator[Reply]:
+        return (Reply(ticket, number) for number, ticket in enumerate(self.tickets))
+
+    @property
+    def answered_count(self) -> int:
+        return sum(ticket.is_answered for ticket in self.tickets)
+
+
+async def test_a_few_answers_are_given_at_once() -> None:
+    clients = Clients(ANSWERS_PER_TURN - 1)
+    clients.queue.give_all(clients.replies())
+    assert clients.answered_count == ANSWERS_PER_TURN - 1
+    assert not clients.waiting
+
+
+async def test_others_have_a_turn_between_two_slices_of_many() -> None:
+    clients = Clients(5 * ANSWERS_PER_TURN)
+    clients.queue.give_all(clients.replies())
+    seen = []
+    while clients.answered_count < len(clients.tickets):
+        seen.append(clients.answered_count)
+        await asyncio.sleep(0)
+    assert seen == [ANSWERS_PER_TURN * turn for turn in range(1, 5)]
+    assert not clients.waiting
+
+
+async def test_what_comes_meanwhile_stands_behind() -> None:
+    clients = Clients(2 * ANSWERS_PER_TURN)
+    clients.queue.give_all(clients.replies())
+    late: Ticket[str] = Ticket()
+    clients.queue.give(Reply(late, "late"))
+    later = Clients(1)
+    clients.queue.give_all(later.replies())
+    assert (late.is_answered, later.answered_count) == (False, 0)
+    await asyncio.sleep(0)
+    assert clients.answered_count == 2 * ANSWERS_PER_TURN
+    await asyncio.sleep(0)
+    assert (late.is_answered, later.answered_count) == (True, 1)
+
+
+async def test_a_flush_gives_what_is_left_and_nothing_twice() -> None:
+    clients = Clients(3 * ANSWERS_PER_TURN)
+    clients.queue.give_all(clients.replies())
+    clients.queue.flush()
+    assert clients.answered_count == len(clients.tickets)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    late: Ticket[str] = Ticket()
+    clients.queue.give(Reply(late, "late"))
+    assert late.is_answered
