@@ -1,68 +1,16 @@
 """Consumer groups: members share a topic, come and go, and nothing is lost or read twice."""
 
-import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 
 import pytest
 
 from tests.interop.conftest import ClientNamed, CreateTopic
 from tests.interop.model import Client, Member, Record, wait_until
+from tests.interop.streams import Stream, check_order, streaming, wait_until_all_read
 
 PARTITIONS = 6
-
-
-class Stream(threading.Thread):
-    """Produces numbered records to all partitions until it is stopped."""
-
-    def __init__(self, client: Client, topic: str) -> None:
-        super().__init__(daemon=True)
-        self._client = client
-        self._topic = topic
-        self._stopping = threading.Event()
-        self._turn = threading.Lock()
-        self._failure: BaseException | None = None
-        self.sent: list[bytes] = []
-
-    def run(self) -> None:
-        try:
-            while not self._stopping.is_set():
-                with self._turn:
-                    self._send_some()
-                time.sleep(0.02)
-        except BaseException as problem:  # noqa: BLE001  Raised again in the test's own thread.
-            self._failure = problem
-
-    def _send_some(self) -> None:
-        values = [b"%d" % (len(self.sent) + extra) for extra in range(30)]
-        records = [
-            Record(value, partition=index % PARTITIONS) for index, value in enumerate(values)
-        ]
-        self._client.produce(self._topic, records)
-        self.sent += values
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Nothing is on its way to the broker, and nothing follows, until the context ends."""
-        with self._turn:
-            yield
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self.join(60)
-        assert self._failure is None, self._failure
-
-
-@contextmanager
-def streaming(client: Client, topic: str) -> Iterator[Stream]:
-    stream = Stream(client, topic)
-    stream.start()
-    try:
-        yield stream
-    finally:
-        stream.stop()
 
 
 def share_evenly(members: list[Member]) -> Callable[[], bool]:
@@ -92,25 +40,9 @@ def check_exactly_once(stream: Stream, members: list[Member]) -> None:
         check_order(member.records())
 
 
-def wait_until_all_read(stream: Stream, members: list[Member]) -> None:
-    def count() -> int:
-        return sum(len(member.records()) for member in members)
-
-    wait_until(lambda: count() >= len(stream.sent), lambda: f"{count()} of {len(stream.sent)} read")
-
-
-def check_order(records: list[Record]) -> None:
-    """Within one partition a member reads forward, also over several times of holding it."""
-    last: dict[int | None, int] = {}
-    for record in records:
-        assert record.offset is not None
-        assert record.offset > last.get(record.partition, -1)
-        last[record.partition] = record.offset
-
-
 def run_rebalances(clients: list[Client], writer: Client, group: str, topic: str) -> None:
     """Two members share a topic, a third joins, the first leaves; records flow all the time."""
-    with ExitStack() as stack, streaming(writer, topic) as stream:
+    with ExitStack() as stack, streaming(writer, topic, PARTITIONS) as stream:
         members = [stack.enter_context(client.join(group, topic)) for client in clients[:2]]
         wait_for_shares(members)
         members.append(stack.enter_context(clients[2].join(group, topic)))

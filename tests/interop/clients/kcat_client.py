@@ -12,7 +12,7 @@ from typing import IO
 
 from tests import java_env
 from tests.interop.clients.threads import ThreadMember
-from tests.interop.model import MAX_REQUEST_BYTES, SESSION_TIMEOUT_MS, Client, Codec, Record
+from tests.interop.model import ANY_SEAT, MAX_REQUEST_BYTES, Client, Codec, Record, Seat
 
 # Nothing that the tests send contains these.
 _END_OF_MESSAGE = "<~message~>"
@@ -76,13 +76,17 @@ class KcatClient(Client):
         found = re.findall(r"\[(\d+)\] offset (-?\d+)", answer)
         return {int(number): int(at) if int(at) >= 0 else None for number, at in found}
 
-    def join(self, group: str, topic: str) -> "KcatMember":
+    def join(self, group: str, topic: str, seat: Seat = ANY_SEAT) -> "KcatMember":
         options = {
             "auto.offset.reset": "earliest",
             "partition.assignment.strategy": "range",
             "heartbeat.interval.ms": "300",
-            "session.timeout.ms": str(SESSION_TIMEOUT_MS),
+            "session.timeout.ms": str(seat.session_timeout_ms),
         }
+        if seat.client_id is not None:
+            options["client.id"] = seat.client_id
+        if seat.instance_id is not None:
+            options["group.instance.id"] = seat.instance_id
         settings = itertools.chain(*(("-X", f"{name}={value}") for name, value in options.items()))
         command = self._command("-G", group, "-u", "-f", _FORMAT, *settings, topic)
         return KcatMember(command)
