@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.core.partition.verdict import ValidationPolicy
 from broker.history.history import RebalanceHistory
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from broker.core.purgatory import Purgatory
     from broker.handlers.registry import Api
     from broker.topics.manager import TopicManager
+
+
+READS_ASIDE: Final = 2
+"""Reads of logs on other threads at once; there are four of those."""
 
 
 @dataclass(slots=True, eq=False)
@@ -58,6 +62,8 @@ class BrokerServices:
     large_batch: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by the one Produce request with a batch that is validated over several turns of the
     loop."""
+    reads_aside: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_ASIDE))
+    """Held by requests that read logs on other threads, so that fsyncs find a thread as well."""
     history: RebalanceHistory = field(default_factory=RebalanceHistory)
     """Why the groups rebalanced."""
     features: dict[str, tuple[int, int]] = field(default_factory=dict)

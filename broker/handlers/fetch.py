@@ -9,12 +9,14 @@ there being no followers; rack-aware reads have nothing to choose from.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from functools import partial
 from typing import Final
 
 from broker.handlers.context import RequestContext
 from broker.handlers.leader_epoch import check_leader_epoch
 from broker.handlers.registry import handles
-from broker.topics.fetch import DelayedFetch, PartitionRead, read_partitions
+from broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
 from broker.topics.manager import Topic
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
@@ -36,7 +38,7 @@ FULL_FETCH_EPOCHS: Final = frozenset({-1, 0})
 @handles(FetchRequest, versions="4-18")
 def fetch(
     ctx: RequestContext, request: FetchRequest
-) -> FetchResponse | asyncio.Future[FetchResponse]:
+) -> FetchResponse | asyncio.Future[FetchResponse] | Coroutine[None, None, FetchResponse]:
     """Answer at once if there is enough, something is wrong or no wait is wanted; else park."""
     if request.session_epoch not in FULL_FETCH_EPOCHS:
         # We never gave out a session, so this one belongs to an earlier broker at this address.
@@ -47,36 +49,90 @@ def fetch(
         if topic.partitions
     ]
     flat = [read for _, of_topic in reads for read in of_topic]
-    max_bytes = min(request.max_bytes, ctx.broker.config.fetch_max_bytes)
-    found = read_partitions(flat, max_bytes)
-    if (
-        found >= request.min_bytes
+    first = FetchPass(flat, min(request.max_bytes, ctx.broker.config.fetch_max_bytes))
+    if not first.read_at_hand():
+        return _finish(_Reading(ctx, request, reads, flat), first)
+    if _is_enough(request, flat, first.total_bytes):
+        return _response(request, reads)
+    return _Reading(ctx, request, reads, flat).park(first.total_bytes)
+
+
+def _is_enough(request: FetchRequest, flat: list[PartitionRead], found_bytes: int) -> bool:
+    """Whether to answer without a wait."""
+    return (
+        found_bytes >= request.min_bytes
         or request.max_wait_ms <= 0
         or not flat
         or any(read.error for read in flat)
-    ):
-        return _response(request, reads)
-    answer: asyncio.Future[FetchResponse] = asyncio.get_running_loop().create_future()
-
-    def complete(_: list[PartitionRead]) -> None:
-        if not answer.done():
-            answer.set_result(_response(request, reads))
-
-    def fail(error: Exception) -> None:
-        if not answer.done():
-            answer.set_exception(error)
-
-    operation = DelayedFetch(
-        flat,
-        max_bytes=max_bytes,
-        bytes_missing=request.min_bytes - found,
-        answer=complete,
-        fail=fail,
-        owner=ctx.connection,
     )
-    deadline_ms = ctx.broker.clock.monotonic_ms() + request.max_wait_ms
-    ctx.broker.purgatory.try_complete_else_watch(operation, operation.keys, deadline_ms)
-    return answer
+
+
+async def _finish(reading: _Reading, first: FetchPass) -> FetchResponse:
+    await first.finish(reading.threads)
+    if _is_enough(reading.request, reading.flat, first.total_bytes):
+        return _response(reading.request, reading.reads)
+    return await reading.park(first.total_bytes)
+
+
+class _Reading:
+    """A request that is not answered at once, and what is read for it."""
+
+    def __init__(
+        self,
+        ctx: RequestContext,
+        request: FetchRequest,
+        reads: list[tuple[FetchTopic, list[PartitionRead]]],
+        flat: list[PartitionRead],
+    ) -> None:
+        self.request = request
+        self.reads = reads
+        self.flat = flat
+        self.threads = ctx.broker.reads_aside
+        self._ctx = ctx
+
+    def park(self, found_bytes: int) -> asyncio.Future[FetchResponse]:
+        """Wait for more, everything having been read once."""
+        broker = self._ctx.broker
+        answer: asyncio.Future[FetchResponse] = asyncio.get_running_loop().create_future()
+        operation = DelayedFetch(
+            self.flat,
+            bytes_missing=self.request.min_bytes - found_bytes,
+            answer=partial(self._read_again, answer),
+            fail=partial(_fail, answer),
+            owner=self._ctx.connection,
+        )
+        deadline_ms = broker.clock.monotonic_ms() + self.request.max_wait_ms
+        broker.purgatory.try_complete_else_watch(operation, operation.keys, deadline_ms)
+        return answer
+
+    def _read_again(self, answer: asyncio.Future[FetchResponse]) -> None:
+        """The wait is over: answer with what there is now."""
+        if answer.done():
+            return
+        max_bytes = min(self.request.max_bytes, self._ctx.broker.config.fetch_max_bytes)
+        again = FetchPass(self.flat, max_bytes)
+        if again.read_at_hand():
+            answer.set_result(_response(self.request, self.reads))
+            return
+        task = asyncio.get_running_loop().create_task(again.finish(self.threads), name="fetch")
+        task.add_done_callback(partial(self._answer_with, answer))
+        # A client that leaves cancels the answer; the task lives as long as the answer does.
+        answer.add_done_callback(lambda _: task.cancel())
+
+    def _answer_with(self, answer: asyncio.Future[FetchResponse], task: asyncio.Task[None]) -> None:
+        if answer.done():
+            return
+        if task.cancelled():
+            answer.cancel()
+        elif (error := task.exception()) is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(_response(self.request, self.reads))
+
+
+def _fail(answer: asyncio.Future[FetchResponse], error: Exception) -> None:
+    if not answer.done():
+        answer.set_exception(error)
 
 
 def _plan(ctx: RequestContext, asked_topic: FetchTopic, asked: FetchPartition) -> PartitionRead:

@@ -10,7 +10,9 @@ with the batch it points to.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from struct import Struct
+from typing import Self
 
 from broker.storage.checked_file import replace_file
 from broker.storage.filesystem import File, FileSystem, write_fully
@@ -35,6 +37,12 @@ class EntryFile:
         self._file: File | None = None if size_bytes is None else files.file(path)
         self._saved = 0 if size_bytes is None else size_bytes // entry.size
         self._pending: list[tuple[int, int]] = []
+
+    def twin(self) -> Self:
+        """The same entries on the same file, for searches in another thread; never to be saved."""
+        twin = copy(self)
+        twin._pending = self._pending.copy()  # noqa: SLF001 - its own.
+        return twin
 
     def __len__(self) -> int:
         return self._saved + len(self._pending)

@@ -16,7 +16,6 @@ Every method may raise StorageError.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
@@ -24,15 +23,22 @@ from typing import Self
 from broker.core.partition.producers import AppendedBatch, ProducerState
 from broker.storage.compaction_writer import CleanedSegment
 from broker.storage.config import LogConfig
+from broker.storage.detached import Detached
 from broker.storage.errors import OffsetOutOfRangeError, StorageError
 from broker.storage.filesystem import Buffer, FileSystem, OsFileSystem
 from broker.storage.layout import deleted_directory, parse_partition_directory
 from broker.storage.log_appending import Appended, LogAppender
 from broker.storage.log_opening import OpeningTerms, open_log
 from broker.storage.log_queries import expired_segments, first_at_or_after, latest_record
+from broker.storage.log_reading import (
+    detached_latest,
+    detached_read,
+    detached_time_lookup,
+    read_on,
+    segment_number,
+)
 from broker.storage.log_state import LogState
 from broker.storage.segment import LogSegment
-from broker.storage.segment_read import read_batches
 from broker.storage.time_index import TimestampOffset
 from protocol.records.batch import BatchHeader
 
@@ -187,32 +193,48 @@ class PartitionLog:
             up_to_offset: batches that reach it or lie behind it are left out.
         """
         state = self._state
-        state.check_usable()
+        self._check_readable(offset)
         end_offset = state.end_offset
-        if not state.start_offset <= offset <= end_offset:
-            raise OffsetOutOfRangeError(f"{offset} is not in {self!r}")
         limit = min(up_to_offset, end_offset)
-        number = self._segment_number(offset)
+        segments = state.segments[segment_number(state.segments, offset) :]
         try:
-            while offset < limit and number < len(state.segments):
-                segment = state.segments[number]
-                number += 1
-                is_last = number == len(state.segments)
-                next_offset = end_offset if is_last else state.segments[number].base_offset
-                data = read_batches(
-                    segment,
-                    offset,
-                    max_bytes,
-                    up_to_offset=limit if limit < next_offset else None,
-                    min_one=min_one,
-                    epoch_at=state.epoch_at,
-                )
-                if data is not None:
-                    return data
-                # A segment in between is missing; what follows starts in the next one.
+            data = read_on(
+                segments,
+                offset,
+                max_bytes,
+                end_offset=end_offset,
+                limit=limit,
+                min_one=min_one,
+                epoch_at=state.epoch_at,
+            )
         except OSError as error:
             raise StorageError(f"{state.directory} cannot be read: {error}") from error
-        return b""
+        return data or b""
+
+    def is_at_hand(self, offset: int) -> bool:
+        """Whether `read` from this offset on is quick: little of it, and no disk needed."""
+        return self._state.active.is_recent(offset)
+
+    def detached_read(
+        self, offset: int, max_bytes: int, *, up_to_offset: int, min_one: bool
+    ) -> Detached[bytes | None]:
+        """`read`, for another thread; it may come back with None for "ask `read`"."""
+        state = self._state
+        self._check_readable(offset)
+        with state.errors_as("leader epochs cannot be read"):
+            return detached_read(
+                state, offset, max_bytes, up_to_offset=up_to_offset, min_one=min_one
+            )
+
+    def detached_offset_for_timestamp(self, timestamp: int) -> Detached[TimestampOffset | None]:
+        """`offset_for_timestamp`, for another thread, up to the end of the log."""
+        self._state.check_usable()
+        return detached_time_lookup(self._state, timestamp)
+
+    def detached_max_timestamp(self) -> Detached[TimestampOffset | None]:
+        """`max_timestamp`, for another thread."""
+        self._state.check_usable()
+        return detached_latest(self._state)
 
     def offset_for_timestamp(self, timestamp: int, *, up_to_offset: int) -> TimestampOffset | None:
         """The first record whose timestamp is at least `timestamp`; None if there is none below
@@ -319,11 +341,11 @@ class PartitionLog:
             state.files.sync_directory(str(target.parent))
         return target
 
-    def _segment_number(self, offset: int) -> int:
-        segments = self._state.segments
-        if offset >= segments[-1].base_offset:
-            return len(segments) - 1
-        return bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
+    def _check_readable(self, offset: int) -> None:
+        state = self._state
+        state.check_usable()
+        if not state.start_offset <= offset <= state.end_offset:
+            raise OffsetOutOfRangeError(f"{offset} is not in {self!r}")
 
     def _delete_expired(self, wall_ms: int, up_to_offset: int, *, by_policy: bool) -> int:
         state = self._state

@@ -7,8 +7,9 @@ OffsetIndex does. Offsets are stored relative to the segment's base offset.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from broker.storage.entry_file import EntryFile
 from broker.storage.filesystem import FileSystem
@@ -39,6 +40,12 @@ class OffsetIndex:
         """`size_bytes` of the file as it is, None if there is none."""
         self._base_offset = base_offset
         self._entries = EntryFile(files, path, ENTRY, size_bytes)
+
+    def twin(self) -> Self:
+        """The same entries on the same file, for searches in another thread; never to be saved."""
+        twin = copy(self)
+        twin._entries = self._entries.twin()  # noqa: SLF001 - its own.
+        return twin
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from copy import copy
 
 from broker.storage.batch_walk import FEW_BYTES, BatchAt, walk_batches
 from broker.storage.filesystem import Buffer, File, FileSystem, write_fully
@@ -21,6 +22,7 @@ from protocol.records.batch import NO_TIMESTAMP, BatchHeader
 POSITION_MAX = (1 << 31) - 1
 """Kafka's positions are signed 32-bit numbers."""
 HINTS_MAX = 64
+RECENT_BYTES = 2 << 20
 SAVE_ENTRIES = 256
 """Index entries written at once: with one every 4 KiB, 2 KB for each MB of log."""
 
@@ -31,9 +33,10 @@ class LogSegment:
     """See the module. All methods but `sync` belong to one thread; all may raise OSError."""
 
     __slots__ = (
-        "_hints", "_unindexed_bytes", "base_offset", "created_ms", "directory", "first_timestamp",
-        "index", "is_damaged", "is_deleted", "is_index_rebuilt", "is_sealed", "is_synced", "log",
-        "max_timestamp", "max_timestamp_offset", "size_bytes", "time_index", "verified",
+        "_hints", "_marks", "_unindexed_bytes", "base_offset", "created_ms", "directory",
+        "first_timestamp", "index", "is_damaged", "is_deleted", "is_index_rebuilt", "is_sealed",
+        "is_synced", "is_twin", "log", "max_timestamp", "max_timestamp_offset", "size_bytes",
+        "time_index", "verified",
     )  # fmt: skip
 
     def __init__(
@@ -68,8 +71,13 @@ class LogSegment:
         """A batch of it was found damaged when it was to be compacted."""
         self.is_index_rebuilt = False
         """The index was found damaged once already since the log was opened."""
+        self.is_twin = False
+        """Only to be read from, by one reader."""
         self._unindexed_bytes = 0
         self._hints: dict[int, int] = {}
+        self._marks: tuple[tuple[int, int], tuple[int, int]] | None = None
+        """(base offset, position) of two batches that this process appended, the later one within
+        RECENT_BYTES of the end."""
 
     @classmethod
     def create(
@@ -117,10 +125,24 @@ class LogSegment:
         self.size_bytes = stop
         self.verified.add(position, stop)
         self.hint(base_offset, position)
+        marks = self._marks
+        if marks is None:
+            self._marks = ((base_offset, position), (base_offset, position))
+        elif stop - marks[1][1] > RECENT_BYTES:
+            self._marks = (marks[1], (base_offset, position))
 
     def undo_append(self) -> None:
         """Cut off what a failed append may have left."""
         self.log.truncate(self.size_bytes)
+
+    def is_recent(self, offset: int) -> bool:
+        """Whether what lies from an offset on was appended by this process lately.
+
+        It is then not much, it is verified, and no disk is needed to read it.
+        """
+        if self._marks is None or offset < self._marks[0][0]:
+            return False
+        return self.size_bytes - self._marks[0][1] <= 4 * RECENT_BYTES
 
     def hint(self, offset: int, position: int) -> None:
         """Remember where a batch of this base offset starts, or will start when it is appended.
@@ -197,6 +219,32 @@ class LogSegment:
         self.log.close()
         self.index.close()
         self.time_index.close()
+
+    def twin(self) -> LogSegment:
+        """A copy for another thread to read from; see :mod:`broker.storage.detached`."""
+        twin = copy(self)
+        twin.index, twin.time_index = self.index.twin(), self.time_index.twin()
+        twin.verified, twin._hints = self.verified.copy(), self._hints.copy()  # noqa: SLF001 - its own.
+        # An index that is still being appended to can only be written by who appends.
+        twin.is_index_rebuilt = self.is_index_rebuilt or not self.is_sealed
+        twin.is_twin = True
+        return twin
+
+    def learn_from(self, twin: LogSegment) -> None:
+        """Take over what was found out by reading from a twin."""
+        self.verified.add_all(twin.verified)
+        if twin._hints:
+            offset = next(reversed(twin._hints))
+            if offset not in self._hints:
+                self.hint(offset, twin._hints[offset])
+        if not twin.is_sealed:
+            return
+        if twin.is_index_rebuilt and not self.is_index_rebuilt:
+            self.index, self.is_index_rebuilt = twin.index, True
+        if twin.max_timestamp is not None and self.max_timestamp is None:
+            self.time_index = twin.time_index
+            self.max_timestamp = twin.max_timestamp
+            self.max_timestamp_offset = twin.max_timestamp_offset
 
     def truncate(self, size_bytes: int) -> None:
         """Cut off batches from a position on; indexes and timestamps are the caller's business."""

@@ -147,6 +147,8 @@ def _scan_timestamps(segment: LogSegment, *, check_crc: bool) -> None:
     segment.max_timestamp, segment.max_timestamp_offset = latest
     if latest.timestamp >= 0 and (not entries or latest.timestamp > entries[-1].timestamp):
         entries.append(latest)
+    if segment.is_twin and not segment.is_sealed:
+        return
     if entries or len(segment.time_index):
         path = segment.path(TIME_INDEX_SUFFIX)
         try:

@@ -25,6 +25,18 @@ class VerifiedRanges:
     def __len__(self) -> int:
         return len(self._starts)
 
+    def copy(self) -> VerifiedRanges:
+        """The same ranges, to go on with apart."""
+        twin = VerifiedRanges()
+        twin._starts, twin._stops = self._starts.copy(), self._stops.copy()
+        return twin
+
+    def add_all(self, others: VerifiedRanges) -> None:
+        """Note what another object knows of the same file."""
+        for start, stop in zip(others._starts, others._stops, strict=True):
+            if not self.covers(start, stop):
+                self.add(start, stop)
+
     def covers(self, start: int, stop: int) -> bool:
         """Whether every byte from start up to (not including) stop is verified."""
         number = bisect_right(self._starts, start) - 1

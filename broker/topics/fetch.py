@@ -4,17 +4,24 @@ A fetch that finds less than it asked for waits in the purgatory under its parti
 lacks is a running number of bytes: an append takes its size off it, so a wake-up costs the same
 however many partitions the request has. Only when the number reaches zero, or time is up, are the
 partitions read again.
+
+What was appended lately is read on the loop, in a few microseconds; everything else may have to
+come from a disk, or to be verified, and is read by another thread.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Hashable
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from broker.core.delayed_operation import Completion, DelayedOperation
 from broker.topics.partition import Partition
 from protocol.errors import ErrorCode, KafkaError
 from protocol.lazy_dataclass import dataclass
+
+TURN_BYTES: Final = 1 << 20
+"""How much one request reads on the loop before others get their turn: a millisecond's worth."""
 
 
 @dataclass(slots=True, eq=False)
@@ -30,14 +37,33 @@ class PartitionRead:
     data: bytes | memoryview = b""
     _visible_bytes_seen: int = 0
 
-    def read(self, bytes_left: int, *, min_one: bool) -> int:
-        """Read up to ``bytes_left``; errors are kept as data. Returns the bytes read."""
+    def read_at_hand(self, bytes_left: int, *, min_one: bool) -> int | None:
+        """Read up to ``bytes_left`` if that is quick, and return the bytes read; else None.
+
+        Errors are kept as data.
+        """
         if self.partition is None:
             return 0
         self._visible_bytes_seen = self.partition.visible_bytes
         limit = min(self.max_bytes, bytes_left)
         try:
-            self.data = self.partition.read(self.offset, limit, min_one=min_one)
+            data = self.partition.read_at_hand(self.offset, limit, min_one=min_one)
+        except KafkaError as error:
+            self.error, self.data = error.code, b""
+            return 0
+        if data is None:
+            return None
+        self.data = data
+        return len(data)
+
+    async def read_aside(self, bytes_left: int, *, min_one: bool) -> int:
+        """The same on another thread."""
+        assert self.partition is not None
+        # Read before the first await: what comes after it is for `bytes_since`.
+        self._visible_bytes_seen = self.partition.visible_bytes
+        limit = min(self.max_bytes, bytes_left)
+        try:
+            self.data = await self.partition.read_aside(self.offset, limit, min_one=min_one)
         except KafkaError as error:
             self.error, self.data = error.code, b""
         return len(self.data)
@@ -50,22 +76,51 @@ class PartitionRead:
         return self._visible_bytes_seen - seen
 
 
-def read_partitions(reads: list[PartitionRead], max_bytes: int) -> int:
-    """Read in request order until ``max_bytes``; return the bytes read.
+class FetchPass:
+    """Reads partitions in the order of the request, until ``max_bytes``.
 
     The first batch that is found is taken whole even above the limits, so that a consumer always
     gets ahead.
     """
-    total = 0
-    for read in reads:
-        total += read.read(max(max_bytes - total, 0), min_one=total == 0)
-    return total
+
+    __slots__ = ("_done_count", "_max_bytes", "_reads", "total_bytes")
+
+    def __init__(self, reads: list[PartitionRead], max_bytes: int) -> None:
+        self._reads = reads
+        self._max_bytes = max_bytes
+        self._done_count = 0
+        self.total_bytes = 0
+
+    def read_at_hand(self) -> bool:
+        """Read what is quick to read; whether that was all. `finish` does the rest."""
+        # Straight through: this is what every fetch costs.
+        reads, total, max_bytes = self._reads, self.total_bytes, self._max_bytes
+        turn_bytes_max = total + TURN_BYTES
+        number = self._done_count
+        while number < len(reads) and total <= turn_bytes_max:
+            found = reads[number].read_at_hand(max(max_bytes - total, 0), min_one=total == 0)
+            if found is None:
+                break
+            total += found
+            number += 1
+        self.total_bytes, self._done_count = total, number
+        return number == len(reads)
+
+    async def finish(self, threads: asyncio.Semaphore) -> None:
+        """Read the rest. `threads` bounds how many requests are at it on other threads."""
+        while not self.read_at_hand():
+            read = self._reads[self._done_count]
+            async with threads:
+                bytes_left = max(self._max_bytes - self.total_bytes, 0)
+                found = await read.read_aside(bytes_left, min_one=self.total_bytes == 0)
+            self.total_bytes += found
+            self._done_count += 1
 
 
 class DelayedFetch(DelayedOperation):
     """A fetch that waits for ``bytes_missing`` more, under its partitions as keys."""
 
-    __slots__ = ("_answer", "_by_partition", "_bytes_missing", "_fail", "_max_bytes", "_reads")
+    __slots__ = ("_answer", "_by_partition", "_bytes_missing", "_fail", "_reads")
 
     kind: ClassVar[str] = "Fetch"
 
@@ -73,16 +128,14 @@ class DelayedFetch(DelayedOperation):
         self,
         reads: list[PartitionRead],
         *,
-        max_bytes: int,
         bytes_missing: int,
-        answer: Callable[[list[PartitionRead]], None],
+        answer: Callable[[], None],
         fail: Callable[[Exception], None],
         owner: Hashable,
     ) -> None:
         super().__init__(owner=owner, held_bytes=200 * len(reads))
         self._reads = reads
         self._by_partition = {read.partition: read for read in reads}
-        self._max_bytes = max_bytes
         self._bytes_missing = bytes_missing
         self._answer = answer
         self._fail = fail
@@ -102,10 +155,9 @@ class DelayedFetch(DelayedOperation):
         return self._bytes_missing <= 0
 
     def on_complete(self, completion: Completion) -> None:
-        """Read again and answer with what there is, whatever the reason."""
+        """Have it read again and answered with what there is, whatever the reason."""
         del completion
-        read_partitions(self._reads, self._max_bytes)
-        self._answer(self._reads)
+        self._answer()
 
     def on_failed(self, error: Exception) -> None:
         """Hand ``error`` to whoever waits for the answer."""

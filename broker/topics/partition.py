@@ -21,12 +21,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Executor
+from typing import TypeVar
 
 from broker.config import TopicConfig
 from broker.core.purgatory import Purgatory
+from broker.storage.detached import Detached
 from broker.storage.errors import StorageError
 from broker.storage.log import PartitionLog
+from broker.storage.time_index import TimestampOffset
 from broker.topics.tail_cache import TailCache
 from protocol.errors import ErrorCode, KafkaError
 from protocol.lazy_dataclass import dataclass
@@ -34,7 +38,11 @@ from protocol.records.batch import BatchHeader
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 REFUSALS_TOLD_EVERY_MS = 10_000
+ASIDE_ATTEMPTS = 3
+"""Of reads on another thread, under which segments may be deleted or compacted."""
 
 LEADER_EPOCH = 0
 """There is one broker, and it has led every partition from the start."""
@@ -138,28 +146,88 @@ class Partition:
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE or KAFKA_STORAGE_ERROR.
         """
+        data = self._known(offset, max_bytes, min_one=min_one)
+        return self._read(offset, max_bytes, min_one=min_one) if data is None else data
+
+    def read_at_hand(
+        self, offset: int, max_bytes: int, *, min_one: bool
+    ) -> bytes | memoryview | None:
+        """As `read` if that is quick; None if `read_aside` should do it."""
+        data = self._known(offset, max_bytes, min_one=min_one)
+        if data is None and self.log.is_at_hand(offset):
+            data = self._read(offset, max_bytes, min_one=min_one)
+        return data
+
+    async def read_aside(self, offset: int, max_bytes: int, *, min_one: bool) -> bytes | memoryview:
+        """As `read`, on another thread; what is visible is decided before the first await."""
+        for _ in range(ASIDE_ATTEMPTS):
+            data = self._known(offset, max_bytes, min_one=min_one)
+            if data is not None:
+                return data
+            asked = self.log.detached_read(
+                offset, max_bytes, up_to_offset=self.high_watermark, min_one=min_one
+            )
+            key = (self, offset, max_bytes, self.high_watermark, min_one)
+            is_true, found = await self._aside(asked)
+            if is_true and found is not None:
+                self._tail_cache.put(key, found)
+                return found
+        # Segments went away under it each time, or there is a wide gap.
+        return self.read(offset, max_bytes, min_one=min_one)
+
+    def _known(self, offset: int, max_bytes: int, *, min_one: bool) -> bytes | memoryview | None:
+        """What `read` returns, if that is known without reading."""
         self.check_online()
         if not self.log.log_start_offset <= offset <= self.high_watermark:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         if offset == self.high_watermark or (max_bytes <= 0 and not min_one):
             return b""
-        key = (self, offset, max_bytes, self.high_watermark, min_one)
-        cached = self._tail_cache.get(key)
-        if cached is not None:
-            return cached
+        return self._tail_cache.get((self, offset, max_bytes, self.high_watermark, min_one))
+
+    def _read(self, offset: int, max_bytes: int, *, min_one: bool) -> bytes:
         data = self.log.read(offset, max_bytes, up_to_offset=self.high_watermark, min_one=min_one)
-        self._tail_cache.put(key, data)
+        self._tail_cache.put((self, offset, max_bytes, self.high_watermark, min_one), data)
         return data
 
-    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first visible record that is not older than ``timestamp``."""
-        found = self.log.offset_for_timestamp(timestamp, up_to_offset=self.high_watermark)
+    async def _aside(self, asked: Detached[T]) -> tuple[bool, T | None]:
+        """Have another thread answer; whether the answer can be believed, and what it is."""
+        loop = asyncio.get_running_loop()
+        try:
+            answer = await loop.run_in_executor(self._executor, asked.run)
+        except KafkaError:
+            self.check_online()
+            if not asked.is_void:
+                raise
+            return False, None
+        if asked.is_void:
+            return False, None
+        asked.take_over()
+        return True, answer
+
+    async def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first visible record that is not older than ``timestamp``.
+
+        Looked up on another thread. Raises KafkaError as `read`.
+        """
+        found = await self._look_up(lambda: self.log.detached_offset_for_timestamp(timestamp))
+        if found is None or found.offset >= self.high_watermark:
+            return None
+        return found.offset, found.timestamp
+
+    async def offset_of_max_timestamp(self) -> tuple[int, int] | None:
+        """(offset, timestamp) of the youngest record, None for an empty log; as above."""
+        found = await self._look_up(self.log.detached_max_timestamp)
         return None if found is None else (found.offset, found.timestamp)
 
-    def offset_of_max_timestamp(self) -> tuple[int, int] | None:
-        """(offset, timestamp) of the youngest record, None for an empty log."""
-        found = self.log.max_timestamp()
-        return None if found is None else (found.offset, found.timestamp)
+    async def _look_up(
+        self, ask: Callable[[], Detached[TimestampOffset | None]]
+    ) -> TimestampOffset | None:
+        for _ in range(ASIDE_ATTEMPTS):
+            self.check_online()
+            is_true, found = await self._aside(ask())
+            if is_true:
+                return found
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "segments went away while they were read")
 
     async def wait_committed(self, next_offset: int) -> None:
         """Return once the high watermark covers everything below ``next_offset``.

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from broker.core.purgatory import Purgatory
-from broker.topics.fetch import DelayedFetch, PartitionRead, read_partitions
+from broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
 from broker.topics.manager import TopicManager
 from broker.topics.partition import Partition
 from protocol.errors import ErrorCode
@@ -16,16 +16,22 @@ def read_of(partition: Partition | None, offset: int = 0, max_bytes: int = LIMIT
     return PartitionRead(0, partition, offset, max_bytes)
 
 
+def read_partitions(reads: list[PartitionRead], max_bytes: int) -> int:
+    reading = FetchPass(reads, max_bytes)
+    assert reading.read_at_hand()
+    return reading.total_bytes
+
+
 class Parked:
     """A fetch in the purgatory, and its answer once there is one."""
 
     def __init__(self, purgatory: Purgatory, reads: list[PartitionRead], *, min_bytes: int) -> None:
         self.answer: list[PartitionRead] | None = None
         self.error: Exception | None = None
+        self.reads = reads
         found = read_partitions(reads, LIMIT)
         self.operation = DelayedFetch(
             reads,
-            max_bytes=LIMIT,
             bytes_missing=min_bytes - found,
             answer=self.take,
             fail=self.fail,
@@ -38,9 +44,10 @@ class Parked:
     def is_answered(self) -> bool:
         return self.answer is not None
 
-    def take(self, reads: list[PartitionRead]) -> None:
+    def take(self) -> None:
         assert self.answer is None, "answered twice"
-        self.answer = reads
+        read_partitions(self.reads, LIMIT)
+        self.answer = self.reads
 
     def fail(self, error: Exception) -> None:
         self.error = error
