@@ -10,7 +10,7 @@ from typing import Final
 
 from broker.core.group.classic_group import ClassicGroup
 from broker.core.group.config import GroupConfig
-from broker.core.group.effects import JOIN_TIMER, Append, Note, Reply, TimerKey
+from broker.core.group.effects import JOIN_TIMER, Append, Note, Replies, Reply, TimerKey
 from broker.core.group.reasons import NO_REASON, StatedReason, state_reason
 from broker.core.group.requests import JoinRequest, JoinResult, Now, SyncRequest
 from broker.core.history.build import build_at_once, build_avoided, build_steps
@@ -65,6 +65,8 @@ class _Story:
                 match effect:
                     case Reply(ticket, body):
                         self.answers.append((ticket, body))
+                    case Replies(replies):
+                        self.answers += replies
                     case Note(event):
                         self.fold.observe(event, self.now)
                     case Append():
