@@ -7,6 +7,7 @@ of thousands the others are told as a sum.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Final, Self, TypeAlias
 
 from broker.core.history.wording import counted, duration, shown
@@ -106,10 +107,11 @@ def draw(
     drawn = listed[:members]
     end_ms = _end_ms(record, drawn, now_ms)
     names = [_name(member, record) for member in drawn]
-    name_width = min(max(map(len, names), default=0), NAME_CHARS_MAX)
     notes = [_note(member) for member in drawn]
-    note_width = max(map(len, notes), default=0)
-    bar_width = max(width - name_width - note_width - 4, BAR_CHARS_MIN)
+    free = width - max(map(len, notes), default=0) - 4
+    longest = max(map(len, names), default=0)
+    name_width = min(longest, NAME_CHARS_MAX, free - BAR_CHARS_MIN)
+    bar_width = free - name_width
     lines = [*_scale(record, end_ms, name_width, bar_width)]
     for member, name, note in zip(drawn, names, notes, strict=True):
         bar = _bar(_phases(member, end_ms), end_ms, bar_width, symbols)
@@ -164,18 +166,15 @@ def _phases(member: Json, end_ms: int) -> Iterator[Phase]:
 
 
 def _bar(phases: Iterator[Phase], end_ms: int, width: int, symbols: Symbols) -> Iterator[Span]:
-    """`width` characters; a phase has one at least, at the cost of those before it."""
+    """`width` characters; each phase has one at least, while there are any left."""
     cells = ["absent"] * width
+    first = -1
     for phase in phases:
-        first = min(phase.start_ms * width // end_ms, width - 1)
+        first = min(max(phase.start_ms * width // end_ms, first + 1), width - 1)
         last = min(max(-(-phase.end_ms * width // end_ms), first + 1), width)
         cells[first:last] = [phase.name] * (last - first)
-    start = 0
-    for place in range(1, width + 1):
-        if place == width or cells[place] != cells[start]:
-            name = cells[start]
-            yield Span(getattr(symbols, name) * (place - start), _STYLES[name])
-            start = place
+    for name, run in groupby(cells):
+        yield Span(getattr(symbols, name) * len(list(run)), _STYLES[name])
 
 
 def _name(member: Json, record: Json) -> str:

@@ -1,0 +1,163 @@
+"""What the commands print, from what they are told; nothing is asked here."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from kohort.cli.groups import describe, table, why
+from kohort.cli.groups.waiting_text import waiting_lines
+from kohort.wire.cluster import parse_servers
+from kohort.wire.groups import Group, Member, Position
+
+NOW_MS = 1_767_362_460_000
+
+
+def clock(wall_ms: int) -> str:
+    return f"T{(wall_ms - NOW_MS) // 1000:+}"
+
+
+def someone(name: str, instance: str | None = None) -> dict[str, Any]:
+    return {"member_id": name, "instance_id": instance, "client_id": "c", "host": "/10.0.0.1"}
+
+
+def waiting(
+    phase: str,
+    members: Sequence[dict[str, Any]] = (),
+    *,
+    count: int | None = None,
+    pending: int = 0,
+) -> list[str]:
+    told = {
+        "phase": phase,
+        "since_ms": NOW_MS - 12_000,
+        "until_ms": NOW_MS + 33_000,
+        "member_ids": [one["member_id"] for one in members],
+        "member_count": len(members) if count is None else count,
+        "pending_ids": [],
+        "pending_count": pending,
+        "members": list(members),
+    }
+    return list(waiting_lines({"at_ms": NOW_MS, "waiting": told}, clock))
+
+
+def test_one_member_that_is_waited_for_is_named_in_the_line() -> None:
+    assert waiting("join", [someone("a", "pod-1")]) == [
+        (
+            "Right now it waits for member a (static id pod-1, host 10.0.0.1) to join again, "
+            "since T-12 (12 s), until T+33 at the latest (33 s left)."
+        )
+    ]
+
+
+def test_of_many_that_are_waited_for_ten_are_listed() -> None:
+    lines = waiting("join", [someone(f"m{number}") for number in range(100)], count=4_000)
+    assert lines[0].startswith("Right now it waits for 4000 members to join again, since")
+    assert lines[1] == "  member m0 (host 10.0.0.1)"
+    assert lines[11:] == ["  and 3990 more"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "pending", "said"),
+    [
+        ("initial_delay", 0, "for more members, as the first rebalance of a group does"),
+        ("store", 0, "for the assignment to be stored"),
+        ("join", 1, "for 1 new member that got an id and has not come back with it"),
+    ],
+)
+def test_what_else_is_waited_for_is_said(phase: str, pending: int, said: str) -> None:
+    assert waiting(phase, pending=pending)[0].startswith(f"Right now it waits {said}, since T-12")
+
+
+def test_a_leader_that_is_late_is_said_to_owe_the_assignment() -> None:
+    assert "to hand in or fetch the assignment" in waiting("assign", [someone("a")])[0]
+
+
+def answer(**changes: Any) -> dict[str, Any]:  # noqa: ANN401
+    return {
+        "group": "billing",
+        "at_ms": NOW_MS,
+        "state": "Stable",
+        "waiting": None,
+        "total_rebalances": 0,
+        "total_avoided": 0,
+        "rebalances": [],
+    } | changes
+
+
+def test_a_group_that_has_not_rebalanced_is_said_not_to_have() -> None:
+    (line,) = why.lines(answer())
+    assert line == "Group billing has not rebalanced, as far as its history goes back."
+
+
+def test_avoided_rebalances_are_mentioned_where_there_were_no_others() -> None:
+    (line,) = why.lines(answer(total_avoided=2))
+    assert "it avoided 2 rebalances (--avoided tells of them)" in line
+
+
+def test_a_group_that_is_gone_is_said_to_be() -> None:
+    assert list(why.lines(answer(state=None)))[-1].startswith("The group is gone")
+
+
+def test_a_record_that_is_not_understood_is_told_in_the_brokers_words() -> None:
+    unknown = {"schema": 9, "kind": "rebalance", "sentence": "rebalanced for a new reason"}
+    lines = list(why.lines(answer(rebalances=[unknown])))
+    assert lines[0] == "Group billing rebalanced for a new reason."
+    assert "another version" in lines[1]
+
+
+def test_columns_are_aligned_and_hostile_text_is_written_out() -> None:
+    lines = list(table.table(("NAME", "LAG"), [("a\x1b[2J", 5), ("", 1_000), ("long name", None)]))
+    assert lines == [
+        "NAME        LAG",
+        "a\\x1b[2J      5",
+        "-          1000",
+        "long name     -",
+    ]
+
+
+def test_a_group_is_described_with_its_lag_in_one_line_first() -> None:
+    group = Group(
+        group_id="billing",
+        state="Stable",
+        protocol_type="consumer",
+        protocol="range",
+        coordinator="host:9092",
+        members=[
+            Member("a", None, "c", "10.0.0.1", [("t", 0), ("t", 1), ("t", 2), ("t", 5), ("u", 1)]),
+            Member("b", "pod", "c", "10.0.0.2", None),
+        ],
+        positions=[Position("t", 0, 3, 10), Position("t", 1, None, 4), Position("t", 2, 9, 8)],
+    )
+    lines = list(describe.lines(group))
+    assert lines[0] == (
+        "billing: Stable, assignor range, 2 members, lag 7 and unknown for 1 partition "
+        "(coordinator host:9092)"
+    )
+    assert lines[3].split() == ["a", "-", "10.0.0.1", "t:0-2,5", "u:1"]
+    assert lines[4].split() == ["b", "pod", "10.0.0.2", "?"]
+    assert [line.split() for line in lines[7:]] == [
+        ["t", "0", "3", "10", "7", "a"],
+        ["t", "1", "-", "4", "-", "a"],
+        ["t", "2", "9", "8", "0", "a"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "servers"),
+    [
+        ("localhost", [("localhost", 9092)]),
+        ("a:1,b:2", [("a", 1), ("b", 2)]),
+        ("[::1]:9", [("::1", 9)]),
+        ("[::1]", [("::1", 9092)]),
+        (" a:1 , b ", [("a", 1), ("b", 9092)]),
+    ],
+)
+def test_servers_are_hosts_with_or_without_ports(text: str, servers: list[Any]) -> None:
+    assert parse_servers(text) == servers
+
+
+@pytest.mark.parametrize("text", ["", "a:", "a:x", "a:0", "a:65536", ":1", "a:1,,b:1", "a:\u0661"])
+def test_what_names_no_server_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not host:port"):
+        parse_servers(text)
