@@ -86,9 +86,10 @@ class Broker:
         self._loaded = loaded
         self._machine = machine or Machine()
         self._clock = self._machine.clock
-        self.metrics = BrokerMetrics()
+        self.metrics = BrokerMetrics(self.config.kohort_metrics_groups_max)
         self.history = self._make_history()
         """Why the groups rebalanced."""
+        self.history.add_listener(self.metrics.rebalances.on_record)
         self._not_ready: str | None = "starting"
         """Why clients cannot be served now, for probes."""
         self.services: BrokerServices
@@ -353,6 +354,7 @@ class Broker:
         source = MetricsSource(
             topics=services.topics,
             groups=services.groups,
+            history=self.history,
             purgatory=services.purgatory,
             network=network,
             node_id=services.node_id,

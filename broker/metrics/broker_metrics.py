@@ -7,18 +7,25 @@ from typing import Protocol
 
 from broker.metrics.gc_pauses import GcPauseMeter
 from broker.metrics.loop_lag import LoopLagMeter
-from broker.metrics.rebalances import RebalanceMetrics
+from broker.metrics.rebalances import GROUPS_MAX_DEFAULT, RebalanceMetrics
 from broker.metrics.requests import EdgeMetrics
-from broker.metrics.sources import GroupsSource, NetworkSource, PurgatorySource, TopicsSource
+from broker.metrics.sources import (
+    GroupsSource,
+    HistorySource,
+    NetworkSource,
+    PurgatorySource,
+    TopicsSource,
+)
 from protocol.lazy_dataclass import dataclass
 
 
 class BrokerMetrics:
     """What is counted while the broker runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, groups_max: int = GROUPS_MAX_DEFAULT) -> None:
+        """`groups_max` is how many groups have counters of their own."""
         self.edge = EdgeMetrics()
-        self.rebalances = RebalanceMetrics()
+        self.rebalances = RebalanceMetrics(groups_max)
         self.loop_lag = LoopLagMeter()
         self.gc_pauses = GcPauseMeter()
 
@@ -38,6 +45,7 @@ class MetricsSource:
 
     topics: TopicsSource
     groups: GroupsSource
+    history: HistorySource
     purgatory: PurgatorySource
     network: NetworkSource
     node_id: int

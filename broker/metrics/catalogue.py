@@ -8,121 +8,84 @@ names for topics and groups, the names that Prometheus' JMX exporter gives to Ka
 and ours (`kohort_*`) where neither has a word.
 """
 
-from typing import Final, Literal
+from typing import Final
 
-from protocol.lazy_dataclass import dataclass
-
-Kind = Literal["counter", "gauge", "histogram", "unknown"]
-
-OTHER: Final = "(other)"
-"""Label value under which everything beyond a limit is summed. No topic can be called so."""
-
-
-@dataclass(frozen=True, slots=True)
-class MetricInfo:
-    """One metric family."""
-
-    name: str
-    """As it is scraped; a counter's ends with _total."""
-    kind: Kind
-    labels: tuple[str, ...]
-    doc: str
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """Metrics that are documented together."""
-
-    title: str
-    doc: str
-    metrics: tuple[MetricInfo, ...]
-
-
-def _counter(name: str, doc: str, *labels: str) -> MetricInfo:
-    assert name.endswith("_total"), name
-    return MetricInfo(name, "counter", labels, doc)
-
-
-def _gauge(name: str, doc: str, *labels: str) -> MetricInfo:
-    return MetricInfo(name, "gauge", labels, doc)
-
-
-def _histogram(name: str, doc: str, *labels: str) -> MetricInfo:
-    return MetricInfo(name, "histogram", labels, doc)
-
-
-def _unknown(name: str, doc: str, *labels: str) -> MetricInfo:
-    """A count under a name that must not get the _total which counters end with."""
-    return MetricInfo(name, "unknown", labels, doc)
-
+from broker.metrics import rebalance_catalogue as rebalances
+from broker.metrics.metric_info import (
+    OTHER,
+    Section,
+    counter,
+    gauge,
+    histogram,
+)
 
 _PARTITION: Final = ("topic", "partition")
 _GROUP_PARTITION: Final = ("consumergroup", "topic", "partition")
 
-BROKERS = _gauge("kafka_brokers", "Brokers in the cluster; always 1.")
-BROKER_INFO = _gauge("kafka_broker_info", "1; the labels say who and where.", "id", "address")
-TOPIC_PARTITIONS = _gauge("kafka_topic_partitions", "Partitions of the topic.", "topic")
-PARTITION_CURRENT_OFFSET = _gauge(
+BROKERS = gauge("kafka_brokers", "Brokers in the cluster; always 1.")
+BROKER_INFO = gauge("kafka_broker_info", "1; the labels say who and where.", "id", "address")
+TOPIC_PARTITIONS = gauge("kafka_topic_partitions", "Partitions of the topic.", "topic")
+PARTITION_CURRENT_OFFSET = gauge(
     "kafka_topic_partition_current_offset",
     "High watermark: the offset of the next record that consumers will see.",
     *_PARTITION,
 )
-PARTITION_OLDEST_OFFSET = _gauge(
+PARTITION_OLDEST_OFFSET = gauge(
     "kafka_topic_partition_oldest_offset", "Offset of the first record there is.", *_PARTITION
 )
-PARTITION_LEADER = _gauge(
+PARTITION_LEADER = gauge(
     "kafka_topic_partition_leader", "Id of the leading broker: this one.", *_PARTITION
 )
-PARTITION_LEADER_IS_PREFERRED = _gauge(
+PARTITION_LEADER_IS_PREFERRED = gauge(
     "kafka_topic_partition_leader_is_preferred",
     "1 while the preferred replica leads: always, there being no other.",
     *_PARTITION,
 )
-PARTITION_REPLICAS = _gauge(
+PARTITION_REPLICAS = gauge(
     "kafka_topic_partition_replicas", "Replicas of the partition: 1.", *_PARTITION
 )
-PARTITION_IN_SYNC_REPLICA = _gauge(
+PARTITION_IN_SYNC_REPLICA = gauge(
     "kafka_topic_partition_in_sync_replica",
     "Replicas that are in sync: 1, or 0 while the partition is offline.",
     *_PARTITION,
 )
-PARTITION_UNDER_REPLICATED = _gauge(
+PARTITION_UNDER_REPLICATED = gauge(
     "kafka_topic_partition_under_replicated_partition",
     "1 while the partition is offline after an error of its disk.",
     *_PARTITION,
 )
-LOG_SIZE = _gauge("kafka_log_log_size", "Bytes of the partition's segments.", *_PARTITION)
-LOG_SEGMENTS = _gauge("kafka_log_log_numlogsegments", "Segments of the partition.", *_PARTITION)
-TOPIC_APPENDED_BYTES = _counter(
+LOG_SIZE = gauge("kafka_log_log_size", "Bytes of the partition's segments.", *_PARTITION)
+LOG_SEGMENTS = gauge("kafka_log_log_numlogsegments", "Segments of the partition.", *_PARTITION)
+TOPIC_APPENDED_BYTES = counter(
     "kohort_topic_appended_bytes_total",
     "Bytes of batches that became visible in the topic, as stored.",
     "topic",
 )
 
-GROUP_CURRENT_OFFSET = _gauge(
+GROUP_CURRENT_OFFSET = gauge(
     "kafka_consumergroup_current_offset",
     "Offset that the group has committed for the partition.",
     *_GROUP_PARTITION,
 )
-GROUP_CURRENT_OFFSET_SUM = _gauge(
+GROUP_CURRENT_OFFSET_SUM = gauge(
     "kafka_consumergroup_current_offset_sum",
     "Committed offsets, summed over the topic's partitions.",
     "consumergroup",
     "topic",
 )
-GROUP_LAG = _gauge(
+GROUP_LAG = gauge(
     "kafka_consumergroup_lag",
     "Records from the group's committed offset to the high watermark.",
     *_GROUP_PARTITION,
 )
-GROUP_LAG_SUM = _gauge(
+GROUP_LAG_SUM = gauge(
     "kafka_consumergroup_lag_sum",
     "Lag, summed over the topic's partitions.",
     "consumergroup",
     "topic",
 )
-GROUP_MEMBERS = _gauge("kafka_consumergroup_members", "Members of the group.", "consumergroup")
-GROUP_STATE = _gauge(
+GROUP_MEMBERS = gauge("kafka_consumergroup_members", "Members of the group.", "consumergroup")
+GROUP_STATE = gauge(
     "kohort_consumergroup_state",
     "1 for the state that the group is in: Empty, PreparingRebalance, CompletingRebalance, Stable.",
     "consumergroup",
@@ -130,127 +93,92 @@ GROUP_STATE = _gauge(
 )
 
 _MANAGER: Final = "kafka_coordinator_group_groupmetadatamanager"
-NUM_GROUPS = _gauge(f"{_MANAGER}_numgroups", "Groups.")
+NUM_GROUPS = gauge(f"{_MANAGER}_numgroups", "Groups.")
 NUM_GROUPS_BY_STATE: Final = {
-    state: _gauge(f"{_MANAGER}_numgroups{state.lower()}", f"Groups in state {state}.")
+    state: gauge(f"{_MANAGER}_numgroups{state.lower()}", f"Groups in state {state}.")
     for state in ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
 }
-NUM_OFFSETS = _gauge(f"{_MANAGER}_numoffsets", "Committed offsets that are stored.")
+NUM_OFFSETS = gauge(f"{_MANAGER}_numoffsets", "Committed offsets that are stored.")
 
-_COORDINATOR: Final = "kafka_server_group_coordinator_metrics"
-COMPLETED_REBALANCES = _unknown(
-    f"{_COORDINATOR}_group_completed_rebalance_count",
-    "Rebalances that ended with an assignment, stored and handed out; a count since the start.",
-)
-OFFSET_COMMITS = _unknown(
-    f"{_COORDINATOR}_offset_commit_count", "Offsets that were committed, since the start."
-)
-OFFSET_EXPIRATIONS = _unknown(
-    f"{_COORDINATOR}_offset_expiration_count",
-    "Committed offsets dropped because nobody used them for too long, since the start.",
-)
-OFFSET_DELETIONS = _unknown(
-    f"{_COORDINATOR}_offset_deletion_count",
-    "Committed offsets deleted on request or with their topic, since the start.",
-)
-REBALANCES_STARTED = _counter(
-    "kohort_rebalances_started_total", "Rebalances that began, by what the broker saw.", "cause"
-)
-REBALANCES_AVOIDED = _counter(
-    "kohort_rebalances_avoided_total",
-    "Joins that might have started a rebalance and did not, with the reason that the member gave.",
-    "cause",
-    "reason",
-)
-REBALANCE_PHASE = _histogram(
-    "kohort_rebalance_phase_seconds",
-    "How long rebalances waited for members to join (phase join) and for the leader's assignment "
-    "(phase sync).",
-    "phase",
-)
-MEMBERS_REMOVED = _counter(
-    "kohort_group_members_removed_total", "Members that ceased to be one, and why.", "cause"
-)
-
-PURGATORY_SIZE = _gauge(
+PURGATORY_SIZE = gauge(
     "kafka_server_delayedoperationpurgatory_purgatorysize",
     "Operations that wait for a condition, counted once for each partition or group that they "
     "watch.",
     "delayedOperation",
 )
-NUM_DELAYED_OPERATIONS = _gauge(
+NUM_DELAYED_OPERATIONS = gauge(
     "kafka_server_delayedoperationpurgatory_numdelayedoperations",
     "Operations and timers that wait for a deadline.",
     "delayedOperation",
 )
-PURGATORY_HELD_BYTES = _gauge(
+PURGATORY_HELD_BYTES = gauge(
     "kohort_purgatory_held_bytes", "Bytes of requests that operations which wait keep in memory."
 )
 
-REQUESTS = _counter(
+REQUESTS = counter(
     "kohort_requests_total", "Requests answered, by api and its version.", "api", "version"
 )
-REQUEST_ERRORS = _counter(
+REQUEST_ERRORS = counter(
     "kohort_request_errors_total",
     "Error codes in answers. An answer about many partitions counts once for each that failed.",
     "api",
     "error",
 )
-REQUEST_DURATION = _histogram(
+REQUEST_DURATION = histogram(
     "kohort_request_duration_seconds",
     "From the whole request to its answer. Waiting is included: for records (Fetch), for other "
     "members (JoinGroup, SyncGroup), for the disk (Produce).",
     "api",
 )
-REQUESTS_REJECTED = _counter(
+REQUESTS_REJECTED = counter(
     "kohort_requests_rejected_total",
     "Requests that could not be answered and ended their connection.",
     "reason",
 )
-REQUESTS_WAITING = _gauge(
+REQUESTS_WAITING = gauge(
     "kohort_requests_waiting", "Requests in flight: taken up and not answered yet."
 )
 
-REQUEST_BYTES_HELD = _gauge(
+REQUEST_BYTES_HELD = gauge(
     "kohort_request_bytes_held",
     "Memory of requests that are being received or have no answer yet.",
 )
-RESPONSE_BYTES_HELD = _gauge(
+RESPONSE_BYTES_HELD = gauge(
     "kohort_response_bytes_held", "Answers that clients which read slowly have not taken yet."
 )
 
-CONNECTIONS = _gauge("kohort_connections", "Client connections open now.")
-CONNECTIONS_OPENED = _counter("kohort_connections_opened_total", "Client connections accepted.")
-CONNECTIONS_REFUSED = _counter(
+CONNECTIONS = gauge("kohort_connections", "Client connections open now.")
+CONNECTIONS_OPENED = counter("kohort_connections_opened_total", "Client connections accepted.")
+CONNECTIONS_REFUSED = counter(
     "kohort_connections_refused_total",
     "Client connections closed at once; the reason is the setting that limits them.",
     "reason",
 )
-CONNECTIONS_CLOSED = _counter(
+CONNECTIONS_CLOSED = counter(
     "kohort_connections_closed_total", "Client connections that ended, and why.", "reason"
 )
-RECEIVED_BYTES = _counter("kohort_received_bytes_total", "Bytes received from clients.")
-SENT_BYTES = _counter("kohort_sent_bytes_total", "Bytes of answers handed to client sockets.")
+RECEIVED_BYTES = counter("kohort_received_bytes_total", "Bytes received from clients.")
+SENT_BYTES = counter("kohort_sent_bytes_total", "Bytes of answers handed to client sockets.")
 
-LOOP_LAG = _histogram(
+LOOP_LAG = histogram(
     "kohort_event_loop_lag_seconds",
     "How much later than due the event loop runs a timer, at 20 moments a second: the wait that "
     "everything else begins with.",
 )
-LOOP_LAG_MAX = _gauge(
+LOOP_LAG_MAX = gauge(
     "kohort_event_loop_lag_max_seconds", "The largest lag of the last one to two minutes."
 )
-GC_PAUSE = _histogram(
+GC_PAUSE = histogram(
     "kohort_gc_pause_seconds", "Time that garbage collections stopped everything.", "generation"
 )
-BUILD_INFO = _gauge("kohort_build_info", "1; the label says which version runs.", "version")
-FOLDED = _gauge(
+BUILD_INFO = gauge("kohort_build_info", "1; the label says which version runs.", "version")
+FOLDED = gauge(
     "kohort_metrics_folded",
     f"How many have no series of their own and are summed under {OTHER}: kind is topics, "
     "partitions or groups.",
     "kind",
 )
-SCRAPE_SECONDS = _gauge(
+SCRAPE_SECONDS = gauge(
     "kohort_scrape_seconds",
     "What the previous scrape took, in small slices between which the broker went on.",
 )
@@ -297,16 +225,10 @@ SECTIONS: Final = (
             NUM_GROUPS,
             *NUM_GROUPS_BY_STATE.values(),
             NUM_OFFSETS,
-            COMPLETED_REBALANCES,
-            OFFSET_COMMITS,
-            OFFSET_EXPIRATIONS,
-            OFFSET_DELETIONS,
-            REBALANCES_STARTED,
-            REBALANCES_AVOIDED,
-            REBALANCE_PHASE,
-            MEMBERS_REMOVED,
+            *rebalances.OVER_ALL,
         ),
     ),
+    *rebalances.SECTIONS,
     Section(
         "Purgatory",
         "What waits for a condition or a deadline.",

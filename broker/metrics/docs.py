@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from broker.metrics.catalogue import OTHER, SECTIONS, MetricInfo, Section
+from broker.metrics.catalogue import SECTIONS
+from broker.metrics.metric_info import OTHER, MetricInfo, Section
 
 PATH: Final = Path("docs/metrics.md")
 

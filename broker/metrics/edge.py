@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from prometheus_client.metrics_core import Metric
 
 from broker.metrics import catalogue
-from broker.metrics.catalogue import MetricInfo
 from broker.metrics.families import Family, single
+from broker.metrics.metric_info import MetricInfo
 from broker.metrics.requests import DURATION_BOUNDS_S, EdgeMetrics
 from broker.metrics.sources import NetworkSource, PurgatorySource
 from broker.metrics.tally import HistogramTally

@@ -15,7 +15,7 @@ from broker.metrics.edge import EdgeCollector, MemoryCollector, PurgatoryCollect
 from broker.metrics.groups import GroupCollector
 from broker.metrics.pacer import Pacer
 from broker.metrics.process import ClusterCollector, ProcessCollector, ScrapeCollector
-from broker.metrics.rebalance_collector import RebalanceCollector
+from broker.metrics.rebalance_collector import HistoryCollector, RebalanceCollector
 from broker.metrics.text_format import TextFormat, write
 from broker.metrics.topics import TopicCollector
 
@@ -47,6 +47,7 @@ class Exposition:
             EdgeCollector(metrics.edge),
             MemoryCollector(source.network),
             RebalanceCollector(metrics.rebalances),
+            HistoryCollector(source.history),
             PurgatoryCollector(source.purgatory),
             ProcessCollector(metrics.loop_lag, metrics.gc_pauses, version=source.version),
             self._scrape,

@@ -7,7 +7,7 @@ from typing import cast
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
-from broker.metrics.catalogue import MetricInfo
+from broker.metrics.metric_info import MetricInfo
 from broker.metrics.tally import HistogramTally
 
 Rows = Callable[[], "Iterable[tuple[Labels, float]]"]

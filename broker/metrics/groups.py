@@ -6,10 +6,11 @@ from dataclasses import field
 
 from prometheus_client.metrics_core import Metric
 
-from broker.metrics import catalogue
+from broker.core.group.states import GroupState
+from broker.metrics import catalogue, rebalance_catalogue
 from broker.metrics.budget import GROUPS, SeriesBudget
-from broker.metrics.catalogue import OTHER
-from broker.metrics.families import Labels, Rows, WideFamily, single
+from broker.metrics.families import Family, Labels, Rows, WideFamily, single
+from broker.metrics.metric_info import OTHER
 from broker.metrics.pacer import Pacer
 from broker.metrics.sources import GroupSource, GroupsSource, TopicsSource
 from broker.metrics.topics import high_watermark
@@ -50,6 +51,9 @@ class _Seen:
     topic_sums: list[OffsetSample] = field(default_factory=list)
     states: Counter[str] = field(default_factory=Counter)
     offset_count: int = 0
+    parked_joins: int = 0
+    parked_syncs: int = 0
+    pending_ids: int = 0
     folded: int = 0
 
 
@@ -85,6 +89,7 @@ class GroupCollector:
         for group in list(self._groups.groups()):
             seen.states[group.state.value] += 1
             seen.offset_count += group.offsets.count
+            _count_waiting(group, seen)
             has_series = (
                 # The id that stands for all others must be theirs alone.
                 group.group_id != OTHER
@@ -98,6 +103,7 @@ class GroupCollector:
                 seen.folded += 1
                 rest.member_count += len(group.roster)
                 await self._sum_offsets(group, rest_offsets, pacer)
+            await pacer.pause()
         if seen.folded:
             seen.groups.append(rest)
             seen.offsets.append(rest_offsets)
@@ -126,6 +132,12 @@ class GroupCollector:
         for state, info in catalogue.NUM_GROUPS_BY_STATE.items():
             yield single(info, seen.states[state])
         yield single(catalogue.NUM_OFFSETS, seen.offset_count)
+        count = Family(rebalance_catalogue.GROUP_COUNT)
+        count.add(seen.states.total(), "classic")
+        yield count
+        yield single(rebalance_catalogue.PARKED_JOINS, seen.parked_joins)
+        yield single(rebalance_catalogue.PARKED_SYNCS, seen.parked_syncs)
+        yield single(rebalance_catalogue.PENDING_IDS, seen.pending_ids)
 
     async def _look_at_offsets(self, group: GroupSource, seen: _Seen, pacer: Pacer) -> None:
         group_id = group.group_id
@@ -149,6 +161,14 @@ class GroupCollector:
         end = high_watermark(self._topics, topic, partition)
         # Behind zero if the topic was made anew, or somebody committed what he had not read.
         return None if end is None else max(0, end - offset)
+
+
+def _count_waiting(group: GroupSource, seen: _Seen) -> None:
+    roster = group.roster
+    seen.parked_joins += roster.parked_joins
+    seen.pending_ids += len(roster.pending)
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        seen.parked_syncs += sum(member.sync_ticket is not None for member in roster)
 
 
 def _look_at(group: GroupSource) -> GroupSample:

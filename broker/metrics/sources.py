@@ -1,6 +1,6 @@
 """What the collectors read of the broker's parts. The real ones satisfy it as they are."""
 
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from enum import Enum
 from typing import Protocol
 
@@ -77,6 +77,24 @@ class OffsetTableSource(Protocol):
     def topics(self) -> Mapping[str, Mapping[int, OffsetSource]]: ...
 
 
+class MemberSource(Protocol):
+    """A member of a group; see `broker.core.group.member`."""
+
+    @property
+    def sync_ticket(self) -> object | None: ...
+
+
+class RosterSource(Protocol):
+    """Who is in a group; see `broker.core.group.roster`."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[MemberSource]: ...
+    @property
+    def pending(self) -> Sized: ...
+    @property
+    def parked_joins(self) -> int: ...
+
+
 class GroupSource(Protocol):
     """A consumer group; see `broker.core.group`."""
 
@@ -85,7 +103,7 @@ class GroupSource(Protocol):
     @property
     def state(self) -> Enum: ...
     @property
-    def roster(self) -> Sized: ...
+    def roster(self) -> RosterSource: ...
     @property
     def offsets(self) -> OffsetTableSource: ...
 
@@ -94,6 +112,14 @@ class GroupsSource(Protocol):
     """All groups; see `broker.coordinator.coordinator`."""
 
     def groups(self) -> Iterable[GroupSource]: ...
+
+
+class HistorySource(Protocol):
+    """The rebalance history; see `broker.history.history`."""
+
+    def stats(self) -> Mapping[str, int]:
+        """With records, memory_bytes, waiting, lost and dropped."""
+        ...
 
 
 class PurgatorySource(Protocol):

@@ -60,3 +60,24 @@ class RecentMaximum:
         self._previous = self._current if is_next else 0.0
         self._current = 0.0
         self._period_ends = now_s + self._period_s
+
+
+class RecentRate:
+    """How fast a counter grew in the last one to two periods, as Kafka's own rates tell it.
+
+    Costs the counter nothing: it is looked at when somebody asks. If nobody asked for longer than
+    that, it is the mean since then.
+    """
+
+    __slots__ = ("_current", "_period_s", "_previous")
+
+    def __init__(self, period_s: float, count: int, now_s: float) -> None:
+        self._period_s = period_s
+        self._previous = self._current = (now_s, count)
+
+    def rate_at(self, count: int, now_s: float) -> float:
+        """Per second; `count` is what the counter says now."""
+        if now_s - self._current[0] >= self._period_s:
+            self._previous, self._current = self._current, (now_s, count)
+        began_s, began_count = self._previous
+        return (count - began_count) / (now_s - began_s) if now_s > began_s else 0.0

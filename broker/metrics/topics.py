@@ -9,8 +9,8 @@ from prometheus_client.metrics_core import Metric
 
 from broker.metrics import catalogue
 from broker.metrics.budget import PARTITIONS, TOPICS, SeriesBudget
-from broker.metrics.catalogue import OTHER
 from broker.metrics.families import Labels, Rows, WideFamily
+from broker.metrics.metric_info import OTHER
 from broker.metrics.pacer import Pacer
 from broker.metrics.sources import PartitionSource, TopicSource, TopicsSource
 from protocol.lazy_dataclass import dataclass

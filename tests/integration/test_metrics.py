@@ -198,9 +198,8 @@ async def test_every_metric_is_there_in_both_formats_and_in_the_document(
 
 async def test_no_scrape_grows_the_label_values_by_itself(tmp_path: Path) -> None:
     async with running(tmp_path) as (broker, port):
-        consumer = await use(broker)
+        await (await use(broker)).stop()
         first = await scrape(port)
-        await consumer.stop()
         await scrape(port)
         last = await scrape(port)
 

@@ -1,6 +1,6 @@
 """Parts of a broker as the collectors see them, with nothing behind them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from prometheus_client.metrics_core import Metric
@@ -77,11 +77,34 @@ class Offsets:
 
 
 @dataclass
+class Member:
+    sync_ticket: object | None = None
+
+
+@dataclass
+class Roster:
+    members: list[Member] = field(default_factory=list)
+    parked_joins: int = 0
+    pending: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self.members)
+
+
+def roster_of(count: int) -> Roster:
+    """Members that wait for nothing."""
+    return Roster([Member() for _ in range(count)])
+
+
+@dataclass
 class Group:
     group_id: str
     offsets: Offsets = field(default_factory=lambda: Offsets({}))
     state: GroupState = GroupState.STABLE
-    roster: list[str] = field(default_factory=list)
+    roster: Roster = field(default_factory=Roster)
 
 
 class Groups:
@@ -90,6 +113,11 @@ class Groups:
 
     def groups(self) -> Iterable[Group]:
         return self._groups
+
+
+class History:
+    def stats(self) -> Mapping[str, int]:
+        return {"records": 4, "memory_bytes": 99, "waiting": 3, "lost": 2, "dropped": 1}
 
 
 class Purgatory:

@@ -8,11 +8,14 @@ from broker.metrics.pacer import Pacer
 from tests.unit.broker.metrics.sources import (
     Group,
     Groups,
+    Member,
     Offsets,
     Partition,
     Partitions,
+    Roster,
     Topic,
     Topics,
+    roster_of,
     values,
 )
 
@@ -41,7 +44,7 @@ async def collected(
 
 async def test_a_group_is_shown_with_members_state_offsets_and_lag() -> None:
     offsets = Offsets({("orders", 0): 90, ("orders", 1): 50, ("bills", 0): 3})
-    _, found = await collected([Group("readers", offsets, roster=["a", "b"])])
+    _, found = await collected([Group("readers", offsets, roster=roster_of(2))])
     assert found["kafka_consumergroup_members"] == {("readers",): 2}
     assert found["kohort_consumergroup_state"] == {("readers", "Stable"): 1}
     assert found["kafka_consumergroup_current_offset"] == {
@@ -98,7 +101,7 @@ async def test_a_group_ahead_of_the_partition_has_no_negative_lag() -> None:
 
 async def test_groups_beyond_the_limit_of_groups_are_summed_and_counted() -> None:
     groups = [
-        Group(name, Offsets({("orders", 0): 40}), roster=["member"])
+        Group(name, Offsets({("orders", 0): 40}), roster=roster_of(1))
         for name in ("first", "second", "third")
     ]
     collector, found = await collected(groups, groups_max=1)
@@ -130,7 +133,26 @@ async def test_groups_beyond_the_limit_of_offsets_are_summed_whole() -> None:
 
 
 async def test_a_group_that_took_the_name_of_the_sums_is_part_of_them() -> None:
-    groups = [Group("(other)", roster=["x"]), Group("honest", roster=["y"])]
+    groups = [Group("(other)", roster=roster_of(1)), Group("honest", roster=roster_of(1))]
     collector, found = await collected(groups)
     assert collector.folded == {"groups": 1}
     assert found["kafka_consumergroup_members"] == {("honest",): 1, ("(other)",): 1}
+
+
+async def test_requests_that_wait_and_unused_ids_are_counted_over_all_groups() -> None:
+    preparing = GroupState.PREPARING_REBALANCE
+    groups = [
+        Group("one", state=preparing, roster=Roster([Member()], parked_joins=3, pending=["x"])),
+        Group("two", state=preparing, roster=Roster([Member()], parked_joins=2)),
+        Group(
+            "three",
+            state=GroupState.COMPLETING_REBALANCE,
+            roster=Roster([Member(object()), Member(), Member(object())]),
+        ),
+    ]
+    _, found = await collected(groups, groups_max=1)
+    assert found["kohort_group_parked_joins"] == {(): 5}
+    assert found["kohort_group_parked_syncs"] == {(): 2}
+    assert found["kohort_group_pending_ids"] == {(): 1}
+    meters = "kafka_server_group_coordinator_metrics"
+    assert found[f"{meters}_group_count"] == {("classic",): 3}

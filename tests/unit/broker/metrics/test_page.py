@@ -31,6 +31,7 @@ from broker.metrics.page import MetricsPage, prefers_openmetrics
 from tests.unit.broker.metrics.sources import (
     Group,
     Groups,
+    History,
     Network,
     Offsets,
     Partition,
@@ -80,6 +81,7 @@ async def make_page() -> AsyncIterator[MakePage]:
         source = MetricsSource(
             topics=topics,
             groups=Groups([Group("readers", Offsets({("orders", 0): 5}))]),
+            history=History(),
             purgatory=Purgatory(),
             network=Network(),
             node_id=1,

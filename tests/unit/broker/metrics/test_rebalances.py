@@ -1,9 +1,11 @@
 """What the coordinator's groups go through, as counts."""
 
+from broker.clock import VirtualClock
 from broker.core.group.events import (
     Event,
     Fate,
     GroupRemoved,
+    GroupRestored,
     JoinPhaseEnd,
     JoinPhaseEnded,
     MemberRef,
@@ -21,10 +23,19 @@ from broker.core.group.events import (
 from broker.core.group.reasons import ReasonSource, StatedReason
 from broker.core.group.requests import Now
 from broker.core.group.states import GroupState
-from broker.metrics.rebalance_collector import RebalanceCollector
+from broker.core.history.model import (
+    AvoidedRecord,
+    PartitionCounts,
+    RebalanceOutcome,
+    RebalanceRecord,
+    Stopped,
+    TriggerRecord,
+)
+from broker.metrics.rebalance_collector import HistoryCollector, RebalanceCollector
 from broker.metrics.rebalances import RebalanceMetrics
+from broker.metrics.text_format import TextFormat, write
 from protocol.join_reason import JoinReason
-from tests.unit.broker.metrics.sources import values
+from tests.unit.broker.metrics.sources import History, values
 
 MEMBER = MemberRef("member", None, "client", "/127.0.0.1")
 
@@ -41,12 +52,36 @@ def ended(outcome: Outcome) -> Event:
     return RebalanceEnded(outcome, 2, {})
 
 
-def observed(*events: tuple[int, Event], group_id: str = "readers") -> RebalanceMetrics:
+def observed(
+    *events: tuple[int, Event],
+    group_id: str = "readers",
+    metrics: RebalanceMetrics | None = None,
+) -> RebalanceMetrics:
     """Each event with its time in milliseconds."""
-    metrics = RebalanceMetrics()
+    metrics = metrics or RebalanceMetrics()
     for now_ms, event in events:
-        metrics.observe(group_id, event, Now(now_ms, 0))
+        metrics.observe(group_id, event, Now(now_ms, 1_000_000 + now_ms))
     return metrics
+
+
+def collected(metrics: RebalanceMetrics) -> dict[str, dict[tuple[str, ...], float]]:
+    return values(RebalanceCollector(metrics, lambda: 0.0).collect())
+
+
+def closed(
+    group_id: str = "readers", *, stopped_ms: int = 0, moved: int = 0, is_known: bool = True
+) -> RebalanceRecord:
+    return RebalanceRecord(
+        group=group_id,
+        sequence=1,
+        previous_generation=1,
+        previous_state="Stable",
+        started_at_ms=0,
+        trigger=TriggerRecord(kind=TriggerKind.MEMBER_LEFT, at_ms=0),
+        outcome=RebalanceOutcome.STABLE,
+        stopped=Stopped(total_ms=stopped_ms),
+        partitions=PartitionCounts(known=is_known, moved=moved),
+    )
 
 
 def test_a_rebalance_counts_by_its_cause_and_its_phases_are_timed() -> None:
@@ -78,7 +113,7 @@ def test_a_rebalance_that_is_superseded_is_not_completed() -> None:
 
 def test_groups_that_are_gone_leave_nothing_behind() -> None:
     metrics = observed((0, started(TriggerKind.MEMBER_LEFT)), (1, GroupRemoved(expired=True)))
-    assert metrics._phase_began_ms == {}
+    assert metrics.running == {}
 
 
 def test_offsets_are_counted_one_by_one() -> None:
@@ -90,6 +125,117 @@ def test_offsets_are_counted_one_by_one() -> None:
     )
     counts = metrics.offsets_stored, metrics.offsets_expired, metrics.offsets_deleted
     assert counts == (7, 3, 1)
+
+
+def test_a_group_that_became_empty_has_waited_for_joins_to_the_last() -> None:
+    metrics = observed((0, started(TriggerKind.MEMBER_LEFT)), (700, ended(Outcome.EMPTY)))
+    assert (sum(metrics.join_phase.counts), metrics.join_phase.total) == (1, 0.7)
+    assert sum(metrics.sync_phase.counts) == 0
+    assert (sum(metrics.whole.counts), metrics.whole.total) == (1, 0.7)
+
+
+def test_superseded_rebalances_are_part_of_the_whole() -> None:
+    metrics = observed(
+        (0, started(TriggerKind.MEMBER_LEFT)),
+        (1000, join_ended()),
+        (1500, started(TriggerKind.SYNC_EXPIRED)),
+        (2000, join_ended()),
+        (2500, ended(Outcome.STORE_FAILED)),
+        (2500, started(TriggerKind.STORE_FAILED)),
+        (4000, join_ended()),
+        (4500, ended(Outcome.STABLE)),
+    )
+    assert (sum(metrics.whole.counts), metrics.whole.total) == (1, 4.5)
+    assert metrics.running == {}
+
+
+def test_a_rebalance_that_hangs_is_shown_since_when_until_it_ends() -> None:
+    metrics = observed(
+        (0, started(TriggerKind.MEMBER_LEFT)),
+        (1000, join_ended()),
+        (5000, started(TriggerKind.SYNC_EXPIRED)),
+    )
+    found = collected(metrics)
+    since = "kohort_consumergroup_rebalance_waiting_since_seconds"
+    assert found[since] == {("readers",): 1000.0}
+    assert found["kohort_rebalances_running"] == {(): 1}
+    observed((9000, join_ended()), (9000, ended(Outcome.STABLE)), metrics=metrics)
+    found = collected(metrics)
+    assert since not in found
+    assert found["kohort_rebalances_running"] == {(): 0}
+
+
+def test_of_the_rest_the_rebalance_that_hangs_longest_is_shown() -> None:
+    metrics = RebalanceMetrics(groups_max=1)
+    for now_ms, group_id in ((0, "own"), (2000, "late"), (3000, "later")):
+        observed((now_ms, started(TriggerKind.MEMBER_LEFT)), group_id=group_id, metrics=metrics)
+    since = collected(metrics)["kohort_consumergroup_rebalance_waiting_since_seconds"]
+    assert since == {("own",): 1000.0, ("(other)",): 1002.0}
+
+
+def test_a_group_made_anew_from_the_log_does_not_hang() -> None:
+    restored = GroupRestored(1, "consumer", None, {})
+    metrics = observed((0, started(TriggerKind.MEMBER_LEFT)), (1, restored))
+    assert metrics.running == {}
+
+
+def test_each_group_has_counts_of_its_own() -> None:
+    stated = StatedReason(JoinReason.RESTART, ReasonSource.TAG)
+    metrics = observed(
+        (0, started(TriggerKind.MEMBER_ADDED)),
+        (0, started(TriggerKind.MEMBER_ADDED)),
+        (0, RebalanceAvoided(Trigger(TriggerKind.LEADER_REJOINED, reason=stated))),
+        (0, MemberRemoved(MEMBER, Fate.LEFT)),
+    )
+    observed((0, started(TriggerKind.MEMBER_LEFT)), group_id='b"\\\n', metrics=metrics)
+    metrics.on_record(closed(stopped_ms=2500, moved=3))
+    found = collected(metrics)
+    assert found["kafka_consumergroup_rebalances_total"] == {
+        ("readers", "member_added", "classic"): 2,
+        ('b"\\\n', "member_left", "classic"): 1,
+    }
+    avoided = found["kohort_consumergroup_rebalances_avoided_total"]
+    assert avoided == {("readers", "restart"): 1}
+    assert found["kohort_consumergroup_members_removed_total"] == {("readers", "left"): 1}
+    stopped = found["kohort_consumergroup_stopped_seconds_total"]
+    assert stopped == {("readers",): 2.5, ('b"\\\n',): 0}
+    moved = found["kohort_consumergroup_partitions_moved_total"]
+    assert moved == {("readers",): 3, ('b"\\\n',): 0}
+    text = b"".join(write(RebalanceCollector(metrics).collect(), TextFormat.PROMETHEUS)).decode()
+    assert 'consumergroup="b\\"\\\\\\n",cause="member_left"' in text
+
+
+def test_stopped_seconds_and_moved_partitions_come_from_the_records() -> None:
+    metrics = observed((0, started(TriggerKind.MEMBER_LEFT)))
+    metrics.on_record(closed(stopped_ms=1000, moved=2))
+    metrics.on_record(closed(stopped_ms=500, moved=100, is_known=False))
+    metrics.on_record(closed("unknown", stopped_ms=250, moved=1))
+    trigger = TriggerRecord(kind=TriggerKind.LEADER_REJOINED, at_ms=0)
+    metrics.on_record(
+        AvoidedRecord(group="readers", sequence=1, generation=1, at_ms=0, trigger=trigger)
+    )
+    found = collected(metrics)
+    assert found["kohort_rebalance_stopped_seconds_total"] == {(): 1.75}
+    assert found["kohort_rebalance_partitions_moved_total"] == {(): 3}
+    assert found["kohort_consumergroup_stopped_seconds_total"] == {("readers",): 1.5}
+
+
+def test_rates_are_of_the_last_minute() -> None:
+    clock = VirtualClock(monotonic_ms=0)
+    metrics = RebalanceMetrics()
+    collector = RebalanceCollector(metrics, lambda: clock.monotonic_ms() / 1000)
+
+    def rate() -> float:
+        rates = values(collector.collect())
+        return rates["kafka_server_group_coordinator_metrics_offset_commit_rate"][()]
+
+    assert rate() == 0
+    metrics.offsets_stored = 100
+    found = []
+    for _ in range(8):
+        clock.advance(10_000)
+        found.append(rate())
+    assert found == [10, 5, 100 / 30, 2.5, 2, 0, 0, 0]
 
 
 def test_all_of_it_is_shown() -> None:
@@ -111,4 +257,19 @@ def test_all_of_it_is_shown() -> None:
     assert found["kohort_rebalances_started_total"] == {("member_added",): 1}
     assert found["kohort_rebalances_avoided_total"] == {("leader_rejoined", "restart"): 1}
     assert found["kohort_group_members_removed_total"] == {("session_expired",): 1}
-    assert found["kohort_rebalance_phase_seconds_count"] == {("join",): 1, ("sync",): 1}
+    assert found["kohort_rebalance_phase_seconds_count"] == {
+        ("join",): 1,
+        ("sync",): 1,
+        ("whole",): 1,
+    }
+
+
+def test_how_the_history_fares_is_shown() -> None:
+    found = values(HistoryCollector(History()).collect())
+    assert {name: series[()] for name, series in found.items()} == {
+        "kohort_rebalance_history_records": 4,
+        "kohort_rebalance_history_memory_bytes": 99,
+        "kohort_rebalance_history_waiting": 3,
+        "kohort_rebalance_history_lost_total": 2,
+        "kohort_rebalance_history_dropped_total": 1,
+    }

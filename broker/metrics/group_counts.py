@@ -1,0 +1,96 @@
+"""What is counted for each group, for a bounded number of groups.
+
+Who comes first gets counters of its own; everybody beyond the limit is counted in those of the
+rest. A count is made in one place and stays there: when a group of the rest gets counters of its
+own because another one is gone, they begin at zero, and the rest keeps what it has. So no counter
+ever goes back, and sums of rates are right.
+
+Counters of a removed group are kept until somebody else needs their place, for a group that comes
+back should go on where it was.
+"""
+
+from collections import Counter
+from typing import Final
+
+from broker.metrics.metric_info import OTHER
+
+SHOWN_AFTER_REMOVAL_MS: Final = 15 * 60_000
+"""Long enough for every scraper to see the last counts."""
+
+
+class GroupCounts:
+    """Of one group, or of all that have none of their own."""
+
+    __slots__ = (
+        "avoided",
+        "partitions_moved",
+        "rebalances",
+        "removed",
+        "removed_at_ms",
+        "stopped_ms",
+    )
+
+    def __init__(self) -> None:
+        self.rebalances: Counter[str] = Counter()
+        """By cause."""
+        self.avoided: Counter[str] = Counter()
+        """By stated reason."""
+        self.removed: Counter[str] = Counter()
+        """Members, by cause."""
+        self.stopped_ms = 0
+        self.partitions_moved = 0
+        self.removed_at_ms = 0
+        """Monotonic; when the group was removed, if it was."""
+
+
+class CountsByGroup:
+    """The counts of at most `groups_max` groups, and those of the rest."""
+
+    def __init__(self, groups_max: int) -> None:
+        self._groups_max = groups_max
+        self._live: dict[str, GroupCounts] = {}
+        self._removed: dict[str, GroupCounts] = {}
+        """Oldest removal first."""
+        self.rest = GroupCounts()
+
+    def __len__(self) -> int:
+        return len(self._live) + len(self._removed)
+
+    def has_own(self, group_id: str) -> bool:
+        """Has a group that was not removed counters of its own?"""
+        return group_id in self._live
+
+    def of(self, group_id: str) -> GroupCounts:
+        """Where to count what happens in a group."""
+        counts = self._live.get(group_id)
+        return self._place(group_id) if counts is None else counts
+
+    def of_past(self, group_id: str) -> GroupCounts:
+        """Where to count what is learnt later: the group may be gone, and does not come back."""
+        return self._live.get(group_id) or self._removed.get(group_id) or self.rest
+
+    def remove(self, group_id: str, now_ms: int) -> None:
+        """The group is gone."""
+        counts = self._live.pop(group_id, None)
+        if counts is not None:
+            counts.removed_at_ms = now_ms
+            self._removed[group_id] = counts
+
+    def shown(self, now_ms: int) -> list[tuple[str, GroupCounts]]:
+        """Group id and counts of everybody to be shown, the rest last."""
+        since_ms = now_ms - SHOWN_AFTER_REMOVAL_MS
+        removed = [one for one in self._removed.items() if one[1].removed_at_ms > since_ms]
+        return [*self._live.items(), *removed, (OTHER, self.rest)]
+
+    def _place(self, group_id: str) -> GroupCounts:
+        if group_id == OTHER:
+            return self.rest  # The id that stands for all others must be theirs alone.
+        counts = self._removed.pop(group_id, None)
+        if counts is None:
+            if len(self) >= self._groups_max:
+                if not self._removed:
+                    return self.rest
+                del self._removed[next(iter(self._removed))]
+            counts = GroupCounts()
+        self._live[group_id] = counts
+        return counts
