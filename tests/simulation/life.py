@@ -29,10 +29,10 @@ SETTLE_MS = 300_000
 class Climate:
     """What kind of world it is."""
 
-    groups: int = 6
-    members_max: int = 6
+    groups: int
+    members_max: int
     """Per group."""
-    pause_ms_max: int = 2_500
+    pause_ms_max: int
     """Between two events somewhere."""
     weather: Weather = CLEAR
     io_latency_ms_max: int = 0
@@ -42,9 +42,12 @@ class Climate:
     settings: tuple[tuple[str, str], ...] = ()
 
 
-CALM = Climate()
+CALM = Climate(groups=4, members_max=5, pause_ms_max=1_500)
 """The disk is quick and the network loses nothing by itself."""
 ROUGH = Climate(
+    groups=6,
+    members_max=6,
+    pause_ms_max=2_500,
     weather=Weather(delay_ms_max=40, splits=0.4, stalls=0.01, stall_ms_max=8_000),
     io_latency_ms_max=25,
     broker_fails=0.01,

@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.life import CALM, ROUGH, Climate, GroupLife, make_world
 
 ROOT = Path(__file__).parents[2]
-EVENTS = 400
+EVENTS = 250
 PRINT_TRACE = f"""
 from tests.simulation.life import ROUGH, GroupLife, make_world
 world = make_world("hash", ROUGH, keep_trace=True)

@@ -7,7 +7,6 @@ that fails can be repeated: not a single thing in it takes its time or its chanc
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -126,7 +125,6 @@ class World:
         """Called once, when the next answer that may promise something stored has been written."""
         self.ledger = Ledger(self.fail) if keep_ledger else None
         self.trace: list[str] | None = [] if keep_trace else None
-        self._digest = hashlib.sha256()
         self._io_latency_ms_max = io_latency_ms_max
         self._settings = {**SETTINGS, **(settings or {})}
         self._numbers = 0
@@ -185,15 +183,8 @@ class World:
 
     def note(self, line: str) -> None:
         """Part of the trace."""
-        line = f"{self.now_ms} {line}\n"
-        self._digest.update(line.encode())
         if self.trace is not None:
-            self.trace.append(line)
-
-    @property
-    def digest(self) -> str:
-        """Of the trace: what differs between two runs differs here."""
-        return self._digest.hexdigest()
+            self.trace.append(f"{self.now_ms} {line}\n")
 
     # The broker.
 
@@ -336,7 +327,8 @@ class World:
         if self.life is None:
             return
         self.witness.saw_request(call)
-        self.note(f"> {call.process.number} {type(call.request).__name__} v{call.version}")
+        if self.trace is not None:
+            self.note(f"> {call.process.number} {type(call.request).__name__} v{call.version}")
         if self.ledger is not None:
             self.ledger.delivered(call, self.now_ms, self.clock.wall_ms())
 
@@ -345,7 +337,8 @@ class World:
             self.ledger.handled(self.now_ms)
 
     def answered(self, call: Call, frame: bytes) -> None:
-        self.note(f"< {call.process.number} {frame.hex()}")
+        if self.trace is not None:
+            self.note(f"< {call.process.number} {frame.hex()}")
         if self.when_stored is not None and isinstance(call.request, STORED):
             self.loop.call_soon(self.when_stored)
             self.when_stored = None
