@@ -1,0 +1,413 @@
+"""`kohort groups` as its users run it, beside a broker process and real consumers."""
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+from tests.kafka_server import KafkaServer
+from tests.kohort_server import KohortServer
+from tests.server_process import ServerProcess, free_port
+from tests.wire import RawClient
+
+ROOT = Path(__file__).parents[2]
+TOPIC = "orders"
+SUBSCRIPTION = b"\0\0\0\0\0\1\0\6orders\xff\xff\xff\xff"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a command has printed, and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:  # noqa: ANN401
+        assert self.code == 0, self.err
+        return json.loads(self.out)
+
+
+def kohort_groups(*arguments: str, **environment: str) -> Said:
+    ran = subprocess.run(
+        [sys.executable, "-m", "kohort.cli", "groups", *arguments],
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "TZ": "UTC", **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "Traceback" not in ran.stderr
+    return Said(ran.returncode, ran.stdout, ran.stderr)
+
+
+class Asking:
+    """The commands, told where a broker is."""
+
+    def __init__(self, server: ServerProcess, http_port: int) -> None:
+        self.server = server
+        self.http = f"http://127.0.0.1:{http_port}"
+
+    async def ask(self, command: str, *arguments: str, **environment: str) -> Said:
+        over_kafka = command in {"list", "describe"}
+        where = (
+            ["--bootstrap-server", self.server.bootstrap] if over_kafka else ["--http", self.http]
+        )
+        given = (command, *arguments, *where)
+        return await asyncio.to_thread(kohort_groups, *given, **environment)
+
+    async def until_rebalances(self, group: str, count: int) -> list[dict[str, Any]]:
+        """All records, once there are so many that are complete; a hang ends with the test."""
+        while True:
+            said = await self.ask("why", group, "--last", "1000", "--json")
+            records: list[dict[str, Any]] = said.json["rebalances"] if said.code == 0 else []
+            if len([one for one in records if one["outcome"] != "running"]) >= count:
+                return records
+            await asyncio.sleep(0.1)
+
+    async def until_waiting(self, group: str) -> Any:  # noqa: ANN401
+        """The whole answer, once a rebalance of the group waits for somebody."""
+        while True:
+            found = (await self.ask("why", group, "--json")).json
+            if found["waiting"]:
+                return found
+            await asyncio.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def http_port() -> int:
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def kohort(tmp_path_factory: pytest.TempPathFactory, http_port: int) -> Iterator[Asking]:
+    settings = {
+        "kohort.metrics.port": str(http_port),
+        "group.min.session.timeout.ms": "1000",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    with KohortServer(tmp_path_factory.mktemp("groups"), overrides=settings) as server:
+        asyncio.run(create_topic(server.bootstrap))
+        yield Asking(server, http_port)
+
+
+async def create_topic(bootstrap: str) -> None:
+    """Six partitions with five records each."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    await admin.create_topics([NewTopic(TOPIC, 6, 1)])
+    await admin.close()
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap)
+    await producer.start()
+    for number in range(30):
+        await producer.send_and_wait(TOPIC, b"%d" % number, partition=number % 6)
+    await producer.stop()
+
+
+@asynccontextmanager
+async def consuming(bootstrap: str, group: str, name: str) -> AsyncIterator[AIOKafkaConsumer]:
+    consumer = AIOKafkaConsumer(
+        TOPIC,
+        bootstrap_servers=bootstrap,
+        group_id=group,
+        client_id=name,
+        heartbeat_interval_ms=100,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+    )
+    await consumer.start()
+    try:
+        yield consumer
+    finally:
+        await consumer.stop()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - what a consumer does tells nobody.
+        await asyncio.sleep(0.02)
+
+
+def join(
+    client: RawClient,
+    group: str,
+    member_id: str = "",
+    *,
+    instance: str | None = None,
+    session_timeout_ms: int = 30_000,
+) -> JoinGroupResponse:
+    request = JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=60_000,
+        member_id=member_id,
+        group_instance_id=instance,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)],
+    )
+    return client.call(request, 9, JoinGroupResponse)
+
+
+def settle(
+    client: RawClient, group: str, instance: str, *, session_timeout_ms: int = 30_000
+) -> str:
+    """Make a group of one static member, which then never says another word."""
+    joined = join(client, group, instance=instance, session_timeout_ms=session_timeout_ms)
+    request = SyncGroupRequest(
+        group_id=group,
+        generation_id=joined.generation_id,
+        member_id=joined.member_id,
+        group_instance_id=instance,
+        protocol_type="consumer",
+        protocol_name="range",
+        assignments=[SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"")],
+    )
+    assert client.call(request, 5, SyncGroupResponse).error_code == 0
+    return joined.member_id
+
+
+async def test_why_names_who_joined_and_who_left_in_one_sentence(kohort: Asking) -> None:
+    async with consuming(kohort.server.bootstrap, "readers", "first"):
+        async with consuming(kohort.server.bootstrap, "readers", "second") as second:
+            await until(lambda: len(second.assignment()) == 3)
+            records = await kohort.until_rebalances("readers", 2)
+            joined = await kohort.ask("why", "readers")
+        await kohort.until_rebalances("readers", 3)
+        left = await kohort.ask("why", "readers")
+        both = await kohort.ask("why", "readers", "--last", "2")
+    newcomer = records[1]["trigger"]["member_id"]
+    sentence, *evidence = joined.out.splitlines()
+    assert re.fullmatch(
+        rf"Group readers rebalanced \d\d:\d\d:\d\d, generation 1 -> 2, because member {newcomer} "
+        r"\(host 127\.0\.0\.1\) joined; .*\.",
+        sentence,
+    )
+    assert newcomer.startswith("second-")
+    assert "  the broker saw: member_added" in evidence
+    assert "  partitions: 3 kept, 3 moved, 3 gained, 3 given up" in evidence
+    assert f"generation 2 -> 3, because member {newcomer} (host 127.0.0.1) left" in left.out
+    heads = [line for line in both.out.splitlines() if line.startswith("Group ")]
+    assert heads == [sentence, left.out.splitlines()[0]]
+
+
+async def test_why_names_the_static_member_whose_session_ended(kohort: Asking) -> None:
+    with RawClient(kohort.server.port) as client:
+        member_id = settle(client, "silent", "pod-7", session_timeout_ms=1_000)
+        await kohort.until_rebalances("silent", 2)
+    said = await kohort.ask("why", "silent")
+    assert said.code == 0
+    assert (
+        f"generation 1 -> 2, because member {member_id} (static id pod-7, host 127.0.0.1) "
+        "missed its session timeout of 1 s; nobody is left." in said.out.splitlines()[0]
+    )
+
+
+async def test_why_tells_of_a_static_restart_that_needed_no_rebalance(kohort: Asking) -> None:
+    with RawClient(kohort.server.port) as client:
+        settle(client, "steady", "pod-1")
+    with RawClient(kohort.server.port) as restarted:
+        assert join(restarted, "steady", instance="pod-1").generation_id == 1
+    only = await kohort.ask("why", "steady", "--last", "5")
+    said = await kohort.ask("why", "steady", "--last", "5", "--avoided")
+    assert only.out.count("Group steady") == 1
+    assert "Group steady did not rebalance" in said.out
+    assert "generation 1 stays, although member pod-1-" in said.out
+
+
+async def test_while_a_rebalance_hangs_why_says_who_is_missing_since_when_and_until_when(
+    kohort: Asking,
+) -> None:
+    with RawClient(kohort.server.port) as client, RawClient(kohort.server.port) as newcomer:
+        silent = settle(client, "hanging", "pod-1")
+        joining = asyncio.create_task(
+            asyncio.to_thread(join, newcomer, "hanging", instance="pod-2")
+        )
+        found = await kohort.until_waiting("hanging")
+        said = await kohort.ask("why", "hanging")
+        drawn = await kohort.ask("timeline", "hanging")
+        # The one that is missing comes, and the newcomer gets its answer.
+        join(client, "hanging", silent, instance="pod-1")
+        await joining
+    assert found["waiting"]["member_ids"] == [silent]
+    assert "Group hanging is rebalancing since " in said.out
+    expected = (
+        rf"Right now it waits for member {silent} \(static id pod-1, host 127\.0\.0\.1\) to join "
+        r"again, since \d\d:\d\d:\d\d \(.+\), until \d\d:\d\d:\d\d at the latest \(.+ left\)\."
+    )
+    assert re.fullmatch(expected, said.out.splitlines()[-1])
+    assert re.fullmatch(expected, drawn.out.splitlines()[-1])
+
+
+async def test_timeline_draws_a_line_for_each_member_without_a_terminal(kohort: Asking) -> None:
+    async with (
+        consuming(kohort.server.bootstrap, "drawn", "first"),
+        consuming(kohort.server.bootstrap, "drawn", "second"),
+    ):
+        await kohort.until_rebalances("drawn", 2)
+        said = await kohort.ask("timeline", "drawn", PYTHONIOENCODING="utf-8")
+        plain = await kohort.ask(
+            "timeline", "drawn", "--members", "1", PYTHONIOENCODING="ascii", COLUMNS="80"
+        )
+        why = await kohort.ask("why", "drawn")
+    lines = said.out.splitlines()
+    assert lines[0] == why.out.splitlines()[0]
+    (first,) = [line for line in lines if line.startswith("first-")]
+    (second,) = [line for line in lines if line.startswith("second-")]
+    assert "▒" in second
+    assert "new, waited" in second
+    assert re.search(r"\*  [─░▒▓]+  stopped \d", first)
+    assert "\x1b" not in said.out
+    assert plain.out.isascii()
+    assert "and 1 more; 1 member stopped" in plain.out
+    assert [line for line in plain.out.splitlines()[1:4] if len(line) > 80] == []
+
+
+async def test_list_and_describe_tell_of_members_partitions_and_lag(kohort: Asking) -> None:
+    await check_list_and_describe(kohort, type_name="classic")
+
+
+@pytest.mark.slow
+async def test_list_and_describe_ask_a_real_kafka_as_well(tmp_path: Path) -> None:
+    with KafkaServer(tmp_path / "kafka") as server:
+        await create_topic(server.bootstrap)
+        asking = Asking(server, 1)
+        missing = await asking.ask("describe", "nobody")
+        assert (missing.code, missing.out) == (1, "")
+        await check_list_and_describe(asking, type_name="classic")
+
+
+async def check_list_and_describe(asking: Asking, *, type_name: str) -> None:
+    async with consuming(asking.server.bootstrap, "lagging", "reader") as consumer:
+        await consumer.commit({TopicPartition(TOPIC, 0): 2, TopicPartition(TOPIC, 3): 5})
+        listed = await asking.ask("list")
+        listed_json = await asking.ask("list", "--json")
+        said = await asking.ask("describe", "lagging")
+        data = (await asking.ask("describe", "lagging", "--json")).json
+    row = [line.split() for line in listed.out.splitlines() if line.startswith("lagging ")]
+    assert [cell.lower() for cell in row[0]] == ["lagging", "stable", type_name, "consumer"]
+    assert [
+        (one["state"], one["protocol_type"])
+        for one in listed_json.json["groups"]
+        if one["group"] == "lagging"
+    ] == [("Stable", "consumer")]
+    head, _, _, member, _, _, *partitions = said.out.splitlines()
+    assert head.startswith("lagging: Stable, assignor roundrobin, 1 member, lag 3 and unknown")
+    member_id = member.split()[0]
+    assert member_id.startswith("reader-")
+    assert member.split()[1:] == ["-", "127.0.0.1", "orders:0-5"]
+    assert [line.split() for line in partitions] == [
+        ["orders", "0", "2", "5", "3", member_id],
+        ["orders", "1", "-", "5", "-", member_id],
+        ["orders", "2", "-", "5", "-", member_id],
+        ["orders", "3", "5", "5", "0", member_id],
+        ["orders", "4", "-", "5", "-", member_id],
+        ["orders", "5", "-", "5", "-", member_id],
+    ]
+    assert (data["state"], data["lag"], data["lag_unknown_partitions"]) == ("Stable", 3, 4)
+    assert data["members"][0]["assignment"] == {TOPIC: [0, 1, 2, 3, 4, 5]}
+    assert data["partitions"][0]["lag"] == 3
+
+
+async def test_a_group_of_any_name_can_be_asked_about(kohort: Asking) -> None:
+    name = "a/b %41 ü?x#y"
+    with RawClient(kohort.server.port) as client:
+        settle(client, name, "pod")
+    assert (await kohort.ask("why", name)).out.startswith(f"Group {name} rebalanced")
+    assert (await kohort.ask("describe", name)).out.startswith(f"{name}: Stable")
+
+
+async def test_a_group_that_only_keeps_offsets_has_nothing_to_explain(kohort: Asking) -> None:
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=kohort.server.bootstrap, group_id="offsets", enable_auto_commit=False
+    )
+    await consumer.start()
+    consumer.assign([TopicPartition(TOPIC, 0)])
+    await consumer.commit({TopicPartition(TOPIC, 0): 1})
+    await consumer.stop()
+    why, drawn = await kohort.ask("why", "offsets"), await kohort.ask("timeline", "offsets")
+    assert why == drawn
+    assert (why.code, why.out) == (
+        0,
+        "Group offsets has not rebalanced, as far as its history goes back.\n",
+    )
+
+
+@pytest.mark.parametrize("command", ["describe", "why", "timeline"])
+async def test_a_group_that_is_not_there_ends_with_1(kohort: Asking, command: str) -> None:
+    said = await kohort.ask(command, "nobody")
+    assert (said.code, said.out) == (1, "")
+    assert said.err.startswith("kohort: there is no group 'nobody'")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["why"],
+        ["why", "g", "--last", "0"],
+        ["why", "g", "--http", "localhost"],
+        ["list", "--bootstrap-server", "localhost:port"],
+        ["list", "--timeout", "-1"],
+    ],
+)
+def test_a_command_line_that_cannot_be_meant_ends_with_2(arguments: list[str]) -> None:
+    said = kohort_groups(*arguments)
+    assert (said.code, said.out) == (2, "")
+    assert said.err
+
+
+def test_where_nobody_answers_it_ends_with_3_and_says_what_to_look_at() -> None:
+    port = free_port()
+    over_http = kohort_groups("why", "g", "--http", f"http://127.0.0.1:{port}")
+    over_kafka = kohort_groups("list", "--bootstrap-server", f"127.0.0.1:{port}")
+    assert (over_http.code, over_kafka.code) == (3, 3)
+    assert f"nobody answers at http://127.0.0.1:{port}" in over_http.err
+    assert "kohort.metrics.port" in over_http.err
+    assert f"127.0.0.1:{port} cannot be reached" in over_kafka.err
+    assert "--bootstrap-server" in over_kafka.err
+
+
+def test_a_port_of_the_other_kind_is_told_apart(kohort: Asking, http_port: int) -> None:
+    wrong_way = kohort_groups("why", "g", "--http", f"http://{kohort.server.bootstrap}")
+    other_way = kohort_groups("list", "--bootstrap-server", f"127.0.0.1:{http_port}")
+    assert (wrong_way.code, other_way.code) == (3, 3)
+    assert "does not answer as a Kafka broker" in other_way.err
+
+
+def test_a_server_that_does_not_answer_is_passed_over_for_the_next(kohort: Asking) -> None:
+    servers = f"127.0.0.1:{free_port()},{kohort.server.bootstrap}"
+    assert kohort_groups("list", "--bootstrap-server", servers).code == 0
+
+
+async def test_a_reader_that_stops_early_is_no_error(kohort: Asking) -> None:
+    async with consuming(kohort.server.bootstrap, "piped", "reader"):
+        command = (
+            f"{sys.executable} -m kohort.cli groups describe piped --json "
+            f"--bootstrap-server {kohort.server.bootstrap} | head -c 10 && exit ${{PIPESTATUS[0]}}"
+        )
+        ran = await asyncio.to_thread(
+            subprocess.run, ["bash", "-c", command], cwd=ROOT, capture_output=True, text=True
+        )
+    assert (ran.returncode, ran.stderr) == (0, "")
