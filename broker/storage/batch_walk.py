@@ -2,8 +2,9 @@
 
 The CRC of a batch covers neither its base offset nor its length nor its leader epoch. They are held
 to what must be true of neighbours: each batch starts where the one before it ends, in bytes and in
-offsets. Compaction keeps it so (:mod:`broker.storage.cleaner`), so a gap between two batches is
-damage, and no single damaged byte goes unnoticed.
+offsets. Our own compaction keeps it so (:mod:`broker.storage.cleaner`); Kafka's leaves gaps between
+batches. A gap is believed where the batch behind it ends before the next one begins: in a log
+without gaps a damaged base offset cannot do that, so no single damaged byte goes unnoticed.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ def walk_batches(
     stop: int,
     *,
     expected_offset: int | None,
+    following_offset: int | None = None,
     check_crc: bool = False,
     chunk_bytes: int = FEW_BYTES,
 ) -> Iterator[BatchAt]:
@@ -51,7 +53,9 @@ def walk_batches(
     Raises CorruptBatchError at the first one that cannot be what was written, and OSError.
 
     Args:
-        expected_offset: base offset of the first batch; None if it is not known.
+        expected_offset: base offset of the first batch, or below that if compaction has left a gap
+            before it; None if it is not known.
+        following_offset: where the next segment starts, if there is one.
         check_crc: look at the payload as well, not only at headers.
         chunk_bytes: read at once; larger batches are never in memory as a whole.
     """
@@ -63,12 +67,19 @@ def walk_batches(
             chunk = file.pread(min(chunk_bytes, stop - position), position)
             chunk_start, at = position, 0
         header = _check_header(chunk, at, file, position, stop)
-        if expected_offset is not None and header.base_offset != expected_offset:
+        end = position + header.size_bytes
+        if (
+            expected_offset is not None
+            and header.base_offset != expected_offset
+            and not (
+                header.base_offset > expected_offset
+                and _leaves_room(file, end, header.next_offset, following_offset)
+            )
+        ):
             raise CorruptBatchError(
                 f"{file.path}: batch at {position} has base offset {header.base_offset}, "
                 f"{expected_offset} was expected"
             )
-        end = position + header.size_bytes
         if check_crc:
             if at and end - chunk_start > len(chunk):
                 chunk = file.pread(min(chunk_bytes, stop - position), position)
@@ -112,6 +123,17 @@ def find_batch(file: File, start: int, stop: int, base_offset: int) -> BatchAt |
                 return BatchAt(start, header)
         start += 1
     return None
+
+
+def _leaves_room(file: File, end: int, next_offset: int, following_offset: int | None) -> bool:
+    """Whether a batch that ends at a position before an offset does so before the next begins."""
+    behind = file.pread(HEADER_BYTES, end)
+    if len(behind) == HEADER_BYTES:
+        try:
+            return next_offset <= read_header(behind).base_offset
+        except DecodeError:
+            return False
+    return not behind and following_offset is not None and next_offset <= following_offset
 
 
 def _check_header(chunk: bytes, at: int, file: File, position: int, stop: int) -> BatchHeader:

@@ -246,6 +246,7 @@ class Compaction:
             0,
             segment.size_bytes,
             expected_offset=segment.base_offset,
+            following_offset=segment.following_offset,
             check_crc=True,
             chunk_bytes=MANY_BYTES,
         )

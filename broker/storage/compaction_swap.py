@@ -30,6 +30,9 @@ from broker.storage.layout import (
 
 logger = logging.getLogger(__name__)
 
+OFFSET_MAX = (1 << 63) - 1
+"""Where a replacement ends is not known before it is read."""
+
 # The .log last: what it stands for is then complete.
 _IN_ORDER = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX)
 
@@ -107,7 +110,12 @@ def _end_of(files: FileSystem, path: str, base_offset: int) -> int | None:
     end_offset = base_offset
     try:
         for _, header in walk_batches(
-            file, 0, file.size(), expected_offset=base_offset, chunk_bytes=FEW_BYTES
+            file,
+            0,
+            file.size(),
+            expected_offset=base_offset,
+            following_offset=OFFSET_MAX,
+            chunk_bytes=FEW_BYTES,
         ):
             end_offset = header.next_offset
     except CorruptBatchError as error:

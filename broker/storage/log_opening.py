@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from itertools import pairwise
 
 from broker.storage.errors import CorruptBatchError, CorruptFileError
 from broker.storage.filesystem import FileSystem
@@ -61,8 +62,9 @@ def open_log(files: FileSystem, directory: str, terms: OpeningTerms) -> OpenedLo
         start = terms.log_start_offset
         content.segments.append(LogSegment.create(files, directory, start, terms.wall_ms))
         return OpenedLog(content.segments, [], start, deleted, is_new, is_tail_known=True)
-    for segment in content.segments[:-1]:
+    for segment, following in pairwise(content.segments):
         segment.is_sealed = segment.is_synced = True
+        segment.following_offset = following.base_offset
     end_offset = _clean_end(content) if terms.clean_shutdown else None
     is_tail_known = False
     if end_offset is None:
@@ -114,6 +116,7 @@ def _recover(
             del segments[number + 1 :]
             break
     segments[-1].is_sealed = segments[-1].is_synced = False
+    segments[-1].following_offset = None
     epochs.truncate_from(end_offset)
     return end_offset, is_end_good
 

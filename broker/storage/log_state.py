@@ -130,6 +130,7 @@ class LogState:
                 self.snapshots.remove(segment.base_offset)
         segment = cleaned.put_in_place()
         segment.created_ms = max(one.created_ms for one in replaced)
+        segment.following_offset = self.segments[behind].base_offset
         self.segments = (*self.segments[:first], segment, *self.segments[behind:])
         self.flusher.note_name(self.directory)
         return True

@@ -34,9 +34,9 @@ class LogSegment:
 
     __slots__ = (
         "_hints", "_marks", "_unindexed_bytes", "base_offset", "created_ms", "directory",
-        "first_timestamp", "index", "is_damaged", "is_deleted", "is_index_rebuilt", "is_sealed",
-        "is_synced", "is_twin", "log", "max_timestamp", "max_timestamp_offset", "size_bytes",
-        "time_index", "verified",
+        "first_timestamp", "following_offset", "index", "is_damaged", "is_deleted",
+        "is_index_rebuilt", "is_sealed", "is_synced", "is_twin", "log", "max_timestamp",
+        "max_timestamp_offset", "size_bytes", "time_index", "verified",
     )  # fmt: skip
 
     def __init__(
@@ -56,6 +56,9 @@ class LogSegment:
         self.verified = VerifiedRanges()
         self.created_ms = 0
         """Wall time of the creation, or of the last write as found when the log was opened."""
+        self.following_offset: int | None = None
+        """Where the next segment starts; None for the active one and where it does not matter,
+        because this process wrote the segment and there are no gaps in it."""
         self.first_timestamp: int | None = None
         """Max timestamp of the first batch, once known: rolling by time counts from it."""
         self.max_timestamp: int | None = None
@@ -173,6 +176,7 @@ class LogSegment:
             start,
             self.size_bytes,
             expected_offset=expected_offset,
+            following_offset=self.following_offset,
             check_crc=check_crc and not self.verified.covers(start, self.size_bytes),
             chunk_bytes=chunk_bytes,
         )

@@ -91,6 +91,7 @@ def _verify(segment: LogSegment, wish: _Wish, epoch_at: EpochAt) -> int:
         wish.start,
         wish.limit,
         expected_offset=wish.base_offset,
+        following_offset=segment.following_offset,
         check_crc=True,
         chunk_bytes=min(MANY_BYTES, max(FEW_BYTES, wish.stop - wish.start)),
     )
