@@ -8,7 +8,9 @@ import pytest
 
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.groups import Group, Member, subscription
+from tests.interop.same_answers.offsets import commit, fetch_all
 from tests.interop.same_answers.pair import Pair, Twins
+from tests.interop.same_answers.scenes import create_topic
 from tests.interop.same_answers.waiting import Scripts, Stopwatch
 
 pytestmark = pytest.mark.slow_groups
@@ -98,6 +100,7 @@ def heartbeats_keep_a_member(pair: Pair) -> None:
 
 def prolonged_by(what: str, until_s: float, pair: Pair) -> None:
     """A member does something a second before it would be missed."""
+    topic = create_topic(pair)
     group = Group(pair)
     one, two = group.member("one"), group.member("two", session_ms=2000)
     group.settle(one, two)
@@ -112,6 +115,10 @@ def prolonged_by(what: str, until_s: float, pair: Pair) -> None:
             two.sync().answers()
         case "a join":
             two.join().answers()
+        case "a commit":
+            commit(group, topic, 5, member=two)
+        case "a look at positions":
+            fetch_all(group, topic, versions=[8])
         case _:
             raise AssertionError(what)
     watch.state(group, "PreparingRebalance", until_s)
@@ -123,6 +130,8 @@ for what, until_s in (
     ("a heartbeat of another generation", 2),
     ("a sync", 2),
     ("a join", 2),
+    ("a commit", 3),
+    ("a look at positions", 2),
 ):
     scripts.add(f"a session after {what}", partial(prolonged_by, what, until_s))
 
@@ -141,6 +150,36 @@ def sessions_begin_anew_while_joins_are_collected(pair: Pair) -> None:
     watch.answers(waiting, 3)
     watch.answers(again, 3)
     group.describe()
+
+
+@scripts
+def a_commit_while_joins_are_collected(pair: Pair) -> None:
+    """Members commit what they have read when they hear that they have to join again."""
+    topic = create_topic(pair)
+    group = Group(pair)
+    one, two, three = group.member("one"), group.member("two", session_ms=2000), group.member("3")
+    group.settle(one, two)
+    watch = Stopwatch(pair)
+    waiting = watch.watch(three.park())
+    group.wait_members(3)
+    again = watch.watch(one.join())
+    watch.until(1)
+    commit(group, topic, 5, member=two)
+    watch.answers(waiting, 3)
+    watch.answers(again, 3)
+    group.describe()
+
+
+@scripts
+def heartbeats_while_the_assignment_is_awaited(pair: Pair) -> None:
+    group = Group(pair)
+    one, two = group.member("one"), group.member("two", session_ms=2000)
+    group.gather(one, two)
+    watch = Stopwatch(pair)
+    watch.until(1)
+    two.heartbeat()
+    watch.state(group, "PreparingRebalance", 3)
+    show(group, one, two)
 
 
 @scripts
