@@ -11,7 +11,9 @@ from broker.core.group.events import Trigger, TriggerKind
 from broker.core.history.model import RebalanceRecord, TriggerRecord
 from protocol.errors import ErrorCode
 from protocol.join_reason import JoinReason
+from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest
+from protocol.messages.offset_commit import OffsetCommitRequest
 from tests.simulation.process import TEXTS, Process
 
 FORCING = {
@@ -184,3 +186,14 @@ def set_cause_of_rejoin(cause: Cause, phase: str, reason: JoinReason, differs: b
         cause.kind, cause.row = TriggerKind.FOLLOWER_REJOINED, 16
         return bool(cause.reason)
     return True
+
+
+def renews_session(request: object, answer: Any) -> bool:  # noqa: ANN401 - of any request.
+    """Does this answer, given at once, mean that the member was heard of?"""
+    match request:
+        case HeartbeatRequest():
+            return answer.error_code in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}
+        case OffsetCommitRequest():
+            return bool(answer.topics[0].partitions[0].error_code == ErrorCode.NONE)
+        case _:
+            return False

@@ -23,6 +23,7 @@ from broker.core.group.events import (
     SyncReceived,
     Trigger,
     TriggerKind,
+    UnusedIdDropped,
 )
 from broker.core.group.requests import Now
 from broker.core.history.model import (
@@ -33,10 +34,8 @@ from broker.core.history.model import (
 )
 from protocol.errors import ErrorCode
 from protocol.join_reason import JoinReason
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.leave_group import LeaveGroupRequest
-from protocol.messages.offset_commit import OffsetCommitRequest
 from tests.simulation.causes import (
     COMPLETING,
     EMPTY,
@@ -46,6 +45,7 @@ from tests.simulation.causes import (
     Entry,
     Rebalance,
     protocols_of,
+    renews_session,
     row_of_replacement,
     set_cause_of_rejoin,
     stated_reason,
@@ -68,6 +68,8 @@ class GroupLedger:
         self.generation = 0
         self.members: dict[str, Entry] = {}
         self.leader_id: str | None = None
+        self.unused_ids: dict[str, int] = {}
+        """Ids that were handed out, and until when they may be used."""
         self.stored: tuple[int, str | None, list[Entry]] = (0, None, [])
         """Generation, leader and members as a restart would find them."""
         self.expected: deque[Rebalance] = deque()
@@ -114,24 +116,24 @@ class GroupLedger:
         if call is self._call:
             self._answer = answer
         request = call.request
-        if isinstance(request, JoinGroupRequest) and answer.error_code == ErrorCode.NONE:
-            entry = self.members.get(answer.member_id)
-            if entry is None or entry.process is not call.process:
-                self.fail(f"{call.process} was told to be {answer.member_id}")
-            if answer.generation_id != self.generation:
-                self.fail(f"generation {answer.generation_id} was told, it is {self.generation}")
-        renews = isinstance(request, HeartbeatRequest) and answer.error_code in {
-            ErrorCode.NONE,
-            ErrorCode.REBALANCE_IN_PROGRESS,
-        }
-        if isinstance(request, OffsetCommitRequest):
-            renews = answer.topics[0].partitions[0].error_code == ErrorCode.NONE
-        if renews:
+        if isinstance(request, JoinGroupRequest):
+            self._join_answered(call, answer, now_ms)
+        if renews_session(request, answer):
             entry = self.members.get(request.member_id)
             if entry is not None:
                 self._renew(entry, now_ms)
             elif request.member_id:
                 self.fail(f"{request.member_id} is no member, and was told that it is")
+
+    def _join_answered(self, call: Call, answer: JoinGroupResponse, now_ms: int) -> None:
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.unused_ids[answer.member_id] = now_ms + call.request.session_timeout_ms
+        elif answer.error_code == ErrorCode.NONE:
+            entry = self.members.get(answer.member_id)
+            if entry is None or entry.process is not call.process:
+                self.fail(f"{call.process} was told to be {answer.member_id}")
+            if answer.generation_id != self.generation:
+                self.fail(f"generation {answer.generation_id} was told, it is {self.generation}")
 
     def handled(self, now_ms: int) -> None:
         """The broker has done what it does at once."""
@@ -211,7 +213,10 @@ class GroupLedger:
                     if cause.row not in {12, 13, 15, 16}:
                         self.fail(f"row {cause.row} was avoided")
                     self.avoided.append(cause)
+            case UnusedIdDropped(member_id):
+                self.unused_ids.pop(member_id, None)
             case JoinReceived(member):
+                self.unused_ids.pop(member.member_id, None)
                 self._park(member.member_id, now)
             case MemberReplaced(old_member_id, member):
                 self._replace(old_member_id, member.member_id, now)
@@ -401,6 +406,7 @@ class GroupLedger:
         self.running = self._call = self._cause = None
         self._leaving = []
         self._removed.clear()
+        self.unused_ids.clear()
         self.generation, self.leader_id, entries = self.stored
         self.members = {entry.member_id: replace(entry) for entry in entries}
         self.phase = STABLE if entries else EMPTY
@@ -456,6 +462,10 @@ class GroupLedger:
         deadline_ms = self._join_deadline_ms
         if self.phase == PREPARING and deadline_ms is not None and now_ms > deadline_ms:
             self.fail(f"the join phase should have ended at {deadline_ms}")
+        is_collecting = self.phase == PREPARING and deadline_ms is not None and self.members
+        all_joined = all(entry.is_parked for entry in self.members.values())
+        if is_collecting and all_joined and max(self.unused_ids.values(), default=0) < now_ms:
+            self.fail("everybody has joined, and nobody is answered")
         is_late = self.phase in {COMPLETING, STABLE} and now_ms > self._sync_deadline_ms
         if is_late and any(not entry.has_synced for entry in self.members.values()):
             self.fail(f"the sync phase should have ended at {self._sync_deadline_ms}")
