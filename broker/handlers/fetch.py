@@ -93,6 +93,9 @@ class _Reading:
     def park(self, found_bytes: int) -> asyncio.Future[FetchResponse]:
         """Wait for more, everything having been read once."""
         broker = self._ctx.broker
+        # It will be read again; nobody accounts for it while it waits.
+        for read in self.flat:
+            read.data = b""
         answer: asyncio.Future[FetchResponse] = asyncio.get_running_loop().create_future()
         operation = DelayedFetch(
             self.flat,

@@ -103,7 +103,7 @@ class Partition:
     def check_online(self) -> None:
         """Raise what the partition's requests are answered if it is offline or deleted."""
         if self.failure is not None:
-            raise self.failure
+            raise _anew(self.failure)
 
     def append(self, batch: bytes | memoryview, header: BatchHeader, *, wall_ms: int) -> Appended:
         """Append a validated batch; its bytes are not kept.
@@ -317,7 +317,7 @@ class Partition:
             if done.done():
                 continue
             if self.failure is not None:
-                done.set_exception(self.failure)
+                done.set_exception(_anew(self.failure))
             elif next_offset <= self.high_watermark:
                 done.set_result(None)
 
@@ -328,3 +328,12 @@ class Partition:
         elif abs(wall_ms - self._refusal_told_ms) >= REFUSALS_TOLD_EVERY_MS:
             self._refusal_told_ms = wall_ms
             logger.warning("append to %r was undone: %s", self, error)
+
+
+def _anew(failure: KafkaError) -> KafkaError:
+    """The same to be raised once more.
+
+    An exception remembers every place where it was raised, with all that was alive there; one that
+    is raised for every request would keep every request.
+    """
+    return KafkaError(failure.code, failure.message)

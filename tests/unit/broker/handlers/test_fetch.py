@@ -1,6 +1,7 @@
 """What a fetch reads on the loop, what other threads read for it, and what happens meanwhile."""
 
 import asyncio
+import tracemalloc
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from pathlib import Path
@@ -10,6 +11,7 @@ from broker.handlers.fetch import fetch
 from broker.handlers.list_offsets import list_offsets
 from broker.topics.manager import TopicManager
 from broker.topics.partition import Partition
+from broker.topics.tail_cache import TailCache
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
     FetchPartition,
@@ -256,3 +258,21 @@ async def test_what_another_thread_has_verified_is_known(tmp_path: Path) -> None
         assert answer is not None
         await answer
         assert segment.verified.covers(0, segment.size_bytes)
+
+
+async def test_a_fetch_that_waits_holds_no_records(tmp_path: Path) -> None:
+    """A client may ask for 50 MB at least, and there may be 49."""
+    async with running_topics(tmp_path) as topics:
+        topic = await topics.create_topic("t", partition_count=1)
+        append(topic.partitions[0], bytes(500_000))
+        topics._tail_cache = TailCache(bytes_max=0)
+        partition_of(topics)._tail_cache = topics._tail_cache
+        tracemalloc.start()
+        try:
+            answer = answered(topics, asked(0, min_bytes=MIB, max_wait_ms=60_000))
+            assert answer is not None
+            held_bytes, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert not answer.done()
+        assert held_bytes < 100_000

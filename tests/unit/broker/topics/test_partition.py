@@ -2,11 +2,13 @@
 
 import asyncio
 import errno
+import gc
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import ParamSpec, TypeVar
+from weakref import WeakSet
 
 import pytest
 
@@ -150,6 +152,31 @@ async def test_a_failed_fsync_takes_the_partition_offline_and_acknowledges_nothi
             broken.read(0, 1 << 20, min_one=True)
         append(sound)
         await asyncio.wait_for(sound.wait_committed(1), 10)
+
+
+async def test_a_partition_that_is_offline_keeps_nothing_of_requests_that_it_refuses(
+    tmp_path: Path,
+) -> None:
+    """An exception that is raised again and again holds every frame it has come through."""
+
+    class Request:
+        pass
+
+    alive: WeakSet[Request] = WeakSet()
+
+    def refused(partition: Partition) -> None:
+        request = Request()
+        alive.add(request)
+        with pytest.raises(KafkaError):
+            partition.check_online()
+
+    async with running_topics(tmp_path) as topics:
+        topic = await topics.create_topic("t", partition_count=1)
+        topic.partitions[0].take_offline("the disk failed")
+        for _ in range(50):
+            refused(topic.partitions[0])
+        gc.collect()
+        assert len(alive) == 0
 
 
 async def test_a_full_disk_refuses_until_there_is_room_and_does_not_fill_the_log(
