@@ -37,6 +37,30 @@ class KohortSettings(Settings):
         doc="Committed offsets with metrics of their own, over all groups; whole groups beyond "
         "that are summed likewise.",
     )
+    kohort_groups_max: Int = setting(
+        200_000,
+        at_least=1,
+        doc="Groups that may be there at once; a request that would make one more gets "
+        "COORDINATOR_NOT_AVAILABLE.",
+    )
+    kohort_group_metadata_bytes_max: Long = setting(
+        128 << 20,
+        at_least=1,
+        doc="What the members of one group may tell their assignors, all together; one who would "
+        "exceed it gets GROUP_MAX_SIZE_REACHED.",
+    )
+    kohort_group_pending_ids_max: Int = setting(
+        100_000,
+        at_least=1,
+        doc="Member ids of one group that were handed out and are not used yet; beyond it the "
+        "oldest is forgotten, and its owner starts over.",
+    )
+    kohort_group_inbox_max: Int = setting(
+        100_000,
+        at_least=1,
+        doc="Requests of one group that may wait while what came before them is stored; more get "
+        "COORDINATOR_NOT_AVAILABLE.",
+    )
     kohort_rebalance_history_size: Int = setting(
         100,
         at_least=1,
