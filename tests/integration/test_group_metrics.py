@@ -1,0 +1,329 @@
+"""Groups that go through everything, and what the metrics then say: exactly that."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import yaml
+from prometheus_client.metrics_core import Metric
+
+from broker.app import Broker
+from broker.core.group.states import GroupState
+from broker.core.history.model import RebalanceRecord
+from broker.metrics.catalogue import METRICS
+from protocol.errors import ErrorCode
+from protocol.join_reason import JoinReason
+from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
+from protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+from tests.integration.test_metrics import (
+    DASHBOARDS,
+    METRIC_NAME,
+    ROOT,
+    queries,
+    running,
+    scrape,
+    value,
+)
+from tests.wire import RawClient
+
+SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
+PARTITIONS = 6
+SHORT_SESSION_MS = 1_500
+
+FAST = {"group_min_session_timeout_ms": "100"}
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for it; a hang is ended by the test's own time limit."""
+    while not condition():  # noqa: ASYNC110 - a look from outside, at what has no event.
+        await asyncio.sleep(0.01)
+
+
+def share(partitions: list[int]) -> bytes:
+    """As the consumer protocol writes it: partitions of topic "t"."""
+    numbers = b"".join(struct.pack(">i", number) for number in partitions)
+    return b"\0\0\0\0\0\1\0\1t" + struct.pack(">i", len(partitions)) + numbers + b"\xff\xff\xff\xff"
+
+
+class Member:
+    """One consumer, on a connection of its own; does only what it is told."""
+
+    def __init__(self, broker: Broker, group: str = "g", instance: str | None = None) -> None:
+        self.client = RawClient(broker.endpoint.port)
+        self.group = group
+        self.instance = instance
+        self.member_id = ""
+        self.session_ms = 60_000
+
+    def close(self) -> None:
+        self.client.close()
+
+    async def call(self, request: object, version: int, response: type[Any]) -> Any:  # noqa: ANN401
+        return await asyncio.to_thread(self.client.call, request, version, response)
+
+    async def join(self, reason: JoinReason = JoinReason.UNKNOWN) -> JoinGroupResponse:
+        request = JoinGroupRequest(
+            group_id=self.group,
+            session_timeout_ms=self.session_ms,
+            rebalance_timeout_ms=60_000,
+            member_id=self.member_id,
+            group_instance_id=self.instance,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)],
+            join_reason=reason,
+        )
+        answer: JoinGroupResponse = await self.call(request, 9, JoinGroupResponse)
+        self.member_id = answer.member_id
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            return await self.join(reason)
+        assert answer.error_code == ErrorCode.NONE
+        return answer
+
+    async def sync(self, joined: JoinGroupResponse) -> None:
+        ids = [one.member_id for one in joined.members]
+        request = SyncGroupRequest(
+            group_id=self.group,
+            generation_id=joined.generation_id,
+            member_id=self.member_id,
+            group_instance_id=self.instance,
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=[
+                SyncGroupRequestAssignment(
+                    member_id=one, assignment=share(list(range(index, PARTITIONS, len(ids))))
+                )
+                for index, one in enumerate(ids)
+            ],
+        )
+        answer = await self.call(request, 5, SyncGroupResponse)
+        assert answer.error_code == ErrorCode.NONE
+
+    async def leave(self) -> None:
+        """By the instance id alone if there is one, as an administrator removes it."""
+        one = MemberIdentity(
+            member_id="" if self.instance else self.member_id, group_instance_id=self.instance
+        )
+        request = LeaveGroupRequest(group_id=self.group, members=[one])
+        answer = await self.call(request, 5, LeaveGroupResponse)
+        assert answer.members[0].error_code == ErrorCode.NONE
+
+
+def state(broker: Broker, group: str = "g") -> GroupState | None:
+    found = broker.services.groups.group(group)
+    return None if found is None else found.state
+
+
+async def rebalance(
+    broker: Broker, *members: Member, reason: JoinReason = JoinReason.UNKNOWN
+) -> None:
+    """The first one begins, unless a rebalance is under way; the others follow, and all sync."""
+    first = asyncio.create_task(members[0].join(reason))
+    await until(
+        lambda: first.done() or state(broker, members[0].group) is GroupState.PREPARING_REBALANCE
+    )
+    joined = [*await asyncio.gather(first, *(member.join() for member in members[1:]))]
+    # A lone joiner's answer says nothing of the group being stable; its sync does.
+    await asyncio.gather(
+        *(member.sync(answer) for member, answer in zip(members, joined, strict=True))
+    )
+    assert state(broker, members[0].group) is GroupState.STABLE
+
+
+async def live_through_everything(broker: Broker) -> None:
+    """Each cause a known number of times; the group is empty at the end."""
+    with (
+        closing(Member(broker)) as leader,
+        closing(Member(broker)) as follower,
+        closing(Member(broker, instance="s")) as static,
+        closing(Member(broker)) as mortal,
+    ):
+        await rebalance(broker, leader)
+        await rebalance(broker, follower, leader)
+        await rebalance(broker, static, leader, follower)
+        static.member_id = ""
+        await static.join(JoinReason.RESTART)
+        await leader.join(JoinReason.RESTART)
+        await rebalance(broker, leader, follower, static)
+        await rebalance(broker, follower, leader, static, reason=JoinReason.ENFORCED)
+        await follower.leave()
+        await rebalance(broker, leader, static)
+        mortal.session_ms = SHORT_SESSION_MS
+        await rebalance(broker, mortal, leader, static)
+        await until(lambda: state(broker) is GroupState.PREPARING_REBALANCE)
+        await rebalance(broker, leader, static)
+        await leader.leave()
+        await static.leave()
+        assert state(broker) is GroupState.EMPTY
+
+
+STARTED = {
+    "member_added": 3,
+    "static_added": 1,
+    "leader_rejoined": 1,
+    "forced_by_reason": 1,
+    "member_left": 2,
+    "session_expired": 1,
+}
+STABLE_COUNT = 8
+AVOIDED = {("static_replaced", "restart"): 1, ("leader_rejoined", "restart"): 1}
+REMOVED = {"left": 2, "removed_by_admin": 1, "session_expired": 1}
+
+
+def by_label(families: dict[str, Metric], name: str, *labels: str) -> dict[Any, float]:
+    """Values of all samples of a name by one label, or by several."""
+    found: dict[Any, float] = {}
+    for family in families.values():
+        for sample in family.samples:
+            if sample.name == name:
+                key = tuple(sample.labels[label] for label in labels)
+                found[key if len(labels) > 1 else key[0]] = sample.value
+    return found
+
+
+def of_group(families: dict[str, Metric], name: str, group: str, label: str) -> dict[str, float]:
+    found = by_label(families, name, "consumergroup", label)
+    return {key[1]: value for key, value in found.items() if key[0] == group}
+
+
+async def test_each_cause_is_counted_as_often_as_it_was(tmp_path: Path) -> None:
+    async with running(tmp_path, **FAST) as (broker, port):
+        await live_through_everything(broker)
+        rebalances = sum(STARTED.values())
+        await until(lambda: broker.history.totals("g") == (rebalances, 2))
+        records = broker.history.records("g")
+        found = await scrape(port)
+    assert by_label(found, "kohort_rebalances_started_total", "cause") == STARTED
+    name = "kafka_consumergroup_rebalances_total"
+    assert of_group(found, name, "g", "cause") == STARTED
+    assert of_group(found, name, "g", "protocol").keys() == {"classic"}
+    avoided = by_label(found, "kohort_rebalances_avoided_total", "cause", "reason")
+    assert avoided == AVOIDED
+    avoided_name = "kohort_consumergroup_rebalances_avoided_total"
+    assert of_group(found, avoided_name, "g", "reason") == {"restart": 2}
+    assert by_label(found, "kohort_group_members_removed_total", "cause") == REMOVED
+    removed_name = "kohort_consumergroup_members_removed_total"
+    assert of_group(found, removed_name, "g", "cause") == REMOVED
+    phases = by_label(found, "kohort_rebalance_phase_seconds_count", "phase")
+    assert phases == {"join": rebalances, "sync": STABLE_COUNT, "whole": rebalances}
+    meters = "kafka_server_group_coordinator_metrics"
+    assert value(found, f"{meters}_group_completed_rebalance_count") == STABLE_COUNT
+    closed = [record for record in records if isinstance(record, RebalanceRecord)]
+    stopped_s = sum(record.stopped.total_ms for record in closed) / 1000
+    moved = sum(record.partitions.moved for record in closed if record.partitions.known)
+    assert stopped_s > 0
+    assert moved > 0
+    stopped = value(found, "kohort_consumergroup_stopped_seconds_total", consumergroup="g")
+    assert stopped == value(found, "kohort_rebalance_stopped_seconds_total")
+    assert round(stopped, 3) == round(stopped_s, 3)
+    assert value(found, "kohort_consumergroup_partitions_moved_total", consumergroup="g") == moved
+    assert value(found, "kohort_rebalance_partitions_moved_total") == moved
+    assert value(found, "kohort_rebalance_history_lost_total") == 0
+    assert value(found, "kohort_rebalances_running") == 0
+
+
+async def test_a_rebalance_that_hangs_is_seen_with_who_is_parked(tmp_path: Path) -> None:
+    async with running(tmp_path) as (broker, port):
+        with closing(Member(broker)) as patient, closing(Member(broker)) as late:
+            await rebalance(broker, patient)
+            waiting = asyncio.create_task(late.join())
+            await until(lambda: state(broker) is GroupState.PREPARING_REBALANCE)
+            started_ms = broker.services.clock.wall_ms()
+            found = await scrape(port)
+            joined = await patient.join()
+            unsynced = asyncio.create_task(late.sync(await waiting))
+            group = broker.services.groups.group("g")
+            assert group is not None
+            await until(lambda: any(member.sync_ticket is not None for member in group.roster))
+            syncing = await scrape(port)
+            await patient.sync(joined)
+            await unsynced
+            after = await scrape(port)
+    name = "kohort_consumergroup_rebalance_waiting_since_seconds"
+    since = value(found, name, consumergroup="g")
+    assert 0 <= started_ms / 1000 - since < 60
+    assert value(found, "kohort_rebalances_running") == 1
+    assert value(found, "kohort_group_parked_joins") == 1
+    assert value(syncing, "kohort_group_parked_syncs") == 1
+    assert value(syncing, name, consumergroup="g") == since
+    assert by_label(after, name, "consumergroup") == {}
+
+
+async def test_groups_beyond_the_limit_share_counters_that_never_go_back(tmp_path: Path) -> None:
+    async def once(broker: Broker, group: str) -> None:
+        with closing(Member(broker, group)) as member:
+            await rebalance(broker, member)
+            await member.leave()
+
+    name, cause = "kafka_consumergroup_rebalances_total", "member_added"
+    async with running(tmp_path, kohort_metrics_groups_max="1") as (broker, port):
+        for group in ("first", "second", "second", "(other)"):
+            await once(broker, group)
+        full = await scrape(port)
+        with RawClient(broker.endpoint.port) as client:
+            request = DeleteGroupsRequest(groups_names=["first"])
+            await asyncio.to_thread(client.call, request, 2, DeleteGroupsResponse)
+        removed = await scrape(port)
+        await once(broker, "second")
+        moved_up = await scrape(port)
+    for found in (full, removed):
+        assert of_group(found, name, "first", "cause")[cause] == 1
+        assert of_group(found, name, "(other)", "cause")[cause] == 3
+    assert of_group(moved_up, name, "first", "cause") == {}
+    assert of_group(moved_up, name, "second", "cause")[cause] == 1
+    assert of_group(moved_up, name, "(other)", "cause")[cause] == 3
+
+
+async def test_every_query_of_the_rebalance_panels_finds_values(tmp_path: Path) -> None:
+    async with running(tmp_path, **FAST) as (broker, port):
+        await live_through_everything(broker)
+        rebalances = sum(STARTED.values())
+        await until(lambda: broker.history.totals("g")[0] == rebalances)
+        with closing(Member(broker, "hangs")) as hanging:
+            await hanging.join()
+            found = await scrape(port)
+    with_values = {sample.name for family in found.values() for sample in family.samples}
+    (path,) = DASHBOARDS
+    panels = json.loads(path.read_text(encoding="utf-8"))["panels"]
+    titles = [panel["title"] for panel in panels]
+    begin = titles.index("Rebalances") + 1
+    end = next(index for index in range(begin, len(panels)) if panels[index]["type"] == "row")
+    asked = [set(METRIC_NAME.findall(query)) for query in queries(panels[begin:end])]
+    assert len(asked) >= 8
+    assert all(asked), "a query without a metric"
+    assert set().union(*asked) - with_values == set()
+
+
+def test_alerts_ask_for_metrics_that_there_are_and_are_read_by_prometheus() -> None:
+    folder = ROOT / "deploy" / "prometheus"
+    config = yaml.safe_load((folder / "prometheus.yml").read_text(encoding="utf-8"))
+    compose = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+    rules = []
+    for name in config["rule_files"]:
+        assert f"./deploy/prometheus/{name}:/etc/prometheus/{name}:ro" in compose
+        groups = yaml.safe_load((folder / name).read_text(encoding="utf-8"))["groups"]
+        rules += [rule for group in groups for rule in group["rules"]]
+    assert {rule["alert"] for rule in rules} >= {"RebalanceHangs", "RebalanceStorm"}
+    for rule in rules:
+        asked = METRIC_NAME.findall(rule["expr"])
+        assert asked
+        assert [name for name in asked if name not in METRICS] == []
