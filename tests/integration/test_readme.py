@@ -96,6 +96,28 @@ def test_the_metrics_are_where_the_readme_says(server: KohortServer, metrics_por
             assert answer.status == 200
 
 
+def test_the_group_of_the_example_can_be_asked_why_it_rebalanced(
+    server: KohortServer, metrics_port: int
+) -> None:
+    run_example(server)
+    asked = {line for line in commands("kohort") if line.startswith("kohort groups ")}
+    assert asked == {"kohort groups why readers"}
+
+    arguments = [*asked.pop().split()[1:], "--http", f"http://127.0.0.1:{metrics_port}"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "kohort.cli", *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    times = r"\d\d:\d\d:\d\d, generation \d+ -> \d+"
+    form = rf"^Group readers rebalanced {times}, because member \S+ \(host"
+    assert re.search(form, README, re.MULTILINE)
+    assert re.search(form, ran.stdout, re.MULTILINE)
+
+
 def test_the_addresses_are_the_defaults() -> None:
     config = load(environment={}).config
 

@@ -70,10 +70,10 @@ _STYLES: Final = {
 
 _LEGEND: Final = {
     "works": "works",
-    "told": "was told, gives up partitions",
-    "joined": "joined, waits for the others",
+    "told": "gives up partitions",
+    "joined": "waits for the others",
     "assigned": "waits for its assignment",
-    "gone": "no member any more",
+    "gone": "gone",
 }
 
 
@@ -239,5 +239,5 @@ def _rest(record: Json, drawn: int) -> Iterator[Line]:
 def _legend(symbols: Symbols) -> Line:
     spans: list[Span] = []
     for name, meaning in _LEGEND.items():
-        spans += [Span(getattr(symbols, name), _STYLES[name]), Span(f" {meaning}   ", "dim")]
+        spans += [Span(getattr(symbols, name), _STYLES[name]), Span(f" {meaning}  ", "dim")]
     return Line((*spans, Span("* leads", "dim")))

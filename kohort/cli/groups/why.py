@@ -35,13 +35,15 @@ def lines(answer: Json) -> Iterator[str]:
     name = f"Group {shown(answer['group'])}"
     if not answer["rebalances"]:
         yield nothing_text(answer)
-    for place, record in enumerate(answer["rebalances"]):
-        if place:
+    hangs = answer["waiting"] is not None
+    for place, record in enumerate(answer["rebalances"], start=1):
+        if place > 1:
             yield ""
         yield f"{name} {told_sentence(record, clock_text)}."
+        if hangs and place == len(answer["rebalances"]):
+            yield from waiting_lines(answer, clock_text)
         yield from (f"  {line}" for line in told_evidence(record, clock_text))
-    if answer["waiting"] is not None:
-        yield ""
+    if hangs and not answer["rebalances"]:
         yield from waiting_lines(answer, clock_text)
     if answer["state"] is None:
         yield ""
