@@ -7,6 +7,7 @@ import pytest
 
 from tests.interop.conftest import start_twins
 from tests.interop.same_answers import differences
+from tests.interop.same_answers.ages import BEFORE_REQUIRED_IDS
 from tests.interop.same_answers.groups import Group, subscription
 from tests.interop.same_answers.offsets import commit, fetch_all, fetch_request
 from tests.interop.same_answers.pair import Pair
@@ -18,6 +19,9 @@ pytestmark = pytest.mark.slow_groups
 RETENTION_S = 60
 GONE = "Dead"
 """How DescribeGroups v5 shows a group that is not there."""
+
+AGE = BEFORE_REQUIRED_IDS
+"""A sweep would take a group away that has an id and no member yet."""
 
 scripts = Scripts()
 
@@ -52,7 +56,7 @@ def a_commit_with_a_time_of_its_own(pair: Pair) -> None:
 
 @scripts
 def an_empty_group_without_positions(pair: Pair) -> None:
-    group = Group(pair)
+    group = Group(pair, AGE)
     one = group.member("one")
     group.settle(one)
     watch = Stopwatch(pair)
@@ -67,7 +71,7 @@ def an_empty_group_without_positions(pair: Pair) -> None:
 def positions_of_members(pair: Pair) -> None:
     """What nobody reads goes a minute after its commit; what somebody reads stays."""
     read, unread = create_topic(pair), create_topic(pair)
-    group = Group(pair)
+    group = Group(pair, AGE)
     one = group.member(
         "one", protocols={"range": subscription(read.name)}, session_ms=60_000, rebalance_ms=200_000
     )
@@ -99,7 +103,7 @@ def wait_gone(watch: Stopwatch, group: Group, at_s: float, left: int) -> None:
 @scripts
 def positions_with_times_of_their_own_of_members(pair: Pair) -> None:
     read, unread = create_topic(pair), create_topic(pair)
-    group = Group(pair)
+    group = Group(pair, AGE)
     one = group.member("one", protocols={"range": subscription(read.name)})
     group.settle(one)
     watch = Stopwatch(pair)
@@ -135,7 +139,7 @@ def an_unused_id(pair: Pair) -> None:
 
 @scripts
 def another_type_of_group_loses_nothing(pair: Pair) -> None:
-    group = Group(pair)
+    group = Group(pair, AGE)
     topic = create_topic(pair)
     one = group.member("one", type="connect")
     group.settle(one)
