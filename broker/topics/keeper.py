@@ -20,6 +20,7 @@ from broker.clock import Clock
 from broker.config import LoadedConfig
 from broker.config.current import CurrentConfig
 from broker.core.purgatory import Purgatory
+from broker.storage.errors import StorageError
 from broker.storage.filesystem import FileSystem
 from broker.storage.log import OS_FILES
 from broker.storage.metadata_store import MetadataStore
@@ -238,7 +239,13 @@ class TopicKeeper:
 
 def _open_all(partitions: Sequence[tuple[Topic, int]]) -> None:
     for topic, index in partitions:
-        topic.partitions[index]  # Opening verifies it.
+        partition = topic.partitions[index]  # Opening verifies it.
+        if partition.failure is None:
+            try:
+                # Its last segment is read for that, which the first append should not wait for.
+                len(partition.log.producers)
+            except StorageError as error:
+                logger.warning("%r: %s", partition, error)
 
 
 def _log_unless_cancelled(task: asyncio.Task[None]) -> None:

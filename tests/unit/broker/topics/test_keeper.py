@@ -10,6 +10,7 @@ from broker.clock import VirtualClock
 from broker.config import ConfigError
 from broker.storage.clean_shutdown import FILE_NAME as CLEAN_MARK
 from broker.storage.errors import StorageError
+from broker.storage.filesystem import OsFile
 from broker.storage.metadata_store import MetadataStore, TopicRecord
 from broker.storage.simulated_filesystem import SimulatedFileSystem
 from broker.topics.directories import PartitionDirectories
@@ -53,6 +54,29 @@ async def test_after_a_kill_everything_is_verified_before_the_start_is_over(
         assert again is not None
         assert len(list(again.partitions.opened())) == 2
         assert again.partitions[0].log.log_end_offset == 1
+
+
+async def test_after_a_kill_the_first_append_reads_nothing_that_the_start_has_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The producers of a log are found by going through its last segment."""
+    async with running_topics(tmp_path, stop_cleanly=False) as topics:
+        topic = await topics.create_topic("orders", partition_count=1)
+        for _ in range(200):
+            append(topic.partitions[0], bytes(5_000))
+    async with running_topics(tmp_path) as topics:
+        partition = topics.partition("orders", 0)
+        assert partition is not None
+        reads: list[int] = []
+        pread = OsFile.pread
+
+        def counted(file: OsFile, length: int, position: int) -> bytes:
+            reads.append(position)
+            return pread(file, length, position)
+
+        monkeypatch.setattr(OsFile, "pread", counted)
+        append(partition)
+        assert len(reads) < 10
 
 
 async def test_partitions_of_internal_topics_get_a_directory_on_first_use(tmp_path: Path) -> None:
