@@ -151,16 +151,17 @@ def test_a_hundred_thousand_timers_can_be_rescheduled_without_a_stall() -> None:
             for start in range(0, TIMERS, 1_000):
                 # A later deadline for most, an earlier one for some.
                 deadlines = [rng.randrange(40_000, 85_000) for _ in range(1_000)]
-                began_s = time.perf_counter()
+                began_s = time.thread_time()
                 for entry, deadline_ms in zip(
                     entries[start : start + 1_000], deadlines, strict=True
                 ):
                     wheel.schedule(entry, deadline_ms)
-                turns_s.append(time.perf_counter() - began_s)
+                turns_s.append(time.thread_time() - began_s)
     finally:
         gc.enable()
     assert len(wheel) == TIMERS
-    assert sorted(turns_s)[-10] < TURN_S, "the machine may steal a few turns, not ten"
+    # Of processor time, which others cannot take.
+    assert sorted(turns_s)[-10] < TURN_S, "the machine may slow a few turns down, not ten"
 
 
 def test_the_memory_of_a_hundred_thousand_timers_is_given_back_when_they_are_cancelled() -> None:
