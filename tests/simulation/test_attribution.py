@@ -11,7 +11,7 @@ WORLDS_MAX = 100
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_each_rebalance_has_one_record_with_its_true_cause(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
