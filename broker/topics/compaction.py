@@ -61,6 +61,7 @@ class Compactor:
         gone = set(names)
         for key in [key for key in self._clean_up_to if key[0] in gone]:
             del self._clean_up_to[key]
+        self._left_alone = {one for one in self._left_alone if one.topic_name not in gone}
 
     async def compact_one(self) -> bool:
         """Compact the log that needs it most; whether there was one."""
@@ -70,6 +71,8 @@ class Compactor:
         partition, plan = found
         try:
             clean_up_to = await self._compact(partition, plan)
+            if clean_up_to is None or partition.failure is not None:
+                return True
             if clean_up_to <= plan.first_dirty_offset:
                 raise StorageError(f"{partition!r}: not one batch fits into the dedupe buffer")
             self._clean_up_to[partition.topic_name, partition.index] = clean_up_to
@@ -105,8 +108,12 @@ class Compactor:
             self._leave_alone(partition, error)
             return None
 
-    async def _compact(self, partition: Partition, plan: CompactionPlan) -> int:
-        """Do what is planned; returns up to where the log is clean then. Raises StorageError."""
+    async def _compact(self, partition: Partition, plan: CompactionPlan) -> int | None:
+        """Do what is planned; returns up to where the log is clean then.
+
+        None if retention has taken a segment away before it was read: another plan is needed.
+        Raises StorageError.
+        """
         compaction = Compaction(
             partition.log,
             plan,
@@ -114,8 +121,13 @@ class Compactor:
             wall_ms=self._clock.wall_ms(),
         )
         try:
-            while await self._step(compaction):
-                pass
+            try:
+                while await self._step(compaction):
+                    pass
+            except StorageError:
+                if partition.log.failed or not any(one.is_deleted for one in plan.segments):
+                    raise
+                return None
             for _ in iter(compaction.swap_next, False):
                 await asyncio.sleep(0)
         finally:

@@ -1,5 +1,8 @@
 """Compacted topics shrink while the broker runs, and keep the last value of every key."""
 
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from broker.clock import VirtualClock
@@ -70,6 +73,28 @@ async def test_the_next_start_knows_what_is_clean_and_still_has_the_records(
         assert again is not None
         assert content(again.partitions[0]) == kept
         assert not await compactor_of(topics).compact_one()
+
+
+async def test_retention_during_a_compaction_only_delays_it(tmp_path: Path) -> None:
+    """The log is compacted as it is then; it used to be given up until the next start."""
+    async with running_topics(tmp_path) as topics:
+        topic = await topics.create_topic("t", partition_count=1, configs=COMPACTED)
+        partition = topic.partitions[0]
+        fill(partition, rounds=5)
+        compactor = compactor_of(topics)
+        running = asyncio.ensure_future(compactor.compact_one())
+        # The plan is made in the first step of the task; its files are opened behind it.
+        asyncio.get_running_loop().call_soon(topics.delete_records_before, partition, 25)
+        blocked = threading.Event()
+        assert isinstance(topics._executor, ThreadPoolExecutor)
+        for _ in range(2):
+            topics._executor.submit(blocked.wait, 30)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        blocked.set()
+        assert await running
+        assert await compactor.compact_one()
+        assert content(partition) == [(40 + key, b"key %d" % key, b"value 4") for key in range(10)]
 
 
 async def test_topics_that_are_not_compacted_are_left_alone(tmp_path: Path) -> None:
