@@ -1,8 +1,10 @@
 """Counts what happens in groups; an observer of the group coordinator and of its history."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from broker.core.group.events import (
     Event,
@@ -18,9 +20,11 @@ from broker.core.group.events import (
     RebalanceStarted,
 )
 from broker.core.group.requests import Now
-from broker.core.history.model import HistoryRecord, RebalanceRecord
 from broker.metrics.group_counts import CountsByGroup
 from broker.metrics.tally import HistogramTally
+
+if TYPE_CHECKING:
+    from broker.core.history.model import HistoryRecord
 
 PHASE_BOUNDS_S: Final = (0.01, 0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0)
 """Three seconds is the initial delay of a group, five minutes the usual limit for a rejoin."""
@@ -74,6 +78,8 @@ class RebalanceMetrics:
 
     def on_record(self, record: HistoryRecord) -> None:
         """Count what only the complete record of a rebalance tells; a listener of the history."""
+        from broker.core.history.model import RebalanceRecord  # noqa: PLC0415 - not for a start.
+
         if not isinstance(record, RebalanceRecord):
             return
         counts = self.by_group.of_past(record.group)
