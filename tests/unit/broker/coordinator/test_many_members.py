@@ -1,0 +1,93 @@
+"""Thousands of members come and go, and nothing of them is left."""
+
+import asyncio
+import gc
+from collections import Counter
+
+from broker.clock import VirtualClock
+from broker.coordinator.actor import GroupActor
+from broker.coordinator.ticket import Ticket
+from broker.core.group.classic_group import ClassicGroup
+from broker.core.group.member import Member
+from broker.core.group.requests import JoinResult, LeaveEntry
+from broker.core.keyed_timers import KeyedEntry, KeyedTimers
+from protocol.errors import ErrorCode
+from tests.unit.broker.coordinator.harness import Harness, running, virtual
+
+SIZES = {"large": 2_000} | {f"small-{number}": 10 for number in range(200)}
+"""Of the groups."""
+
+COUNTED = (ClassicGroup, GroupActor, KeyedEntry, KeyedTimers, Member, Ticket)
+
+
+def count_objects() -> Counter[type]:
+    gc.collect()
+    return Counter(type(one) for one in gc.get_objects() if type(one) in COUNTED)
+
+
+def join(harness: Harness, group_id: str) -> asyncio.Future[JoinResult]:
+    """With the id that it is given first."""
+    given = harness.ask_join(group_id)
+    assert isinstance(given, JoinResult)
+    return harness.join(group_id, given.member_id)
+
+
+async def fill(harness: Harness) -> dict[str, list[JoinResult]]:
+    """All groups, with members that have joined and not synced."""
+    joins = {group: [join(harness, group) for _ in range(n)] for group, n in SIZES.items()}
+    return {group: await asyncio.gather(*waiting) for group, waiting in joins.items()}
+
+
+async def drop_groups(harness: Harness) -> None:
+    await harness.groups.sweep()
+    await asyncio.sleep(0)
+    assert harness.groups.group_ids() == []
+    assert not any(harness.groups.stats().values())
+    assert not any(sum(kind.values()) for kind in harness.purgatory.stats().values())
+    harness.watcher.events.clear()
+
+
+@virtual
+async def test_members_that_fall_silent_leave_nothing_behind(clock: VirtualClock) -> None:
+    async with running(clock) as harness:
+        before = count_objects()
+        joined = await fill(harness)
+        assert harness.groups.stats()["members"] == sum(map(len, joined.values()))
+        # They are thrown out by their sessions.
+        await asyncio.sleep(400)
+        assert harness.groups.stats()["members"] == 0
+        await drop_groups(harness)
+        del joined
+        assert count_objects() == before
+
+
+@virtual
+async def test_members_that_leave_together_leave_nothing_behind(clock: VirtualClock) -> None:
+    async with running(clock) as harness:
+        before = count_objects()
+        joined = await fill(harness)
+        for group, members in joined.items():
+            entries = [LeaveEntry(member.member_id) for member in members]
+            left = await harness.groups.leave(group, entries).wait()
+            assert set(left.entries) == {ErrorCode.NONE}
+        assert harness.groups.stats()["members"] == 0
+        await drop_groups(harness)
+        del joined, members, entries, left
+        assert count_objects() == before
+
+
+@virtual
+async def test_connections_that_end_while_all_wait_leave_nothing_behind(
+    clock: VirtualClock,
+) -> None:
+    async with running(clock) as harness:
+        before = count_objects()
+        waiting = [join(harness, group) for group, size in SIZES.items() for _ in range(size)]
+        for answer in waiting:
+            answer.cancel()
+        assert harness.groups.stats()["waiting_requests"] == len(waiting)
+        await asyncio.sleep(400)
+        assert harness.groups.stats()["members"] == 0
+        await drop_groups(harness)
+        del waiting, answer
+        assert count_objects() == before
