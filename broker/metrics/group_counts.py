@@ -10,6 +10,7 @@ back should go on where it was.
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Final
 
 from broker.metrics.metric_info import OTHER
@@ -59,6 +60,10 @@ class CountsByGroup:
     def has_own(self, group_id: str) -> bool:
         """Has a group that was not removed counters of its own?"""
         return group_id in self._live
+
+    def own(self) -> Iterable[str]:
+        """Groups that were not removed and have counters of their own; at most `groups_max`."""
+        return self._live.keys()
 
     def of(self, group_id: str) -> GroupCounts:
         """Where to count what happens in a group."""

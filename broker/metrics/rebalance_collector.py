@@ -101,13 +101,21 @@ class RebalanceCollector:
         )
 
     def _waiting_since(self) -> dict[str, float]:
-        """Wall time in seconds, by group; of those that are too many, the earliest."""
-        counts = self._rebalances
-        since: dict[str, float] = {}
-        for group_id, running in counts.running.items():
-            name = group_id if counts.by_group.has_own(group_id) else OTHER
-            since_s = running.since_wall_ms / 1000
-            since[name] = min(since.get(name, since_s), since_s)
+        """Wall time in seconds, by group; of those that are too many, the earliest.
+
+        Never looks at more than twice as many groups as have counters of their own.
+        """
+        running, by_group = self._rebalances.running, self._rebalances.by_group
+        since = {
+            group_id: one.since_wall_ms / 1000
+            for group_id in by_group.own()
+            if (one := running.get(group_id)) is not None
+        }
+        # Those that began first come first.
+        rest = (one for group_id, one in running.items() if not by_group.has_own(group_id))
+        longest = next(rest, None)
+        if longest is not None:
+            since[OTHER] = longest.since_wall_ms / 1000
         return since
 
 

@@ -156,3 +156,17 @@ async def test_requests_that_wait_and_unused_ids_are_counted_over_all_groups() -
     assert found["kohort_group_pending_ids"] == {(): 1}
     meters = "kafka_server_group_coordinator_metrics"
     assert found[f"{meters}_group_count"] == {("classic",): 3}
+
+
+async def test_a_look_pauses_at_every_group_also_at_those_without_offsets() -> None:
+    class CountingPacer(Pacer):
+        count = 0
+
+        async def pause(self) -> None:
+            self.count += 1
+
+    pacer = CountingPacer()
+    groups = Groups([Group(f"group {number}") for number in range(50)])
+    collector = GroupCollector(groups, TOPICS, groups_max=20, group_partitions_max=100)
+    await collector.refresh(pacer)
+    assert pacer.count == 50

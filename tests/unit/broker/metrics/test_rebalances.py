@@ -1,5 +1,7 @@
 """What the coordinator's groups go through, as counts."""
 
+from typing import Any
+
 from broker.clock import VirtualClock
 from broker.core.group.events import (
     Event,
@@ -32,7 +34,7 @@ from broker.core.history.model import (
     TriggerRecord,
 )
 from broker.metrics.rebalance_collector import HistoryCollector, RebalanceCollector
-from broker.metrics.rebalances import RebalanceMetrics
+from broker.metrics.rebalances import RebalanceMetrics, Running
 from broker.metrics.text_format import TextFormat, write
 from protocol.join_reason import JoinReason
 from tests.unit.broker.metrics.sources import History, values
@@ -273,3 +275,23 @@ def test_how_the_history_fares_is_shown() -> None:
         "kohort_rebalance_history_lost_total": 2,
         "kohort_rebalance_history_dropped_total": 1,
     }
+
+
+def test_looking_for_what_hangs_does_not_look_at_all_groups_of_the_rest() -> None:
+    class Looks(dict[str, Running]):
+        count = 0
+
+        def items(self) -> Any:  # noqa: ANN401
+            for item in super().items():
+                self.count += 1
+                yield item
+
+    metrics = RebalanceMetrics(groups_max=3)
+    metrics.running = looks = Looks()
+    for number in range(100):
+        event = (number, started(TriggerKind.MEMBER_LEFT))
+        observed(event, group_id=f"group {number}", metrics=metrics)
+    since = collected(metrics)["kohort_consumergroup_rebalance_waiting_since_seconds"]
+    assert since["(other)",] == 1000.003
+    assert len(since) == 4
+    assert looks.count == 4
