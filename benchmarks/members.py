@@ -1,0 +1,274 @@
+"""A hundred thousand live members: how long they hold up the loop, and what they leave in memory.
+
+A whole broker runs in a process of its own, without a network: members are driven through the
+coordinator, so that every turn of the loop that is measured is the broker's own work. They join,
+send heartbeats, fall silent all at once, come again, and are loaded by a broker that restarts. When
+they are gone, no group, timer or parked request may be left.
+
+A turn is measured in processor time of the loop's thread: what other processes take from it is not
+the broker's doing.
+"""
+
+import asyncio
+import gc
+import itertools
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.harness import Bench, Measured, Row, progress
+from broker.app import GC_THRESHOLDS, Broker
+from broker.config import load
+from broker.core.group.requests import JoinRequest, JoinResult, SyncRequest
+from protocol.errors import ErrorCode
+
+TITLE: Final = "100,000 members of groups"
+
+SHAPES: Final = {"1,000 groups of 100": (1_000, 100), "20 groups of 5,000": (20, 5_000)}
+"""How many groups, of how many members."""
+
+PHASES: Final = ("join", "heartbeats", "expiry", "sweep", "load", "expiry after the load")
+
+TURN_LIMIT_MS: Final = 20
+
+_SESSION_MS: Final = 45_000
+"""Longer than all of them take to join."""
+
+_LOOK_EVERY_S: Final = 0.001
+_REBALANCE_MS: Final = 300_000
+_SUBSCRIPTION: Final = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
+_MOVES_PER_TURN: Final = 10
+"""What the clients do in one turn of the loop: sockets that have become readable."""
+
+
+def measure(bench: Bench) -> Iterable[Row]:
+    once = replace(bench, runs=1)  # Minutes each, and the longest of very many turns.
+    for shape in SHAPES:
+        figures = once.measure_ours(partial(_measure_in_process, bench.directory, shape))
+        for phase in PHASES:
+            # Nobody is served before the groups are loaded.
+            limit = None if phase == "load" else TURN_LIMIT_MS
+            yield Row(
+                f"{shape}: longest turn, {phase}", "ms", figures[f"turn: {phase}"], limit=limit
+            )
+        yield Row(f"{shape}: until all have synced", "s", figures["joined"])
+        yield Row(f"{shape}: loaded by a start", "s", figures["loaded"])
+        yield Row(f"{shape}: memory of one member", "KiB", figures["member"])
+        yield Row(f"{shape}: memory once they have gone", "MiB more", figures["left"])
+
+
+def _measure_in_process(directory: Path, shape: str) -> Measured:
+    command = [sys.executable, "-m", "benchmarks.members", shape, str(directory)]
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+    measured: dict[str, float] = json.loads(output)
+    return measured
+
+
+class TurnMeter:
+    """Looks every millisecond how much the loop's thread has worked since the last look.
+
+    While a turn lasts longer there is none, so the most between two is the longest turn, or a
+    little more.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._worked_s = time.thread_time()
+        self._longest_s = 0.0
+        self._look()
+
+    def take_longest_ms(self) -> float:
+        """Since the last call."""
+        longest_s, self._longest_s = self._longest_s, 0.0
+        return longest_s * 1e3
+
+    def _look(self) -> None:
+        worked_s = time.thread_time()
+        self._longest_s = max(self._longest_s, worked_s - self._worked_s)
+        self._worked_s = worked_s
+        self._loop.call_later(_LOOK_EVERY_S, self._look)
+
+
+class Members:
+    """The clients of all groups, who do what clients do, a few in each turn."""
+
+    def __init__(self, broker: Broker, group_count: int, group_size: int) -> None:
+        self._groups = broker.services.groups
+        self._places = list(
+            itertools.product(map("group-{}".format, range(group_count)), range(group_size))
+        )
+        self._moves: deque[Callable[[], None]] = deque()
+        self.joined: list[tuple[str, JoinResult]] = []
+        self._synced_count = 0
+
+    async def come(self) -> None:
+        """All join, and get their assignment."""
+        self.joined, self._synced_count = [], 0
+        await self._make(partial(self._join, group_id) for group_id, _ in self._places)
+        while self._synced_count < len(self._places):
+            await self._make(())
+
+    async def beat(self) -> None:
+        """One heartbeat of each."""
+        await self._make(partial(self._beat, *one) for one in self.joined)
+
+    async def _make(self, moves: Iterable[Callable[[], None]]) -> None:
+        self._moves.extend(moves)
+        while self._moves:
+            for _ in range(min(_MOVES_PER_TURN, len(self._moves))):
+                self._moves.popleft()()
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    def _join(self, group_id: str) -> None:
+        request = JoinRequest(
+            member_id="",
+            instance_id=None,
+            client_id="bench",
+            client_host="127.0.0.1",
+            session_timeout_ms=_SESSION_MS,
+            rebalance_timeout_ms=_REBALANCE_MS,
+            protocol_type="consumer",
+            protocols=(("range", _SUBSCRIPTION),),
+            requires_known_id=False,
+        )
+        answer = self._groups.join(group_id, request).then(partial(self._on_joined, group_id))
+        assert isinstance(answer, asyncio.Future), "a join waits for the others"
+
+    def _on_joined(self, group_id: str, result: JoinResult) -> None:
+        assert result.error is ErrorCode.NONE, result.error
+        self.joined.append((group_id, result))
+        self._moves.append(partial(self._sync, group_id, result))
+
+    def _sync(self, group_id: str, joined: JoinResult) -> None:
+        shares = {member.member_id: b"assignment" for member in joined.members}
+        request = SyncRequest(joined.member_id, None, joined.generation, assignments=shares)
+        self._groups.sync(group_id, request).then(self._on_synced)
+
+    def _on_synced(self, result: Any) -> None:  # noqa: ANN401 - a SyncResult.
+        assert result.error is ErrorCode.NONE, result.error
+        self._synced_count += 1
+
+    def _beat(self, group_id: str, joined: JoinResult) -> None:
+        error = self._groups.heartbeat(group_id, joined.member_id, None, joined.generation)
+        assert error is ErrorCode.NONE, error
+
+
+class Run:
+    """One process's measurements."""
+
+    def __init__(self, shape: str, directory: Path) -> None:
+        self._group_count, self._group_size = SHAPES[shape]
+        self._directory = directory
+        self.figures: dict[str, float] = {}
+
+    @property
+    def _member_count(self) -> int:
+        return self._group_count * self._group_size
+
+    async def run(self) -> None:
+        async with self._broker() as broker:
+            await self._live_once(broker)
+            await Members(broker, self._group_count, self._group_size).come()
+        await self._restart()
+
+    async def _live_once(self, broker: Broker) -> None:
+        members = Members(broker, self._group_count, self._group_size)
+        await self._warm_up(broker)
+        idle_kib = resident_kib()
+        meter = TurnMeter()
+        began_s = time.perf_counter()
+        await members.come()
+        self.figures["joined"] = time.perf_counter() - began_s
+        self.figures["turn: join"] = meter.take_longest_ms()
+        assert broker.services.groups.stats()["members"] == self._member_count
+        self.figures["member"] = (resident_kib() - idle_kib) / self._member_count
+        await members.beat()
+        # The timers look at the deadlines that the heartbeats have moved.
+        await asyncio.sleep(_SESSION_MS / 2_000)
+        await members.beat()
+        self.figures["turn: heartbeats"] = meter.take_longest_ms()
+        await self._wait_gone(broker)
+        self.figures["turn: expiry"] = meter.take_longest_ms()
+        del members
+        await broker.services.groups.sweep()
+        await asyncio.sleep(2)
+        self.figures["turn: sweep"] = meter.take_longest_ms()
+        check_nothing_left(broker)
+        gc.collect()
+        self.figures["left"] = (resident_kib() - idle_kib) / 1_024
+
+    async def _restart(self) -> None:
+        """The members of the broker before are loaded, and never heard of again."""
+        began_s = time.perf_counter()
+        meter = TurnMeter()
+        async with self._broker() as broker:
+            self.figures["loaded"] = time.perf_counter() - began_s
+            await asyncio.sleep(2 * _LOOK_EVERY_S)
+            self.figures["turn: load"] = meter.take_longest_ms()
+            assert broker.services.groups.stats()["members"] == self._member_count
+            await self._wait_gone(broker)
+            self.figures["turn: expiry after the load"] = meter.take_longest_ms()
+
+    @asynccontextmanager
+    async def _broker(self) -> AsyncIterator[Broker]:
+        settings = (
+            "listeners=PLAINTEXT://127.0.0.1:0",
+            f"log.dirs={self._directory}",
+            "kohort.metrics.port=-1",
+        )
+        loaded = load(file=None, overrides=settings, environment={})
+        async with Broker(loaded).running() as broker:
+            gc.freeze()
+            gc.set_threshold(*GC_THRESHOLDS)
+            yield broker
+
+    async def _warm_up(self, broker: Broker) -> None:
+        """One group comes and goes, and with it what a first group loads."""
+        await Members(broker, 1, 10).come()
+        await self._wait_gone(broker)
+        await broker.services.groups.sweep()
+        await asyncio.sleep(2)
+
+    async def _wait_gone(self, broker: Broker) -> None:
+        while broker.services.groups.stats()["members"]:  # noqa: ASYNC110 - nobody tells.
+            await asyncio.sleep(0.5)
+
+
+def check_nothing_left(broker: Broker) -> None:
+    """No group, no timer, nobody who waits."""
+    left = {name: count for name, count in broker.services.groups.stats().items() if count}
+    timers = broker.services.purgatory.stats()
+    left |= {name: sum(counts.values()) for name, counts in timers.items() if any(counts.values())}
+    if left:
+        raise RuntimeError(f"members have left something behind: {left}")
+
+
+def resident_kib() -> int:
+    """Memory in use by this process."""
+    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1])
+    raise RuntimeError("no VmRSS")
+
+
+def _main() -> None:
+    shape, scratch = sys.argv[1:]
+    with tempfile.TemporaryDirectory(dir=scratch) as directory:
+        run = Run(shape, Path(directory))
+        asyncio.run(run.run())
+    print(json.dumps(run.figures))
+    progress("")
+
+
+if __name__ == "__main__":
+    _main()
