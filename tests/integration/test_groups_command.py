@@ -401,6 +401,29 @@ def test_a_server_that_does_not_answer_is_passed_over_for_the_next(kohort: Askin
     assert kohort_groups("list", "--bootstrap-server", servers).code == 0
 
 
+async def test_without_rich_the_timeline_says_what_to_install_and_json_still_works(
+    kohort: Asking,
+) -> None:
+    script = (
+        "import sys; sys.modules['rich.console'] = None; from kohort.cli import main; "
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    with RawClient(kohort.server.port) as client:
+        settle(client, "plain", "pod")
+    command = [sys.executable, "-c", script, "groups", "timeline", "plain", "--http", kohort.http]
+
+    def run(*options: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*command, *options], check=False, cwd=ROOT, capture_output=True, text=True
+        )
+
+    without = await asyncio.to_thread(run)
+    assert (without.returncode, without.stdout) == (3, "")
+    assert "pip install rich" in without.stderr
+    as_json = await asyncio.to_thread(run, "--json")
+    assert json.loads(as_json.stdout)["group"] == "plain"
+
+
 async def test_a_reader_that_stops_early_is_no_error(kohort: Asking) -> None:
     async with consuming(kohort.server.bootstrap, "piped", "reader"):
         command = (

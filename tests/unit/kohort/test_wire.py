@@ -1,0 +1,233 @@
+"""The command line's Kafka client against brokers of other times, and against what is no broker.
+
+The other side is a socket that answers as a test says: there is no broker to be had that is so old,
+or so wrong.
+"""
+
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+
+from kohort.wire.cluster import Cluster, RefusedError
+from kohort.wire.connection import Connection, UnreachableError
+from kohort.wire.groups import describe_group, list_groups
+from protocol.codec import codec
+from protocol.framing import read_request_prefix, skip_header_tags
+from protocol.message import REQUESTS, RESPONSES, schema_of
+from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
+from protocol.messages.find_coordinator import FindCoordinatorResponse
+from protocol.messages.list_groups import ListedGroup, ListGroupsResponse
+from protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol.messages.offset_fetch import (
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+
+Answer = Callable[[bytes], bytes]
+"""From a frame to a frame, both with their sizes; empty for closing the connection."""
+
+KEYS = {"ListOffsets": 2, "Metadata": 3, "OffsetFetch": 9, "FindCoordinator": 10}
+KEYS |= {"DescribeGroups": 15, "ListGroups": 16, "ApiVersions": 18}
+
+
+@contextmanager
+def listening(answer: Answer) -> Iterator[int]:
+    """A port that answers each frame."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=_accept, args=(server, answer), daemon=True).start()
+        yield server.getsockname()[1]
+
+
+def _accept(server: socket.socket, answer: Answer) -> None:
+    while True:
+        try:
+            connection, _ = server.accept()
+        except OSError:
+            return
+        # A client that is not content leaves without reading the rest.
+        with connection, suppress(ConnectionError):
+            while head := connection.recv(4, socket.MSG_WAITALL):
+                body = connection.recv(struct.unpack(">i", head)[0], socket.MSG_WAITALL)
+                told = answer(body)
+                if not told:
+                    break
+                connection.sendall(told)
+
+
+def old_broker(answers: Mapping[str, Any], versions: Mapping[str, int]) -> Answer:
+    """One whose newest version of an API is the one given, 0 for those that are not."""
+
+    def answer(frame: bytes) -> bytes:
+        head, position = read_request_prefix(frame)
+        request = REQUESTS[head.api_key]
+        is_flexible = schema_of(request).is_flexible(head.api_version)
+        if is_flexible:
+            position = skip_header_tags(frame, position)
+        codec(request, head.api_version).decode(frame, position)
+        name = request.__name__.removesuffix("Request")
+        told = answers.get(name, default)
+        body = codec(RESPONSES[head.api_key], head.api_version).encode(told)
+        tags = b"\0" if is_flexible and head.api_key != KEYS["ApiVersions"] else b""
+        body = struct.pack(">i", head.correlation_id) + tags + body
+        return struct.pack(">i", len(body)) + body
+
+    listed = [
+        ApiVersion(api_key=key, min_version=0, max_version=versions.get(name, 0))
+        for name, key in KEYS.items()
+    ]
+    default = ApiVersionsResponse(error_code=0, api_keys=listed)
+    return answer
+
+
+OLD = {"ListOffsets": 1, "Metadata": 4, "OffsetFetch": 2, "DescribeGroups": 1}
+
+
+def old_answers(port: int, **changes: Any) -> dict[str, Any]:  # noqa: ANN401
+    partition = MetadataResponsePartition(
+        error_code=0, partition_index=3, leader_id=7, replica_nodes=[7], isr_nodes=[7]
+    )
+    position = OffsetFetchResponsePartition(
+        partition_index=3, committed_offset=40, metadata="", error_code=0
+    )
+    end = ListOffsetsPartitionResponse(partition_index=3, error_code=0, offset=42)
+    return {
+        "Metadata": MetadataResponse(
+            brokers=[MetadataResponseBroker(node_id=7, host="127.0.0.1", port=port)],
+            topics=[MetadataResponseTopic(error_code=0, name="t", partitions=[partition])],
+        ),
+        "FindCoordinator": FindCoordinatorResponse(node_id=7, host="127.0.0.1", port=port),
+        "ListGroups": ListGroupsResponse(
+            error_code=0, groups=[ListedGroup(group_id="g", protocol_type="consumer")]
+        ),
+        "DescribeGroups": DescribeGroupsResponse(
+            groups=[
+                DescribedGroup(
+                    error_code=0,
+                    group_id="g",
+                    group_state="Empty",
+                    protocol_type="consumer",
+                    protocol_data="",
+                    members=[],
+                )
+            ]
+        ),
+        "OffsetFetch": OffsetFetchResponse(
+            topics=[OffsetFetchResponseTopic(name="t", partitions=[position])]
+        ),
+        "ListOffsets": ListOffsetsResponse(
+            topics=[ListOffsetsTopicResponse(name="t", partitions=[end])]
+        ),
+    } | changes
+
+
+@contextmanager
+def cluster_of_old(**changes: Any) -> Iterator[Cluster]:  # noqa: ANN401
+    answers: dict[str, Any] = {}
+    with listening(old_broker(answers, OLD)) as port:
+        answers |= old_answers(port, **changes)
+        with Cluster([("127.0.0.1", port)], 5) as cluster:
+            yield cluster
+
+
+def test_a_broker_of_another_decade_lists_and_describes_its_groups() -> None:
+    with cluster_of_old() as cluster:
+        (listed,) = list_groups(cluster)
+        group = describe_group(cluster, "g")
+    assert (listed.group_id, listed.group_state) == ("g", "")
+    assert group is not None
+    assert (group.state, group.positions[0].lag) == ("Empty", 2)
+
+
+def test_a_group_that_an_old_broker_calls_dead_is_not_there() -> None:
+    dead = DescribedGroup(
+        error_code=0,
+        group_id="g",
+        group_state="Dead",
+        protocol_type="",
+        protocol_data="",
+        members=[],
+    )
+    with cluster_of_old(DescribeGroups=DescribeGroupsResponse(groups=[dead])) as cluster:
+        assert describe_group(cluster, "g") is None
+
+
+def test_an_error_of_the_broker_is_told_by_its_name() -> None:
+    refused = FindCoordinatorResponse(error_code=30)
+    with (
+        cluster_of_old(FindCoordinator=refused) as cluster,
+        pytest.raises(RefusedError, match="GROUP_AUTHORIZATION_FAILED"),
+    ):
+        describe_group(cluster, "g")
+
+
+def test_a_coordinator_that_is_still_loading_is_asked_again() -> None:
+    loading = iter([FindCoordinatorResponse(error_code=15)])
+    answers: dict[str, Any] = {}
+
+    def answer(frame: bytes) -> bytes:
+        head, _ = read_request_prefix(frame)
+        is_first = head.api_key == KEYS["FindCoordinator"]
+        changed = next(loading, None) if is_first else None
+        told = answers if changed is None else answers | {"FindCoordinator": changed}
+        return old_broker(told, OLD)(frame)
+
+    with listening(answer) as port:
+        answers |= old_answers(port)
+        with Cluster([("127.0.0.1", port)], 5) as cluster:
+            assert describe_group(cluster, "g") is not None
+    assert next(loading, None) is None
+
+
+def test_an_api_that_a_broker_does_not_have_is_named() -> None:
+    versions = ApiVersionsResponse(error_code=0, api_keys=[])
+    with (
+        listening(old_broker({"ApiVersions": versions}, {})) as port,
+        pytest.raises(UnreachableError, match="no version of Metadata"),
+        Cluster([("127.0.0.1", port)], 5) as cluster,
+    ):
+        list_groups(cluster)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        b"",
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        struct.pack(">i", 0x7FFF_FFFF),
+        struct.pack(">i", -5),
+        struct.pack(">i", 3) + b"abc",
+        struct.pack(">iih", 6, 999, 0),
+        struct.pack(">iihi", 10, 1, 0, 0x7FFF_FFFF),
+        struct.pack(">iihi", 12, 1, 0, 0) + b"xx",
+        struct.pack(">iih", 6, 1, 0),
+    ],
+)
+def test_what_is_no_answer_ends_the_connection_with_a_reason(told: bytes) -> None:
+    with listening(lambda _: told) as port, pytest.raises(UnreachableError) as raised:
+        Connection("127.0.0.1", port, 5)
+    assert str(raised.value).startswith(f"127.0.0.1:{port} ")
+
+
+def test_silence_ends_in_time() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        pytest.raises(UnreachableError, match="in time"),
+    ):
+        Connection("127.0.0.1", server.getsockname()[1], 0.05)
