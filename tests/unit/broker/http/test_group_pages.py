@@ -225,6 +225,7 @@ async def test_a_rebalance_that_hangs_says_whom_it_waits_for_since_when_and_unti
         member_id = await broker.settle("g")
         before_ms = broker.groups.now().wall_ms
         newcomer = broker.join("g", instance="j")
+        await broker.until_there_are("g", 2)
         assert not newcomer.is_answered
         group = await broker.ask("describe", "g")
         listed = await broker.ask("list_groups")
@@ -245,6 +246,7 @@ async def test_a_rebalance_that_hangs_says_whom_it_waits_for_since_when_and_unti
 async def test_a_group_that_collects_its_first_members_waits_for_time_only() -> None:
     async with asked(initial_delay_ms=60_000) as broker:
         broker.join("g", instance="i")
+        await broker.until_there_are("g", 1)
         waiting = (await broker.ask("describe", "g"))["waiting"]
     assert (waiting["phase"], waiting["member_count"]) == ("initial_delay", 0)
     assert waiting["until_ms"] - waiting["since_ms"] >= 59_000
@@ -253,6 +255,7 @@ async def test_a_group_that_collects_its_first_members_waits_for_time_only() -> 
 async def test_new_members_that_did_not_come_back_with_their_id_are_waited_for() -> None:
     async with asked(initial_delay_ms=60_000) as broker:
         broker.join("g", instance="i")
+        await broker.until_there_are("g", 1)
         answer = await broker.join("g").wait()
         waiting = (await broker.ask("describe", "g"))["waiting"]
     assert (waiting["pending_ids"], waiting["pending_count"]) == ([answer.member_id], 1)
