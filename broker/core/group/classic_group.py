@@ -182,6 +182,11 @@ class ClassicGroup(GroupBase):
         """The durable position of a partition."""
         return None if self.state is GroupState.DEAD else self.offsets.get(topic, partition)
 
+    @property
+    def size(self) -> int:
+        """Members and positions: what work on the whole group grows with."""
+        return len(self.roster) + self.offsets.count
+
     def describe(self) -> GroupDescription:
         """As DescribeGroups shows it: assignor and metadata only while the assignment holds."""
         name = self.protocol_name if self.state is GroupState.STABLE else None
