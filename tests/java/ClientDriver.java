@@ -36,6 +36,7 @@ final class ClientDriver {
             case "offsets_for_time" -> offsetsForTime(command);
             case "join" -> join(command);
             case "take" -> members.get(command.get("member").asText()).take();
+            case "enforce_rebalance" -> enforceRebalance(command);
             case "leave" -> leave(command);
             default -> throw new IllegalArgumentException("no operation " + op);
         };
@@ -116,6 +117,11 @@ final class ClientDriver {
         List<String> topics = new ArrayList<>();
         command.get("topics").forEach(topic -> topics.add(topic.asText()));
         members.put(command.get("member").asText(), new GroupMember(config(command), topics));
+        return LineServer.JSON.createObjectNode();
+    }
+
+    private JsonNode enforceRebalance(JsonNode command) {
+        members.get(command.get("member").asText()).enforceRebalance(command.get("reason").asText());
         return LineServer.JSON.createObjectNode();
     }
 

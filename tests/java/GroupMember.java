@@ -17,6 +17,7 @@ final class GroupMember implements ConsumerRebalanceListener {
     private final List<TopicPartition> assigned = new ArrayList<>();
     private final Thread thread;
     private volatile boolean leaving;
+    private volatile String rebalanceReason;
     private volatile Throwable failure;
 
     GroupMember(Properties config, List<String> topics) {
@@ -29,6 +30,10 @@ final class GroupMember implements ConsumerRebalanceListener {
     private void poll() {
         try (consumer) {
             while (!leaving) {
+                if (rebalanceReason != null) {
+                    consumer.enforceRebalance(rebalanceReason);
+                    rebalanceReason = null;
+                }
                 for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(50))) {
                     synchronized (this) {
                         records.add(record);
@@ -51,6 +56,11 @@ final class GroupMember implements ConsumerRebalanceListener {
         synchronized (this) {
             assigned.removeAll(partitions);
         }
+    }
+
+    /** Has the thread call enforceRebalance with the next poll. */
+    void enforceRebalance(String reason) {
+        rebalanceReason = reason;
     }
 
     /** Commits, leaves the group and ends the thread. */

@@ -111,6 +111,10 @@ class JavaMember(Member):
         self._take("take")
         return self._records
 
+    def enforce_rebalance(self, reason: str) -> None:
+        """The consumer's method of that name, called with its next poll."""
+        self._process.call(op="enforce_rebalance", member=self._id, reason=reason)
+
     def leave(self) -> None:
         self._take("leave")
         self._left = True

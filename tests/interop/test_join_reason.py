@@ -1,0 +1,437 @@
+"""JoinReason over the wire: the decision table row by row, and stock clients in the same group.
+
+A broker of its own, always a Kohort; what a real Kafka does with the tag, which is nothing, is in
+test_same_groups_protocols.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import NewTopic
+
+from protocol.errors import ErrorCode
+from protocol.join_reason import JoinReason
+from tests.interop.clients.confluent_client import admin_client
+from tests.interop.clients.java_client import JavaMember
+from tests.interop.conftest import BuildClient
+from tests.interop.group_probe import GroupProbe
+from tests.interop.model import ANY_SEAT, wait_until
+from tests.interop.raw_members import (
+    NEWEST,
+    PendingJoin,
+    RawMember,
+    bring_together,
+    settle,
+    share,
+)
+from tests.java_process import JavaProcess
+from tests.kohort_server import KohortServer
+from tests.server_process import free_port
+
+TOPIC = "t"
+PARTITIONS = 6
+TIMES = 5
+RAW_CLIENT_ID = "test"
+"""What tests.wire says."""
+FORCING = (
+    JoinReason.UPGRADE,
+    JoinReason.SUBSCRIPTION_CHANGE,
+    JoinReason.PARTITIONS_REVOKED,
+    JoinReason.ENFORCED,
+    JoinReason.ASSIGNOR_STATE_CHANGE,
+)
+WEAK = (JoinReason.UNKNOWN, JoinReason.GROUP_REBALANCING, JoinReason.MEMBERSHIP_LOST, 42, 100, -1)
+"""Those that leave everything to the rules for stock clients."""
+NO_REBALANCE = (JoinReason.RESTART, *WEAK)
+ALL = (*JoinReason, 42)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    port: int
+    http_port: int
+    bootstrap: str
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    http_port = free_port()
+    overrides = {
+        "kohort.metrics.port": str(http_port),
+        "group.initial.rebalance.delay.ms": "100",
+    }
+    with KohortServer(tmp_path_factory.mktemp("reasons"), overrides=overrides) as server:
+        admin = admin_client(server.bootstrap)
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
+        yield Place(server.port, http_port, server.bootstrap)
+
+
+class Scene:
+    """A leader and a follower of one group, and what the broker says of it."""
+
+    def __init__(self, place: Place, group: str) -> None:
+        self.group = group
+        self.probe = GroupProbe(place.port, group, place.http_port)
+        self._port = place.port
+        self.leader = self.member()
+        self.follower = self.member()
+
+    def member(self, instance_id: str | None = None) -> RawMember:
+        return RawMember(self._port, self.group, topic=TOPIC, instance_id=instance_id)
+
+    def gather(self) -> None:
+        """CompletingRebalance."""
+        bring_together(self.probe, self.leader, self.follower)
+
+    def settle(self) -> None:
+        """Stable."""
+        self.gather()
+        settle(self.leader, self.follower)
+
+    def replacement(self, member: RawMember) -> RawMember:
+        """The same static member, started again."""
+        return self.member(member.instance_id)
+
+    def last(self) -> dict[str, Any]:
+        return self.probe.records()[-1]
+
+    def check_goes_on(self, waiting: PendingJoin, member: RawMember, row: int) -> None:
+        """The join is answered with the generation that there is, and avoided by that row."""
+        generation = self.leader.generation
+        assert not waiting.answer().error_code
+        assert member.generation == generation
+        assert self.probe.describe().group_state == "Stable"
+        self.check_avoided(row)
+
+    def check_avoided(self, row: int) -> None:
+        last = self.last()
+        if last["kind"] == "avoided":
+            assert last["trigger"]["row"] == row
+
+    def check_rebalances(self, row: int | None) -> None:
+        """The group collects joins, and the history names the row."""
+        wait_until(lambda: self.probe.describe().group_state == "PreparingRebalance", "a rebalance")
+        last = self.last()
+        assert (last["kind"], last["outcome"]) == ("rebalance", "running")
+        assert last["trigger"]["row"] == row
+        assert last["trigger"]["client_id"] == RAW_CLIENT_ID
+
+
+@pytest.fixture
+def scene(place: Place, group: str) -> Scene:
+    return Scene(place, group)
+
+
+@pytest.fixture
+def static_scene(place: Place, group: str) -> Scene:
+    scene = Scene(place, group)
+    scene.leader, scene.follower = scene.member("one"), scene.member("two")
+    return scene
+
+
+@pytest.mark.parametrize("reason", ALL)
+def test_row_1_no_reason_makes_a_stranger_known(scene: Scene, reason: int) -> None:
+    scene.leader.member_id = "stranger"
+
+    answer = scene.leader.join(reason).answer()
+
+    assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize("reason", ALL)
+def test_rows_2_and_3_a_first_member_gets_its_id_and_then_a_generation(
+    scene: Scene, reason: int
+) -> None:
+    asked = scene.leader.join(reason).answer()
+    assert asked.error_code == ErrorCode.MEMBER_ID_REQUIRED
+
+    assert not scene.leader.join(reason).answer().error_code
+
+    assert scene.leader.generation == 1
+    (record,) = scene.probe.records()
+    assert record["initial"]
+
+
+def test_row_3_whoever_asks_for_an_id_disturbs_nobody(scene: Scene) -> None:
+    scene.settle()
+    for reason in ALL:
+        answer = scene.member().join(reason).answer()
+        assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        assert scene.probe.describe().group_state == "Stable"
+
+
+@pytest.mark.parametrize("reason", ALL)
+def test_row_4_a_rebalance_that_runs_takes_the_others_in(scene: Scene, reason: int) -> None:
+    scene.settle()
+    waiting = scene.leader.join()
+    scene.check_rebalances(14)
+    before = scene.probe.records()
+
+    assert not scene.follower.join(reason).answer().error_code
+
+    assert not waiting.answer().error_code
+    assert scene.follower.generation == scene.leader.generation
+    assert len(scene.probe.records()) == len(before)
+
+
+@pytest.mark.parametrize("is_stable", [True, False])
+@pytest.mark.parametrize("instance_id", [None, "three"])
+def test_row_5_a_new_member_is_news_even_if_it_says_restart(
+    scene: Scene, is_stable: bool, instance_id: str | None
+) -> None:
+    if is_stable:
+        scene.settle()
+    else:
+        scene.gather()
+    waiting = scene.member(instance_id).arrive(JoinReason.RESTART)
+
+    scene.check_rebalances(None)
+    scene.leader.join()
+    scene.follower.join()
+    assert not waiting.answer().error_code
+
+
+@pytest.mark.parametrize("reason", NO_REBALANCE)
+def test_row_6_a_replacement_begins_a_rebalance_anew_before_it_is_done(
+    static_scene: Scene, reason: int
+) -> None:
+    static_scene.gather()
+
+    static_scene.replacement(static_scene.follower).join(reason)
+
+    static_scene.check_rebalances(6)
+
+
+@pytest.mark.parametrize("is_stable", [True, False], ids=["row 9", "row 7"])
+@pytest.mark.parametrize("reason", ALL)
+def test_rows_7_and_9_other_protocols_are_news_whatever_is_said(
+    scene: Scene, reason: int, is_stable: bool
+) -> None:
+    if is_stable:
+        scene.settle()
+    else:
+        scene.gather()
+    scene.follower.protocols["roundrobin"] = scene.follower.protocols["range"]
+
+    scene.follower.join(reason)
+
+    scene.check_rebalances(9 if is_stable else 7)
+
+
+@pytest.mark.parametrize("reason", ALL)
+def test_row_8_a_running_rebalance_is_not_doubled(scene: Scene, reason: int) -> None:
+    scene.gather()
+    generation = scene.leader.generation
+
+    for member in (scene.leader, scene.follower):
+        answer = member.join(reason).answer()
+        assert (answer.error_code, answer.generation_id) == (0, generation)
+
+    assert scene.probe.describe().group_state == "CompletingRebalance"
+
+
+@pytest.mark.parametrize("reason", FORCING)
+@pytest.mark.parametrize("who", ["leader", "follower", "replacement"])
+def test_row_10_a_reason_that_asks_for_a_rebalance_gets_it(
+    static_scene: Scene, reason: int, who: str
+) -> None:
+    scene = static_scene
+    scene.settle()
+    member = {
+        "leader": scene.leader,
+        "follower": scene.follower,
+        "replacement": scene.replacement(scene.follower),
+    }[who]
+
+    member.join(reason)
+
+    scene.check_rebalances(10)
+    assert scene.last()["trigger"]["reason"] == JoinReason(reason).name
+    assert scene.last()["trigger"]["reason_source"] == "tag"
+
+
+def test_row_11_changed_topics_are_for_the_leader_to_tell(scene: Scene) -> None:
+    scene.settle()
+
+    scene.leader.join(JoinReason.TOPIC_METADATA_CHANGE)
+
+    scene.check_rebalances(11)
+
+
+def test_row_12_changed_topics_are_not_for_a_follower_to_tell(scene: Scene) -> None:
+    scene.settle()
+
+    waiting = scene.follower.join(JoinReason.TOPIC_METADATA_CHANGE)
+
+    scene.check_goes_on(waiting, scene.follower, 12)
+    assert scene.last()["kind"] == "avoided"
+
+
+@pytest.mark.parametrize("version", [6, 7, 8, 9])
+def test_row_13_a_leader_that_has_restarted_rebalances_nothing_however_often(
+    scene: Scene, version: int
+) -> None:
+    scene.settle()
+    generation = scene.leader.generation
+    sequence = scene.last()["sequence"]
+
+    for _ in range(TIMES):
+        answer = scene.leader.join(JoinReason.RESTART, version=version).answer()
+        assert (answer.error_code, answer.generation_id) == (0, generation)
+        leads = version == NEWEST
+        assert answer.leader == (scene.leader.member_id if leads else "")
+        assert len(answer.members) == (2 if leads else 0)
+        assert bool(answer.skip_assignment) == leads
+
+    assert scene.leader.sync().assignment == share(TOPIC, 0)
+    news = scene.probe.records(after=sequence)
+    assert [(record["kind"], record["trigger"]["row"]) for record in news] == [
+        ("avoided", 13)
+    ] * TIMES
+
+
+@pytest.mark.parametrize("reason", WEAK)
+def test_row_14_a_stock_leader_rebalances_as_ever(scene: Scene, reason: int) -> None:
+    scene.settle()
+
+    scene.leader.join(reason)
+
+    scene.check_rebalances(14)
+
+
+@pytest.mark.parametrize("reason", NO_REBALANCE)
+@pytest.mark.parametrize("leads", [True, False])
+def test_row_15_a_static_member_that_comes_back_rebalances_nothing(
+    static_scene: Scene, reason: int, leads: bool
+) -> None:
+    static_scene.settle()
+    member = static_scene.leader if leads else static_scene.follower
+    successor = static_scene.replacement(member)
+
+    static_scene.check_goes_on(successor.join(reason), successor, 15)
+
+    assert static_scene.last()["kind"] == "avoided"
+
+
+@pytest.mark.parametrize("reason", NO_REBALANCE)
+def test_row_16_a_follower_that_joins_again_rebalances_nothing(scene: Scene, reason: int) -> None:
+    scene.settle()
+
+    scene.check_goes_on(scene.follower.join(reason), scene.follower, 16)
+
+
+# Payloads.
+
+
+@pytest.mark.parametrize(
+    ("payload", "forces"),
+    [
+        (b"\x00", False),
+        (b"\x01\x06", True),
+        (b"\x03\x06\xff\xff", True),
+        (b"\x03\x01\x06\x06", False),
+        (b"\x01\x86", False),
+    ],
+    ids=["empty", "one byte", "longer", "longer, another first", "negative"],
+)
+@pytest.mark.parametrize("version", [6, 7, 8, 9])
+def test_the_first_byte_of_the_tag_counts(
+    scene: Scene, version: int, payload: bytes, forces: bool
+) -> None:
+    def tagged(body: bytes) -> bytes:
+        assert body.endswith(b"\x00")
+        return body[:-1] + b"\x01\xb0\x3c" + payload
+
+    scene.settle()
+    waiting = scene.follower.join(version=version, edit=tagged)
+    if forces:
+        scene.check_rebalances(10)
+    else:
+        scene.check_goes_on(waiting, scene.follower, 16)
+
+
+def test_before_version_6_there_is_no_place_for_a_tag(scene: Scene) -> None:
+    scene.settle()
+
+    waiting = scene.follower.join(JoinReason.ENFORCED, version=5)
+
+    scene.check_goes_on(waiting, scene.follower, 16)
+
+
+# Beside stock clients.
+
+
+@pytest.mark.parametrize("name", ["aiokafka", "confluent", "java", "kafka-python"])
+def test_a_follower_forces_a_stock_leader_to_rebalance_once_every_time(
+    place: Place, scene: Scene, build_client: BuildClient, name: str
+) -> None:
+    member = scene.follower
+    with build_client(name, place.bootstrap).join(scene.group, TOPIC) as stock:
+        wait_until(lambda: len(stock.assigned()) == PARTITIONS, "all partitions held")
+        assert not member.arrive().answer().error_code
+        assert not member.sync().error_code
+        wait_until(lambda: len(stock.assigned()) == PARTITIONS // 2, "half of them held")
+        scene.probe.wait_stable(2)
+        sequence, generation = scene.last()["sequence"], member.generation
+
+        for time in range(1, TIMES + 1):
+            answer = member.join(JoinReason.ENFORCED).answer()
+            assert (answer.error_code, answer.generation_id) == (0, generation + time)
+            assert not member.sync().error_code
+            scene.probe.wait_stable(2)
+
+        news = scene.probe.records(after=sequence)
+        found = [(record["trigger"]["kind"], record["trigger"]["reason"]) for record in news]
+        assert found == [("forced_by_reason", "ENFORCED")] * TIMES
+        assert not any(record["further_causes"] for record in news)
+
+
+@pytest.mark.parametrize("name", ["aiokafka", "confluent", "java", "kafka-python"])
+def test_a_leader_that_has_restarted_is_not_noticed_by_stock_followers(
+    place: Place, scene: Scene, build_client: BuildClient, name: str
+) -> None:
+    leader = scene.leader
+    assert not leader.arrive().answer().error_code
+    assert not leader.sync({leader.member_id: share(TOPIC, *range(PARTITIONS))}).error_code
+    with build_client(name, place.bootstrap).join(scene.group, TOPIC) as stock:
+        wait_until(lambda: len(scene.probe.describe().members) == 2, "both to be members")
+        joined = leader.join().answer()
+        (other,) = {member.member_id for member in joined.members} - {leader.member_id}
+        shares = {leader.member_id: share(TOPIC, 0, 1), other: share(TOPIC, 2, 3, 4, 5)}
+        assert not leader.sync(shares).error_code
+        wait_until(lambda: stock.assigned() == {2, 3, 4, 5}, "the stock client's share")
+        scene.probe.wait_stable(2)
+
+        for _ in range(TIMES):
+            answer = leader.join(JoinReason.RESTART).answer()
+            assert (answer.error_code, answer.generation_id) == (0, joined.generation_id)
+
+        assert scene.probe.generation() == joined.generation_id
+        assert stock.assigned() == {2, 3, 4, 5}
+
+
+def test_the_text_of_a_java_clients_enforced_rebalance_is_in_the_history(
+    place: Place, scene: Scene, java_clients: JavaProcess
+) -> None:
+    text = "the cache is warm, deal again"
+    with JavaMember(java_clients, place.bootstrap, scene.group, TOPIC, ANY_SEAT) as member:
+        wait_until(lambda: len(member.assigned()) == PARTITIONS, "all partitions held")
+        scene.probe.wait_stable(1)
+        sequence = scene.last()["sequence"]
+
+        member.enforce_rebalance(text)
+
+        wait_until(
+            lambda: any(
+                record["outcome"] == "stable" for record in scene.probe.records(after=sequence)
+            ),
+            "the rebalance to be over",
+        )
+        (record,) = scene.probe.records(after=sequence)
+    trigger = record["trigger"]
+    # It now owns partitions, says so in its metadata, and is not taken for a leader that only asks.
+    assert (trigger["kind"], trigger["reason_text"]) == ("protocols_changed", text)
+    # Free text that resembles nothing the client says of itself: the history does not guess.
+    assert (trigger["reason"], trigger["reason_source"]) == (None, None)
