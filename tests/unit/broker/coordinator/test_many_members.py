@@ -38,6 +38,12 @@ async def fill(harness: Harness) -> dict[str, list[JoinResult]]:
     return {group: await asyncio.gather(*waiting) for group, waiting in joins.items()}
 
 
+async def leave_together(harness: Harness, group_id: str, members: list[JoinResult]) -> None:
+    entries = [LeaveEntry(member.member_id) for member in members]
+    left = await harness.groups.leave(group_id, entries).wait()
+    assert set(left.entries) == {ErrorCode.NONE}
+
+
 async def drop_groups(harness: Harness) -> None:
     await harness.groups.sweep()
     await asyncio.sleep(0)
@@ -66,13 +72,10 @@ async def test_members_that_leave_together_leave_nothing_behind(clock: VirtualCl
     async with running(clock) as harness:
         before = count_objects()
         joined = await fill(harness)
-        for group, members in joined.items():
-            entries = [LeaveEntry(member.member_id) for member in members]
-            left = await harness.groups.leave(group, entries).wait()
-            assert set(left.entries) == {ErrorCode.NONE}
+        for group in list(joined):
+            await leave_together(harness, group, joined.pop(group))
         assert harness.groups.stats()["members"] == 0
         await drop_groups(harness)
-        del joined, members, entries, left
         assert count_objects() == before
 
 
