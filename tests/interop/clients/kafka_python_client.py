@@ -102,7 +102,8 @@ class KafkaPythonMember(ThreadMember):
         consumer.subscribe([self._topic])
         try:
             while not leaving.is_set():
-                self.took(_records(consumer.poll(50)))
+                # Not less: a poll that gives up in the middle of joining can lose the assignment.
+                self.took(_records(consumer.poll(500)))
                 self.holds({partition.partition for partition in consumer.assignment()})
         finally:
             consumer.close()
