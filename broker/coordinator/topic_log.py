@@ -10,20 +10,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterator, Sequence
-from typing import Final
 
 from broker.config import BrokerConfig
 from broker.coordinator.offsets_log import StoredRecord, encode_as_batch
 from broker.core.group.records import DurableRecord
 from broker.topics.manager import TopicManager
 from broker.topics.names import CONSUMER_OFFSETS
+from broker.topics.records import read_records
 from broker.topics.topic import Topic
-from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.records.batch import read_header, split_batches
-from protocol.records.record import decode_records
-
-READ_BYTES: Final = 1024 * 1024
-"""How much is read from a log at a time."""
+from protocol.records.batch import read_header
 
 
 class TopicOffsetsLog:
@@ -57,22 +52,9 @@ class TopicOffsetsLog:
         if topic is None or not self._topics.is_on_disk(CONSUMER_OFFSETS, partition):
             return
         found = topic.partitions[partition]
-        offset = found.log.log_start_offset
-        while offset < found.high_watermark:
-            data = found.read(offset, READ_BYTES, min_one=True)
-            if not data:
-                return
-            for header, batch in split_batches(data, partial_tail=True):
-                offset = header.next_offset
-                if header.is_control:
-                    continue
-                try:
-                    records = decode_records(batch)
-                except DecodeError as error:
-                    raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-                for record in records:
-                    if record.key is not None:
-                        yield StoredRecord(record.key, record.value, record.headers)
+        for record in read_records(found, found.log.log_start_offset):
+            if record.key is not None:
+                yield StoredRecord(record.key, record.value, record.headers)
 
     async def _create_and_append(self, partition: int, batch: bytes, wall_ms: int) -> None:
         if self._creating is None or self._creating.done():

@@ -19,11 +19,12 @@ from broker.core.history.names import SCHEMA
 from broker.topics.manager import TopicManager
 from broker.topics.names import REBALANCE_HISTORY
 from broker.topics.partition import Partition
+from broker.topics.records import read_records
 from broker.topics.topic import Topic
-from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.records.batch import Codec, read_header, split_batches
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records.batch import Codec, read_header
 from protocol.records.builder import encode_batch
-from protocol.records.record import Record, decode_records
+from protocol.records.record import Record
 
 logger = logging.getLogger(__name__)
 
@@ -136,20 +137,7 @@ class TopicHistoryLog:
         if topic is None or not self._topics.is_on_disk(REBALANCE_HISTORY, 0):
             return
         partition = topic.partitions[0]
-        offset = max(_tail_offset(partition), partition.log.log_start_offset)
-        while offset < partition.high_watermark:
-            data = partition.read(offset, BATCH_BYTES, min_one=True)
-            if not data:
-                return
-            for header, batch in split_batches(data, partial_tail=True):
-                offset = header.next_offset
-                if header.is_control:
-                    continue
-                try:
-                    records = decode_records(batch)
-                except DecodeError as error:
-                    raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-                yield from filter(None, map(_entry_of, records))
+        yield from filter(None, map(_entry_of, read_records(partition, _tail_offset(partition))))
 
 
 def _batches(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
