@@ -270,7 +270,7 @@ def the_first_version_waits_for_the_session_timeout(pair: Pair) -> None:
     watch = Stopwatch(pair)
     waiting = watch.watch(two.join(0))
     group.wait_members(2)
-    watch.until(1.5)
+    watch.until(0.5)
     one.heartbeat(2)
     watch.answers(waiting, 2)
     show(group, one, two)

@@ -22,7 +22,7 @@ from tests.interop.same_answers.groups import Group
 from tests.interop.same_answers.pair import Answers, Pair, Pending, Twins
 
 EARLY_S: Final = 0.3
-SLACK_S: Final = 0.7
+SLACK_S: Final = 0.9
 GIVE_UP_S: Final = 10
 
 Script = Callable[[Pair], None]
