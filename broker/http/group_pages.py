@@ -26,7 +26,7 @@ from broker.http.group_json import (
 )
 from broker.http.messages import JSON, BadRequestError, HttpRequest, HttpResponse
 from broker.http.queries import Query
-from broker.metrics.pacer import Pacer
+from broker.pacer import Pacer
 from protocol.errors import ErrorCode
 
 GROUPS_DEFAULT: Final = 1_000

@@ -13,11 +13,11 @@ from prometheus_client.registry import CollectorRegistry
 from broker.metrics.broker_metrics import BrokerMetrics, MetricsConfig, MetricsSource
 from broker.metrics.edge import EdgeCollector, MemoryCollector, PurgatoryCollector
 from broker.metrics.groups import GroupCollector
-from broker.metrics.pacer import Pacer
 from broker.metrics.process import ClusterCollector, ProcessCollector, ScrapeCollector
 from broker.metrics.rebalance_collector import HistoryCollector, RebalanceCollector
 from broker.metrics.text_format import TextFormat, write
 from broker.metrics.topics import TopicCollector
+from broker.pacer import Pacer
 
 
 class Exposition:

@@ -11,9 +11,9 @@ from broker.metrics import catalogue, rebalance_catalogue
 from broker.metrics.budget import GROUPS, SeriesBudget
 from broker.metrics.families import Family, Labels, Rows, WideFamily, single
 from broker.metrics.metric_info import OTHER
-from broker.metrics.pacer import Pacer
 from broker.metrics.sources import GroupSource, GroupsSource, TopicsSource
 from broker.metrics.topics import high_watermark
+from broker.pacer import Pacer
 from protocol.lazy_dataclass import dataclass
 
 

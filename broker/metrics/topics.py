@@ -11,8 +11,8 @@ from broker.metrics import catalogue
 from broker.metrics.budget import PARTITIONS, TOPICS, SeriesBudget
 from broker.metrics.families import Labels, Rows, WideFamily
 from broker.metrics.metric_info import OTHER
-from broker.metrics.pacer import Pacer
 from broker.metrics.sources import PartitionSource, TopicSource, TopicsSource
+from broker.pacer import Pacer
 from protocol.lazy_dataclass import dataclass
 
 

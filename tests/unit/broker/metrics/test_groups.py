@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from broker.core.group.states import GroupState
 from broker.metrics.groups import GroupCollector
-from broker.metrics.pacer import Pacer
+from broker.pacer import Pacer
 from tests.unit.broker.metrics.sources import (
     Group,
     Groups,

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from broker.metrics.pacer import Pacer
 from broker.metrics.topics import TopicCollector, high_watermark
+from broker.pacer import Pacer
 from tests.unit.broker.metrics.sources import Log, Partition, Partitions, Topic, Topics, values
 
 
