@@ -31,7 +31,10 @@ from protocol.lazy_dataclass import dataclass
 logger = logging.getLogger(__name__)
 
 GROUPS_PER_TURN: Final = 100
-"""Groups that a sweep looks at, or a start restores, before others get the loop."""
+"""Groups that a start restores before probes get the loop."""
+
+SWEPT_PER_TURN: Final = 5
+"""Groups that a sweep looks at before others get the loop: one that goes is a write to the log."""
 
 SIZE_OF_A_GROUP: Final = 50
 """Members and positions that count as one group there: five thousand are a few milliseconds."""
@@ -274,6 +277,6 @@ class GroupHost:
             if actor.group.state is not GroupState.DEAD:
                 actor.submit(command)
             work += 1 + actor.group.size // SIZE_OF_A_GROUP
-            if work >= GROUPS_PER_TURN:
+            if work >= SWEPT_PER_TURN:
                 work = 0
                 await asyncio.sleep(0)
