@@ -26,11 +26,12 @@ SEED ?=
 ARGS ?=
 
 # In the order of the layers, so that a broken foundation is reported first.
-SUITES := $(wildcard $(addprefix tests/,unit property simulation integration interop crash fuzz))
+COMPILED := $(foreach types,$(wildcard protocol/*/*.pxd),$(types) $(types:.pxd=.py))
+SUITES := $(wildcard $(addprefix tests/,unit property simulation integration interop crash fuzz pipeline))
 PYTEST := $(BIN)/python -m pytest $(ARGS)
 
 .PHONY: help run test lint types imports format unit property simulation simulate integration \
-        interop crash fuzz bench docs check ci clean setup
+        interop crash fuzz pipeline bench docs check ci clean setup
 
 help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,7 +40,7 @@ run: $(STAMPS)/core ## start the broker on localhost:9092, data under ./data (PO
 	exec $(BIN)/kohort serve --override listeners=PLAINTEXT://localhost:$(PORT) \
 	    --override log.dirs=$(DATA) $(ARGS)
 
-test: lint types imports $(STAMPS)/test $(STAMPS)/java ## everything: static checks, then every suite in its short form
+test: lint types imports $(STAMPS)/test $(STAMPS)/java $(STAMPS)/jars ## everything: static checks, then every suite in its short form
 	$(PYTEST) $(SUITES)
 
 lint: $(STAMPS)/test ## style and formatting, without changing anything
@@ -80,6 +81,9 @@ crash: $(STAMPS)/test ## kill -9 under load, restart, read everything back (N= t
 fuzz: $(STAMPS)/test ## mutated frames and random bytes (N= frames; the default here is 2,000,000)
 	$(PYTEST) tests/fuzz --timeout=0 --fuzz-frames=$(or $(N),2000000)
 
+pipeline: $(STAMPS)/test $(STAMPS)/java $(STAMPS)/jars ## the Spark jobs against real brokers, with 20 kills of each kind (N= kills)
+	$(PYTEST) tests/pipeline --timeout=0 --pipeline-kills=$(or $(N),20)
+
 bench: $(STAMPS)/test $(STAMPS)/java ## start time, memory, codec, log and end-to-end figures
 	$(BIN)/python -m benchmarks $(ARGS)
 
@@ -94,12 +98,13 @@ clean: ## remove everything that can be rebuilt; ./data stays
 	rm -rf $(VENV) $(CACHE) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
-setup: $(STAMPS)/test $(STAMPS)/java ## install what the tests need, without running them
+setup: $(STAMPS)/test $(STAMPS)/java $(STAMPS)/jars ## install what the tests need, without running them
 
 $(BIN)/python:
 	scripts/make-venv $(PYTHON) $(VENV)
 
-$(STAMPS)/core: pyproject.toml constraints.txt | $(BIN)/python
+# Building compiles the modules that have a .pxd, if there is a compiler.
+$(STAMPS)/core: pyproject.toml constraints.txt scripts/compile_hook.py $(COMPILED) | $(BIN)/python
 	@mkdir -p $(STAMPS)
 	$(PIP) install --constraint constraints.txt --editable .
 	@touch $@
@@ -112,6 +117,11 @@ $(STAMPS)/test: $(STAMPS)/core
 $(STAMPS)/system: scripts/install-system-tools
 	@mkdir -p $(STAMPS)
 	scripts/install-system-tools
+	@touch $@
+
+# Spark's connector and Delta, exactly as listed. Without Java nothing is fetched; tests/pipeline then skips.
+$(STAMPS)/jars: pipeline/jars.lock $(STAMPS)/test $(STAMPS)/system
+	scripts/fetch-spark-jars $(BIN)/python $(CACHE)/jars
 	@touch $@
 
 $(STAMPS)/java: tests/java/pom.xml $(wildcard tests/java/*.java tests/java/*/*.java) scripts/fetch-jars $(STAMPS)/system

@@ -1,4 +1,5 @@
-"""Jobs that read the broker's group history over the wire and replay it through the pure core.
+"""Spark jobs that read a broker over the wire and keep what they learn in a lake of Delta tables.
 
-Reserved: nothing is here yet. The only room of the broker it may import is `broker.core.group`.
+`jobs` have the only session and do the I/O, `transformations` are functions of data frames. The
+only room of the broker that may be imported is `broker.core.group`, which replays what-ifs.
 """

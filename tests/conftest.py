@@ -12,6 +12,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--fuzz-frames", type=int, default=200_000, help="how many frames tests/fuzz sends (200000)"
     )
     group.addoption(
+        "--pipeline-kills",
+        type=int,
+        default=3,
+        help="how often tests/pipeline kills the driver, and the broker under it (3)",
+    )
+    group.addoption(
         "--all-scenarios",
         action="store_true",
         help="run what is marked slow_groups too: groups of all client versions, and their timings",
@@ -37,4 +43,10 @@ def crash_runs(request: pytest.FixtureRequest) -> int:
 @pytest.fixture(scope="session")
 def fuzz_frames(request: pytest.FixtureRequest) -> int:
     value: int = request.config.getoption("--fuzz-frames")
+    return value
+
+
+@pytest.fixture(scope="session")
+def pipeline_kills(request: pytest.FixtureRequest) -> int:
+    value: int = request.config.getoption("--pipeline-kills")
     return value

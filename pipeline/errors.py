@@ -1,0 +1,33 @@
+"""How a job ends that could not do what it was asked.
+
+::
+
+    PipelineError              exit code 1
+    |-- DataLossError          1: the topic no longer has what is still to be read
+    |-- UsageError             2: the command line cannot be meant
+    `-- UnavailableError       3: a broker, Java, a disk: something outside is missing
+"""
+
+from typing import ClassVar
+
+
+class PipelineError(Exception):
+    """The text is for the user: what is wrong, and what to do."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class DataLossError(PipelineError):
+    """Records are gone that were still to be read; the text names topic, partition and offsets."""
+
+
+class UsageError(PipelineError):
+    """The command line cannot be meant."""
+
+    exit_code = 2
+
+
+class UnavailableError(PipelineError):
+    """Something that the job needs does not answer, or is not there."""
+
+    exit_code = 3

@@ -1,0 +1,57 @@
+"""What Spark's exceptions mean, in words for whoever started the job."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from pipeline.errors import PipelineError, UnavailableError
+
+_TEXT_MAX: Final = 600
+"""Characters of Spark's own words that are shown when nothing better is known."""
+
+_FULL_DISK: Final = ("No space left on device", "Disk quota exceeded")
+_NOT_ALLOWED: Final = ("Permission denied", "AccessDeniedException", "Read-only file system")
+_NOT_A_LAKE: Final = (
+    "DELTA_TABLE_NOT_FOUND",
+    "is not a Delta table",
+    "DELTA_PATH_DOES_NOT_EXIST",
+    "Incompatible format detected",
+    "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION",
+    "ParentNotDirectoryException",
+    "Not a directory",
+    "exists and is not a directory",
+)
+
+
+@contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Turns what Spark raises about `what` into a PipelineError that names the cause."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise explain(what, error) from error
+
+
+def explain(what: str, error: Exception) -> PipelineError:
+    """The cause of `error`, which befell `what`."""
+    text = str(error)
+    if any(sign in text for sign in _FULL_DISK):
+        return UnavailableError(
+            f"{what}: the disk is full. Nothing half-written counts; make room and run it again."
+        )
+    if any(sign in text for sign in _NOT_ALLOWED):
+        return UnavailableError(f"{what}: not allowed to write there ({_first_line(text)})")
+    if any(sign in text for sign in _NOT_A_LAKE):
+        return PipelineError(
+            f"{what}: something else than a table is there ({_first_line(text)}). "
+            "Is that directory a lake of this pipeline?"
+        )
+    return PipelineError(f"{what}: {_first_line(text)}")
+
+
+def _first_line(text: str) -> str:
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
+    return line[:_TEXT_MAX]

@@ -1,0 +1,116 @@
+"""Delta tables under one root, and the few ways in which the jobs change them.
+
+Each way gives the same table however often it is repeated, so a job that was killed at any point
+can simply run again. A root is a directory, or whatever Hadoop's file systems can name.
+
+Tables are called by a path below the root: ``rebalances``, ``land/orders``.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from pipeline import jvm
+from pipeline.errors import PipelineError
+from pipeline.faults import explained
+
+_FORMAT: Final = "delta"
+
+
+class Lake:
+    """See the module. All methods raise PipelineError with the cause in plain words."""
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        self._spark = spark
+        self._known: set[str] = set()
+        self.root = root.rstrip("/") or "/"
+
+    def path(self, name: str) -> str:
+        """Where a table lies."""
+        return f"{self.root}/{name}"
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a table of that name, with rows or without."""
+        with explained(self._called(name)):
+            return DeltaTable.isDeltaTable(self._spark, self.path(name))
+
+    def read(self, name: str) -> DataFrame:
+        """The table as it is now.
+
+        Raises:
+            PipelineError: there is none; the text says which job would make it.
+        """
+        if not self.exists(name):
+            raise PipelineError(
+                f"the lake {self.root} has no table {name}; has the job run that makes it?"
+            )
+        return self._spark.read.format(_FORMAT).load(self.path(name))
+
+    def append_once(self, frame: DataFrame, name: str, *, app_id: str, batch_id: int) -> None:
+        """Adds rows; does nothing if `app_id` has added a batch of this or a higher id before.
+
+        `app_id` is one for each stream of batches, that is for each checkpoint: ids that begin
+        anew under an old name would be taken for repetitions. New columns are added to the table.
+        """
+        writer = (
+            frame.write.format(_FORMAT)
+            .mode("append")
+            .option("mergeSchema", "true")
+            .option("txnAppId", app_id)
+            .option("txnVersion", batch_id)
+        )
+        with explained(self._called(name)):
+            self._check_place(name)
+            writer.save(self.path(name))
+
+    def merge_new(self, frame: DataFrame, name: str, *, on: Sequence[str]) -> None:
+        """Adds the rows whose key, the columns `on`, the table does not have yet.
+
+        Of rows with the same key in `frame` one is taken. Nulls in a key are equal to each other.
+        """
+        same = " AND ".join(f"old.`{column}` <=> new.`{column}`" for column in on)
+        with explained(self._called(name)):
+            self._check_place(name)
+            self._create_like(frame, name)
+            (
+                DeltaTable.forPath(self._spark, self.path(name))
+                .alias("old")
+                .merge(frame.dropDuplicates(list(on)).alias("new"), same)
+                .withSchemaEvolution()
+                .whenNotMatchedInsertAll()
+                .execute()
+            )
+
+    def overwrite(self, frame: DataFrame, name: str) -> None:
+        """Replaces the table, schema and all; readers see the old one or the new one."""
+        writer = frame.write.format(_FORMAT).mode("overwrite").option("overwriteSchema", "true")
+        with explained(self._called(name)):
+            self._check_place(name)
+            writer.save(self.path(name))
+
+    def _create_like(self, frame: DataFrame, name: str) -> None:
+        (
+            DeltaTable.createIfNotExists(self._spark)
+            .location(self.path(name))
+            .addColumns(frame.schema)
+            .execute()
+        )
+
+    def _check_place(self, name: str) -> None:
+        """Raises where files of something else are: Delta would make a table around them."""
+        if name in self._known:
+            return
+        if not DeltaTable.isDeltaTable(self._spark, self.path(name)):
+            place = jvm.of(self._spark).org.apache.hadoop.fs.Path(self.path(name))
+            files = place.getFileSystem(jvm.hadoop_configuration(self._spark))
+            if files.exists(place) and len(files.listStatus(place)):
+                raise PipelineError(
+                    f"{self._called(name)}: files are there that are not a table's. "
+                    "Is that directory a lake of this pipeline?"
+                )
+        self._known.add(name)
+
+    def _called(self, name: str) -> str:
+        return f"the table {name} of {self.root}"

@@ -1,0 +1,90 @@
+"""The Spark session of a job: master, jars and options come from outside, never from a job.
+
+Started by `spark-submit` (or from a notebook that has a session), what that one was told holds:
+master and jars are its business, and only what the jobs rely on is added.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from pipeline import jars
+from pipeline.errors import UnavailableError, UsageError
+from pipeline.java import find_java
+
+MASTER: Final = "local[*]"
+"""Without one from outside: all cores of this machine."""
+
+RELIED_ON: Final = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # A table must not depend on where the machine stands that wrote it.
+    "spark.sql.session.timeZone": "UTC",
+}
+"""What the jobs are written for. An option from outside may still replace any of it."""
+
+_QUIET: Final = {
+    # The jobs tell of their progress themselves.
+    "spark.ui.showConsoleProgress": "false",
+    # 127.0.0.1 is where a session of one machine listens, whatever its name resolves to today.
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+"""For a session on one machine."""
+
+
+def build(
+    name: str,
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    jars_directory: Path | None = None,
+) -> SparkSession:
+    """The session of this process, made if there is none yet.
+
+    `name` is what the cluster shows. `conf` are Spark's own settings. Missing jars are fetched
+    into `jars_directory` (the user's cache without one), with progress on standard error.
+
+    Raises:
+        UnavailableError: no Java, jars that cannot be fetched, or a session that does not start.
+    """
+    settings = dict(RELIED_ON)
+    if not is_submitted():
+        find_java()
+        chosen = master or MASTER
+        settings["spark.master"] = chosen
+        if chosen.startswith("local"):
+            settings |= _QUIET
+        settings["spark.jars"] = ",".join(map(str, jars.ensure(jars_directory)))
+    elif master:
+        settings["spark.master"] = master
+    builder = SparkSession.builder.appName(name)
+    for key, value in (settings | dict(conf or {})).items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        raise UnavailableError(f"Spark does not start: {error}") from error
+
+
+def is_submitted() -> bool:
+    """Whether `spark-submit` started this process, and with it a JVM."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def parse_conf(given: Sequence[str]) -> dict[str, str]:
+    """What `--conf NAME=VALUE` means.
+
+    Raises:
+        UsageError: not of that form.
+    """
+    conf = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--conf {text!r} is not NAME=VALUE")
+        conf[name] = value
+    return conf

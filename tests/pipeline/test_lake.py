@@ -1,0 +1,85 @@
+"""The ways in which tables change: repeating one of them changes nothing more."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.errors import PipelineError
+from pipeline.lake import Lake
+
+
+@pytest.fixture
+def lake(spark: SparkSession, tmp_path: Path) -> Lake:
+    return Lake(spark, str(tmp_path / "lake"))
+
+
+def rows(lake: Lake, name: str) -> list[tuple[object, ...]]:
+    return sorted(tuple(row) for row in lake.read(name).collect())
+
+
+def test_a_batch_that_is_appended_twice_is_there_once(spark: SparkSession, lake: Lake) -> None:
+    for batch_id, number in [(0, 1), (0, 1), (1, 2), (0, 1), (1, 2)]:
+        frame = spark.createDataFrame([(number,)], "number int")
+        lake.append_once(frame, "land/numbers", app_id="a", batch_id=batch_id)
+    assert rows(lake, "land/numbers") == [(1,), (2,)]
+
+
+def test_another_stream_of_batches_counts_for_itself(spark: SparkSession, lake: Lake) -> None:
+    frame = spark.createDataFrame([(1,)], "number int")
+    lake.append_once(frame, "numbers", app_id="a", batch_id=0)
+    lake.append_once(frame, "numbers", app_id="b", batch_id=0)
+    assert rows(lake, "numbers") == [(1,), (1,)]
+
+
+def test_columns_are_added_and_empty_in_older_rows(spark: SparkSession, lake: Lake) -> None:
+    old = spark.createDataFrame([(1,)], "number int")
+    new = spark.createDataFrame([(2, "two")], "number int, name string")
+    lake.append_once(old, "numbers", app_id="a", batch_id=0)
+    lake.append_once(new, "numbers", app_id="a", batch_id=1)
+    assert rows(lake, "numbers") == [(1, None), (2, "two")]
+
+
+def test_a_merge_adds_new_keys_only_and_each_once(spark: SparkSession, lake: Lake) -> None:
+    first = spark.createDataFrame([("a", 1, "old"), (None, 2, "old")], "g string, n int, v string")
+    again = spark.createDataFrame(
+        [("a", 1, "new"), (None, 2, "new"), ("b", 1, "new"), ("b", 1, "new")],
+        "g string, n int, v string",
+    )
+    for frame in (first, again, again):
+        lake.merge_new(frame, "events", on=["g", "n"])
+    found = {tuple(row) for row in lake.read("events").collect()}
+    assert lake.read("events").count() == 3
+    assert found == {("a", 1, "old"), (None, 2, "old"), ("b", 1, "new")}
+
+
+def test_overwriting_replaces_rows_and_columns(spark: SparkSession, lake: Lake) -> None:
+    lake.overwrite(spark.createDataFrame([(1,)], "number int"), "numbers")
+    lake.overwrite(spark.createDataFrame([("two",)], "name string"), "numbers")
+    assert rows(lake, "numbers") == [("two",)]
+
+
+def test_a_table_that_is_missing_is_named(lake: Lake) -> None:
+    assert not lake.exists("rebalances")
+    with pytest.raises(PipelineError, match=r"has no table rebalances; has the job run"):
+        lake.read("rebalances")
+
+
+def test_a_directory_of_something_else_is_not_taken_for_a_table(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    frame = spark.createDataFrame([(1,)], "number int")
+    frame.write.parquet(str(tmp_path / "numbers"))
+    lake = Lake(spark, str(tmp_path))
+    with pytest.raises(PipelineError, match=r"Is that directory a lake"):
+        lake.append_once(frame, "numbers", app_id="a", batch_id=0)
+    with pytest.raises(PipelineError, match=r"Is that directory a lake"):
+        lake.merge_new(frame, "numbers", on=["number"])
+
+
+def test_a_root_that_is_a_file_is_no_lake(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "lake").write_text("a file")
+    lake = Lake(spark, str(tmp_path / "lake"))
+    frame = spark.createDataFrame([(1,)], "number int")
+    with pytest.raises(PipelineError, match=r"Is that directory a lake"):
+        lake.append_once(frame, "numbers", app_id="a", batch_id=0)
