@@ -1,0 +1,274 @@
+"""Where one consumer stands in each of its partitions.
+
+A position is the offset of the next record that the user will be given: everything below it has
+been returned by a poll. What was fetched ahead of it is the fetcher's business alone.
+
+A partition begins without a position and gets one in one of three ways: from its committed offset,
+from a reset (to one of the ends of its log, or to a time), or by a seek. Whenever it gets one
+other than by reading on, it gets a new *fence* as well: what was fetched under an older one is of
+no use any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from itertools import count
+
+from client.core.errors import IllegalStateError, NoOffsetError
+from client.core.offsets import LATEST, UNKNOWN_EPOCH, OffsetAndMetadata, OffsetSpec
+from client.core.partitions import TopicPartition
+from protocol.errors import ErrorCode
+from protocol.lazy_dataclass import dataclass
+
+
+@dataclass(slots=True, eq=False)
+class PartitionState:
+    """One assigned partition. Read by the fetcher, changed by `Positions` only."""
+
+    fence: int
+    position: int | None = None
+    leader_epoch: int = UNKNOWN_EPOCH
+    """Of the last record that was returned, or as it was committed."""
+    reset: OffsetSpec | None = None
+    """Asked for, and not found yet; then there is no position."""
+    is_paused: bool = False
+    is_held: bool = False
+    high_watermark: int | None = None
+    last_stable_offset: int | None = None
+    log_start_offset: int | None = None
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether records of it may be fetched and returned now."""
+        return self.position is not None and not self.is_paused and not self.is_held
+
+
+class Positions:
+    """Those of one consumer. Asking about a partition that is not assigned is an
+    IllegalStateError; an answer that comes for one is ignored, since it may have been late.
+    """
+
+    def __init__(self, *, reads_committed: bool = False) -> None:
+        """`reads_committed`: lag is counted to the last stable offset, not the high watermark."""
+        self._reads_committed = reads_committed
+        self._states: dict[TopicPartition, PartitionState] = {}
+        self._fences = count(1)
+        self.version = 0
+        """Changes whenever it may matter to what was fetched: not by reading on."""
+
+    # The assignment.
+
+    @property
+    def assigned(self) -> Collection[TopicPartition]:
+        """All partitions, in the order in which they came."""
+        return self._states.keys()
+
+    def set_assigned(self, partitions: Iterable[TopicPartition]) -> None:
+        """These and no others. Those that stay keep all but the hold, if they were held."""
+        self.version += 1
+        states, self._states = self._states, {}
+        for partition in partitions:
+            state = states.get(partition)
+            if state is None:
+                state = PartitionState(next(self._fences))
+            state.is_held = False
+            self._states[partition] = state
+
+    def state(self, partition: TopicPartition) -> PartitionState:
+        """For the fetcher; not to be changed.
+
+        Raises:
+            IllegalStateError: it is not assigned.
+        """
+        state = self._states.get(partition)
+        if state is None:
+            raise IllegalStateError(
+                f"{partition.topic}-{partition.partition} is not assigned to this consumer"
+            )
+        return state
+
+    def find(self, partition: TopicPartition) -> PartitionState | None:
+        """As `state`; None if it is not assigned."""
+        return self._states.get(partition)
+
+    # How positions begin.
+
+    def missing_position(self) -> list[TopicPartition]:
+        """Those that want their committed offset: no position, and no reset asked for."""
+        return [
+            partition
+            for partition, state in self._states.items()
+            if state.position is None and state.reset is None
+        ]
+
+    def awaiting_reset(self) -> dict[TopicPartition, OffsetSpec]:
+        """Those whose offset is to be looked up."""
+        return {
+            partition: state.reset
+            for partition, state in self._states.items()
+            if state.reset is not None
+        }
+
+    def committed_found(
+        self,
+        partition: TopicPartition,
+        committed: OffsetAndMetadata | None,
+        default_reset: OffsetSpec | None,
+    ) -> None:
+        """What the group has committed, None for nothing: then `default_reset` decides.
+
+        Nothing happens if the position has come from elsewhere meanwhile.
+
+        Raises:
+            NoOffsetError: nothing committed, and no default.
+        """
+        state = self._states.get(partition)
+        if state is None or state.position is not None or state.reset is not None:
+            return
+        if committed is not None:
+            self._place(state, committed.offset, committed.leader_epoch)
+        elif default_reset is not None:
+            self._reset(state, default_reset)
+        else:
+            raise NoOffsetError(
+                f"{partition.topic}-{partition.partition} has no committed offset, and"
+                " auto_offset_reset is none: seek, commit an offset, or set it to earliest or"
+                " latest",
+                ErrorCode.NONE,
+            )
+
+    def reset_found(
+        self,
+        partition: TopicPartition,
+        spec: OffsetSpec,
+        offset: int | None,
+        leader_epoch: int = UNKNOWN_EPOCH,
+    ) -> None:
+        """What the lookup of `spec` came to; None: no record is so late, so it is the end's turn.
+
+        Nothing happens if something else was asked for meanwhile.
+        """
+        state = self._states.get(partition)
+        if state is None or state.reset != spec:
+            return
+        if offset is None:
+            self._reset(state, LATEST)
+        else:
+            self._place(state, offset, leader_epoch)
+
+    # What the user asks for.
+
+    def seek(
+        self, partition: TopicPartition, offset: int, leader_epoch: int = UNKNOWN_EPOCH
+    ) -> None:
+        """Go on from there, whether or not there is anything."""
+        if offset < 0:
+            raise ValueError(f"offset {offset} is negative")
+        self._place(self.state(partition), offset, leader_epoch)
+
+    def seek_to(self, partition: TopicPartition, spec: OffsetSpec) -> None:
+        """Go on from an end of the log, or from a time, once it is looked up."""
+        self._reset(self.state(partition), spec)
+
+    def forget(self, partition: TopicPartition) -> None:
+        """As if it had just been assigned: it wants its committed offset."""
+        state = self.state(partition)
+        self._place(state, None, UNKNOWN_EPOCH)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Neither fetch nor return records of these. All or none are paused."""
+        self._set_paused(partitions, is_paused=True)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Undo `pause`."""
+        self._set_paused(partitions, is_paused=False)
+
+    def paused(self) -> set[TopicPartition]:
+        """By the user."""
+        return {partition for partition, state in self._states.items() if state.is_paused}
+
+    def hold(self, partitions: Iterable[TopicPartition]) -> None:
+        """They are about to be revoked: as pause, until the next `set_assigned`."""
+        self.version += 1
+        for partition in partitions:
+            if state := self._states.get(partition):
+                state.is_held = True
+
+    def position(self, partition: TopicPartition) -> int | None:
+        """The offset of the next record to be returned; None while it is not known."""
+        return self.state(partition).position
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What a commit without arguments commits: all positions that are known."""
+        return {
+            partition: OffsetAndMetadata(state.position, "", state.leader_epoch)
+            for partition, state in self._states.items()
+            if state.position is not None
+        }
+
+    # What the broker says.
+
+    def advance(self, partition: TopicPartition, offset: int, leader_epoch: int) -> None:
+        """Records below `offset` were returned, or there are none to return."""
+        state = self._states[partition]
+        assert state.position is not None
+        assert offset >= state.position, "reading goes forward"
+        state.position = offset
+        state.leader_epoch = leader_epoch
+
+    def learned(
+        self,
+        partition: TopicPartition,
+        *,
+        high_watermark: int,
+        last_stable_offset: int,
+        log_start_offset: int,
+    ) -> None:
+        """The ends of the log as a fetch has told them; negative ones are not known."""
+        state = self._states.get(partition)
+        if state is None:
+            return
+        if high_watermark >= 0:
+            state.high_watermark = high_watermark
+        if last_stable_offset >= 0:
+            state.last_stable_offset = last_stable_offset
+        if log_start_offset >= 0:
+            state.log_start_offset = log_start_offset
+
+    def high_watermark(self, partition: TopicPartition) -> int | None:
+        """Behind the last record that may be read; None before the first fetch."""
+        return self.state(partition).high_watermark
+
+    def last_stable(self, partition: TopicPartition) -> int | None:
+        """Behind the last record whose transaction is decided; None if it is not known."""
+        return self.state(partition).last_stable_offset
+
+    def log_start(self, partition: TopicPartition) -> int | None:
+        """The first offset there is; None if it is not known."""
+        return self.state(partition).log_start_offset
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """Offsets between the position and the end; None while one of them is not known."""
+        state = self.state(partition)
+        end = state.last_stable_offset if self._reads_committed else state.high_watermark
+        if end is None or state.position is None:
+            return None
+        return max(0, end - state.position)
+
+    def _place(self, state: PartitionState, offset: int | None, leader_epoch: int) -> None:
+        self._renew(state)
+        state.position, state.leader_epoch, state.reset = offset, leader_epoch, None
+
+    def _reset(self, state: PartitionState, spec: OffsetSpec) -> None:
+        self._renew(state)
+        state.position, state.leader_epoch, state.reset = None, UNKNOWN_EPOCH, spec
+
+    def _renew(self, state: PartitionState) -> None:
+        state.fence = next(self._fences)
+        self.version += 1
+
+    def _set_paused(self, partitions: Iterable[TopicPartition], *, is_paused: bool) -> None:
+        states = [self.state(partition) for partition in partitions]
+        self.version += 1
+        for state in states:
+            state.is_paused = is_paused
