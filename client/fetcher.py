@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - the interface; what is behind it comes next.
 """Reads the assigned partitions ahead of the user, from all brokers at the same time.
 
 What arrives waits, as bytes, until it is taken; records are made of it only then. How much may wait
