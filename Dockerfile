@@ -8,12 +8,14 @@
 FROM python:3.13-slim AS build
 WORKDIR /src
 RUN python -m venv /opt/kohort
+RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev
 COPY constraints.txt pyproject.toml README.md LICENSE ./
 COPY protocol protocol
 COPY broker broker
 COPY client client
 COPY pipeline pipeline
 COPY kohort kohort
+COPY scripts scripts
 RUN /opt/kohort/bin/pip install --no-cache-dir --constraint constraints.txt . \
     && /opt/kohort/bin/python -m compileall -q /opt/kohort
 

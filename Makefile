@@ -110,6 +110,8 @@ $(STAMPS)/core: pyproject.toml constraints.txt scripts/compile_hook.py $(COMPILE
 	@touch $@
 
 $(STAMPS)/test: $(STAMPS)/core
+	@command -v cc >/dev/null || scripts/apt-install gcc libc6-dev python3-dev || \
+	    echo "no C compiler: what would be compiled runs as Python, and is tested so" >&2
 	$(PIP) install --constraint constraints.txt --editable '.[test]'
 	@touch $@
 

@@ -1,5 +1,7 @@
 """Batches that no client would send, made from ones that a client might."""
 
+from typing import Final
+
 from protocol.records.batch import (
     HEADER_BYTES,
     BatchHeader,
@@ -11,6 +13,23 @@ from protocol.records.batch import (
 from protocol.records.builder import assemble, encode_batch
 from protocol.records.compression import compress
 from protocol.records.record import Record, write_record
+
+LARGE: Final = Record(
+    b"v" * 40_000, b"k" * 9_000, (("h" * 200, b"x" * 200), ("", None), ("e", b"")), 5
+)
+SHAPES: Final = [
+    Record(None),
+    Record(b""),
+    Record(b"value", b"key"),
+    Record(b"value", b"", (("a", b"1"), ("a", None), ("ключ", b""))),
+    Record(b"value", None, (("last", b"header"),)),
+    Record(b"v" * 63, b"k" * 64),
+    Record(b"v" * 64, b"k" * 63),
+    Record(b"v" * 8_191),
+    Record(b"v" * 8_192),
+    LARGE,
+]
+"""Absent and empty fields, lengths of one to three bytes, headers."""
 
 
 def with_header(batch: bytes, **fields: int) -> bytes:

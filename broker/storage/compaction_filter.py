@@ -26,7 +26,6 @@ from protocol.records.batch import (
 from protocol.records.builder import assemble
 from protocol.records.compression import compress
 from protocol.records.record import (
-    RecordSpan,
     decode_records,
     field_of,
     inflate,
@@ -34,6 +33,7 @@ from protocol.records.record import (
     write_record,
 )
 from protocol.records.varint import Buffer
+from protocol.records.walk import RecordSpan
 
 KEY_BYTES_MAX = 16
 """Longer keys are represented by a hash of this size."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from aiokafka.record import default_records as aiokafka_records
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from kafka.record import default_records as kafka_python_records
 
@@ -32,8 +32,6 @@ from protocol.records.record import (
     decode_records,
     field_of,
     iter_spans,
-    read_span,
-    skip_records,
 )
 from protocol.records.varint import (
     encode_uvarint,
@@ -43,6 +41,7 @@ from protocol.records.varint import (
     read_varint,
     read_varlong,
 )
+from protocol.records.walk import read_span, skip_records
 from tests.batches import one_record, with_block
 
 few = settings(max_examples=60, deadline=None)
@@ -100,6 +99,8 @@ def test_what_we_write_others_read(
 def test_what_others_write_we_read(
     _reader: Other, builder: Other, records: list[Record], codec: Codec, sequence: int
 ) -> None:
+    # aiokafka takes a first timestamp of -1 for none, and the next one for the first.
+    assume(records[0].timestamp != -1 or builder is not aiokafka_records.DefaultRecordBatchBuilder)
     theirs = builder(
         magic=2,
         compression_type=int(codec),

@@ -17,8 +17,8 @@ from protocol.records.batch import (
     crc_matches,
     read_header,
 )
-from protocol.records.record import RECORD_BYTES_MIN
 from protocol.records.varint import Buffer
+from protocol.records.walk import RECORD_BYTES_MIN
 
 ZSTD_SINCE_VERSION = 7
 _MAGIC_POSITION = 16

@@ -14,8 +14,8 @@ from broker.core.partition.verdict import RecordError
 from protocol.errors import DecodeError
 from protocol.lazy_dataclass import dataclass
 from protocol.records.batch import NO_TIMESTAMP, BatchHeader
-from protocol.records.record import RECORD_BYTES_MIN, read_span, skip_records
 from protocol.records.varint import read_varint
+from protocol.records.walk import RECORD_BYTES_MIN, read_span, skip_records
 
 RECORD_ERRORS_MAX = 100
 """Most records of one batch that an answer explains; Kafka explains all of them."""

@@ -12,7 +12,8 @@ from broker.core.partition.verdict import (
 from protocol.errors import ErrorCode
 from protocol.records.batch import Codec, TimestampType, read_header
 from protocol.records.builder import assemble, encode_batch
-from protocol.records.record import HEADERS_MAX, Record, decode_records
+from protocol.records.record import Record, decode_records
+from protocol.records.walk import HEADERS_MAX
 from tests.batches import one_record, with_block, with_header
 from tests.produced import (
     COMPACTED,

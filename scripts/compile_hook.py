@@ -1,0 +1,78 @@
+"""Compiles the few modules that are worth it while the package is built (a hook of hatchling).
+
+A module is worth it if it has a `.pxd` file beside it, which gives Cython the types of its hottest
+functions; the source stays ordinary Python, and is what runs where there is no compiler. What is
+compiled lies next to its source, where Python prefers it.
+
+KOHORT_COMPILE=0 leaves everything as it is; KOHORT_COMPILE=1 makes a failure an error, for those
+who build wheels and would rather have none than a slow one.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+PACKAGES = ("protocol", "broker", "client")
+
+
+class CompileHook(BuildHookInterface):  # type: ignore[misc]  # Any, where it is not installed.
+    """Found by hatchling because it is the only hook in this file."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile, and have the wheel say for which machines it is."""
+        del version
+        wanted = os.environ.get("KOHORT_COMPILE", "")
+        if wanted == "0":
+            return
+        root = Path(self.root)
+        try:
+            made = compile_modules(root)
+        except Exception as error:
+            if wanted == "1":
+                raise
+            self.app.display_warning(f"Not compiled, so slower than it could be: {error}")
+            return
+        build_data["artifacts"] += [f"/{path.relative_to(root)}" for path in made]
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
+
+
+def compile_modules(root: Path) -> list[Path]:
+    """The extension modules, each beside its source.
+
+    Raises:
+        Exception: there is no Cython, no compiler, or it does not like the source.
+    """
+    # Where it is missing, nothing is compiled, and that is all.
+    from Cython.Build import cythonize  # noqa: PLC0415
+    from setuptools import Distribution, Extension  # noqa: PLC0415
+
+    types = sorted(path for name in PACKAGES for path in (root / name).rglob("*.pxd"))
+    sources = [path.with_suffix(".py").relative_to(root) for path in types]
+    before = Path.cwd()
+    os.chdir(root)  # Cython and setuptools both name modules by their paths from here.
+    try:
+        extensions = cythonize(
+            [
+                # Without assertions and with what the platform has for a release.
+                Extension(".".join(source.with_suffix("").parts), [str(source)])
+                for source in sources
+            ],
+            build_dir=".cache/cython",
+            # The .pxd says what is to be a machine integer; annotations mean Python's own.
+            compiler_directives={"language_level": 3, "annotation_typing": False},
+            quiet=True,
+        )
+        distribution = Distribution({"name": "kohort-compiled", "ext_modules": extensions})
+        command: Any = distribution.get_command_obj("build_ext")
+        command.inplace = True
+        command.build_temp = ".cache/cython"
+        command.ensure_finalized()
+        command.run()
+        return [Path(command.get_ext_fullpath(one.name)).resolve() for one in extensions]
+    finally:
+        os.chdir(before)

@@ -1,0 +1,192 @@
+"""Both forms of the module that follows records: as it is written, and compiled."""
+
+from __future__ import annotations
+
+import importlib.util
+import sysconfig
+from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import protocol.records.walk
+from protocol.errors import DecodeError
+from protocol.records.layout import RECORD
+from protocol.records.record import Record, field_of, iter_spans
+from protocol.records.varint import encode_varint
+from tests.batches import SHAPES, one_record
+
+HERE = Path(protocol.records.walk.__file__)
+SOURCE = HERE.with_name("walk.py")
+COMPILED = SOURCE.with_suffix(str(sysconfig.get_config_var("EXT_SUFFIX")))
+
+
+def _source() -> ModuleType:
+    loader = SourceFileLoader("walk_as_written", str(SOURCE))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+AS_WRITTEN = _source()
+
+
+@pytest.fixture(params=["as_written", "compiled"])
+def walk(request: pytest.FixtureRequest) -> ModuleType:
+    if request.param == "as_written":
+        return AS_WRITTEN
+    if not COMPILED.exists():
+        pytest.skip("not compiled: no C compiler was there when the package was built")
+    return protocol.records.walk
+
+
+@pytest.mark.parametrize("record", SHAPES, ids=range(len(SHAPES)))
+@pytest.mark.parametrize("timestamp_delta", [0, 63, 64, -1, 8_191, 8_192, -(1 << 62), (1 << 62)])
+@pytest.mark.parametrize("offset_delta", [0, 63, 64, 10_000, (1 << 31) - 1])
+def test_a_record_is_written_and_read_as_declared(
+    walk: ModuleType, record: Record, timestamp_delta: int, offset_delta: int
+) -> None:
+    block = one_record(record, timestamp_delta, offset_delta)
+    declared = RECORD.parse(block)
+    assert RECORD.build(declared) == block
+    span = walk.read_span(memoryview(b"before" + block + b"behind"), 6)
+    assert (span.start, span.stop) == (6, 6 + len(block))
+    assert (span.timestamp_delta, span.offset_delta) == (timestamp_delta, offset_delta)
+    assert (declared.timestamp_delta, declared.offset_delta) == (timestamp_delta, offset_delta)
+    moved = b"before" + block
+    assert field_of(moved, span.key_start, span.key_length) == declared.key == record.key
+    assert field_of(moved, span.value_start, span.value_length) == declared.value == record.value
+    assert span.header_count == len(declared.headers) == len(record.headers)
+    assert [(h.key.decode(), h.value) for h in declared.headers] == list(record.headers)
+
+
+def test_keys_and_values_are_found_without_being_copied(walk: ModuleType) -> None:
+    source = bytearray(one_record(Record(b"value", b"key")))
+    span = walk.read_span(source, 0)
+    source[span.value_start] = ord("V")
+    assert field_of(source, span.value_start, span.value_length) == b"Value"
+
+
+@pytest.mark.parametrize("record", SHAPES[:6], ids=range(6))
+def test_a_record_cut_short_anywhere_is_refused(walk: ModuleType, record: Record) -> None:
+    block = one_record(record)
+    for size in range(len(block)):
+        with pytest.raises(DecodeError):
+            walk.read_span(block[:size], 0)
+
+
+def test_a_record_must_fill_the_length_it_claims_and_no_more(walk: ModuleType) -> None:
+    block = one_record(Record(b"value", b"key", (("h", b"x"),)))
+    body = len(block) - 1
+    assert block[:1] == encode_varint(body)
+    for claimed in range(body + 40):
+        if claimed == body:
+            continue
+        with pytest.raises(DecodeError):
+            walk.read_span(encode_varint(claimed) + block[1:] + bytes(40), 0)
+
+
+HEAD = b"\x00\x00\x00"
+"""Attributes, timestamp delta 0, offset delta 0."""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(HEAD + b"\x03\x01\x00", id="key of length -2"),
+        pytest.param(HEAD + b"\x01\x03\x00", id="value of length -2"),
+        pytest.param(HEAD + b"\x03k\x01\x00", id="key of length -2 and a byte"),
+        pytest.param(HEAD + b"\x01\x03v\x00", id="value of length -2 and a byte"),
+        pytest.param(HEAD + b"\x01\x01\x01", id="header count -1"),
+        pytest.param(HEAD + b"\x01\x01\x02\x01", id="header key of length -1 alone"),
+        pytest.param(HEAD + b"\x01\x01\x02\x01\x01", id="header without key"),
+        pytest.param(HEAD + b"\x01\x01\x02\x00\x03", id="header value of length -2"),
+        pytest.param(HEAD + b"\x01\x01\x04\x00\x01", id="a header too few"),
+        pytest.param(HEAD + b"\x0a\x01\x00", id="key longer than the record"),
+        pytest.param(HEAD + b"\x01\x0a\x00", id="value longer than the record"),
+        pytest.param(HEAD + b"\x01\x01\xfe\xff\xff\xff\x0f", id="2147483647 headers"),
+        pytest.param(HEAD + b"\xfe\xff\xff\xff\x0f\x01\x00", id="key of 2147483647 bytes"),
+        pytest.param(b"\x00\x00\xff\xff\xff\xff\x7f\x01\x01\x00", id="offset delta of 35 bits"),
+    ],
+)
+def test_a_record_with_nonsense_inside_is_refused(walk: ModuleType, body: bytes) -> None:
+    with pytest.raises(DecodeError):
+        walk.read_span(encode_varint(len(body)) + body + bytes(64), 0)
+
+
+def test_a_record_of_negative_length_is_refused(walk: ModuleType) -> None:
+    block = one_record(Record(b"value", b"key"))
+    for size in (block[0] - 1, block[0] + 1):
+        with pytest.raises(DecodeError):
+            walk.read_span(bytes([size]) + block[1:], 0)
+
+
+@pytest.mark.parametrize("garbage", [b"\xff" * 40, b"\x01" * 40, b"\x80" * 40, b"garbage " * 5])
+def test_garbage_is_no_record(walk: ModuleType, garbage: bytes) -> None:
+    with pytest.raises(DecodeError):
+        walk.read_span(garbage, 0)
+
+
+def test_following_lengths_finds_where_each_record_stops(walk: ModuleType) -> None:
+    block = b"".join(one_record(record, 0, n) for n, record in enumerate(SHAPES))
+    stops = [span.stop for span in iter_spans(block, len(SHAPES))]
+    position = 0
+    for stop in stops:
+        position = walk.skip_records(memoryview(block), position, 1)
+        assert position == stop
+    assert walk.skip_records(block, 0, len(SHAPES)) == len(block)
+    assert walk.skip_records(block, stops[2], 3) == stops[5]
+
+
+@pytest.mark.parametrize(
+    "block", [b"", b"\x80", b"\xff\xff", b"\x01\x01", b"\x00\x01", b"\x83\x80\x00", b"\xff" * 9]
+)
+def test_lengths_that_cannot_be_followed_are_refused(walk: ModuleType, block: bytes) -> None:
+    with pytest.raises(DecodeError):
+        walk.skip_records(block, 0, 2)
+
+
+def test_a_length_beyond_the_end_is_seen_by_where_it_leads(walk: ModuleType) -> None:
+    assert walk.skip_records(b"\x7e", 0, 1) == 64
+    with pytest.raises(DecodeError):
+        walk.skip_records(b"\x7e", 0, 2)
+
+
+def test_what_is_compiled_is_what_is_written_here() -> None:
+    if not COMPILED.exists():
+        pytest.skip("not compiled")
+    newest = max(one.stat().st_mtime for one in (SOURCE, SOURCE.with_suffix(".pxd")))
+    assert COMPILED.stat().st_mtime >= newest, "compile it anew: pip install -e ."
+
+
+def outcome(read: Callable[..., object], *args: object) -> object:
+    try:
+        return read(*args)
+    except DecodeError:
+        return DecodeError
+
+
+BLOCKS = st.one_of(
+    st.binary(max_size=60),
+    st.lists(st.integers(0, 3).map(lambda n: one_record(SHAPES[n], 5, n)), max_size=5).map(
+        b"".join
+    ),
+    st.builds(lambda n, rest: b"\xff" * n + rest, st.integers(0, 12), st.binary(max_size=12)),
+)
+
+
+@given(BLOCKS, st.integers(0, 60), st.integers(0, 9))
+@example(HEAD[:1] + b"\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01" + HEAD, 0, 1)
+def test_both_forms_say_the_same_of_any_bytes(block: bytes, position: int, count: int) -> None:
+    compiled = protocol.records.walk
+    for given_as in (block, memoryview(block), bytearray(block)):
+        skipped = outcome(AS_WRITTEN.skip_records, given_as, position, count)
+        assert skipped == outcome(compiled.skip_records, given_as, position, count)
+        span = outcome(AS_WRITTEN.read_span, given_as, position)
+        assert span == outcome(compiled.read_span, given_as, position)
