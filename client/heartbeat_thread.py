@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from client.core.errors import AuthenticationError
 from client.core.group_requests import (
     FoundCoordinator,
     coordinator_in,
@@ -176,6 +177,13 @@ class HeartbeatThread:
                     self._send_leave(identity, reason)
                 case Wait():
                     pass
+        except AuthenticationError as error:
+            # It let us in before, so somebody has changed users or certificates. To go on trying
+            # would lock the user out in places that count failures.
+            logger.warning("heartbeat of group %s: %s", self._config.group_id, error)
+            self._disconnect()
+            with self._changed:
+                self._rules.refused(error.code)
         except (DisconnectedError, UnsupportedVersionError) as error:
             logger.debug("heartbeat of group %s: %s", self._config.group_id, error)
             self._disconnect()
@@ -245,7 +253,7 @@ class HeartbeatThread:
             if self._is_stopping or address is None:
                 raise DisconnectedError("stopped" if self._is_stopping else "no coordinator")
         connection = self._connection
-        if connection is None or connection.address != address:
+        if connection is None or connection.address != address or connection.is_retiring:
             self._disconnect()
             connection = BlockingConnection(address, self._config.connection, self._timeout_s)
             with self._changed:

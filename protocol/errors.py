@@ -154,6 +154,11 @@ class ErrorCode(IntEnum):
     STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
     CONTROLLER_ID_NOT_REGISTERED = 136
 
+    @classmethod
+    def _missing_(cls, value: object) -> ErrorCode | None:
+        """An error of a newer broker is an unknown one, as for Java's clients (Errors.forCode)."""
+        return cls.UNKNOWN_SERVER_ERROR if isinstance(value, int) else None
+
     @property
     def retriable(self) -> bool:
         """Whether a client may send the same request again; True also for `refreshes_metadata`."""

@@ -6,6 +6,9 @@ ConsumerError
   ConfigError                  settings that do not fit together (also a ValueError)
   BrokerUnreachableError       nobody answers at any known address
   AuthenticationError          the broker does not accept who we say we are
+    UnsupportedMechanismError  it does not offer the chosen way to authenticate
+    TlsError                   the two sides do not come to terms about TLS
+      CertificateError         one does not accept the other's certificate
   AuthorizationError           it does, but not for this group or topic
   UnknownTopicError            a topic that does not exist, and is not created by asking for it
   GroupError                   the group cannot go on with this member
@@ -59,6 +62,18 @@ class BrokerUnreachableError(ConsumerError):
 
 class AuthenticationError(ConsumerError):
     """The broker does not accept who we say we are."""
+
+
+class UnsupportedMechanismError(AuthenticationError):
+    """The broker does not offer the chosen way to authenticate."""
+
+
+class TlsError(AuthenticationError):
+    """The two sides do not come to terms about TLS."""
+
+
+class CertificateError(TlsError):
+    """One side does not accept the other's certificate."""
 
 
 class AuthorizationError(ConsumerError):
@@ -147,6 +162,10 @@ _ADVICE: Final[Mapping[ErrorCode, tuple[type[ConsumerError], str]]] = MappingPro
                 "session_timeout_ms is outside of what the broker allows"
                 " (group.min.session.timeout.ms to group.max.session.timeout.ms)"
             ),
+        ),
+        ErrorCode.SASL_AUTHENTICATION_FAILED: (
+            AuthenticationError,
+            "the broker does not accept this user and password any more",
         ),
         ErrorCode.INVALID_GROUP_ID: (GroupError, "the broker does not accept this group_id"),
         ErrorCode.GROUP_MAX_SIZE_REACHED: (

@@ -172,6 +172,13 @@ class HeartbeatRules:
         """The connection was lost, or no answer came in time."""
         self._lose_coordinator(now_ms, ErrorCode.NETWORK_EXCEPTION)
 
+    def refused(self, code: ErrorCode) -> None:
+        """The broker does not let us in any more; nothing more is sent for this member."""
+        self._report(
+            FindingKind.FATAL, self._identity, code or ErrorCode.SASL_AUTHENTICATION_FAILED
+        )
+        self._identity = NOBODY
+
     def found_coordinator(self, code: ErrorCode, now_ms: int) -> None:
         """The answer to FindCoordinator; NETWORK_EXCEPTION if there was none."""
         if code is ErrorCode.NONE:

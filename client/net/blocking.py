@@ -7,18 +7,25 @@ progress it must not depend upon.
 from __future__ import annotations
 
 import contextlib
+import secrets
 import socket
 import threading
 import time
 from typing import Any
 
 from client.net.cluster import Address
-from client.net.connection import SOFTWARE_NAME, ConnectionConfig, DisconnectedError
+from client.net.connection import (
+    NONCE_BYTES,
+    ConnectionConfig,
+    DisconnectedError,
+    connect_error,
+    retire_after_s,
+)
 from client.net.frame_codec import decode_response, encode_request
-from client.net.frames import FRAME_BYTES_MAX
+from client.net.frames import FRAME_BYTES_MAX, GREETING_BYTES_MAX, checked_size
+from client.net.greeting import Greeted, advance, greeting
 from client.net.versions import ApiVersionTable
-from protocol.errors import DecodeError, ErrorCode
-from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.errors import DecodeError
 
 
 class BlockingConnection:
@@ -29,6 +36,7 @@ class BlockingConnection:
 
         Raises:
             DisconnectedError: the broker cannot be reached, or is none.
+            AuthenticationError: it does not let us in, or does not prove that it is the right one.
         """
         self.address = address
         self.versions = ApiVersionTable()
@@ -37,17 +45,18 @@ class BlockingConnection:
         self._lock = threading.Lock()
         self._is_closed = False
         self._socket: socket.socket | None = None
-        deadline_s = time.monotonic() + timeout_s
+        self._frame_bytes_max = GREETING_BYTES_MAX
+        self._retire_at_s: float | None = None
         try:
-            plain = socket.create_connection(address, timeout=timeout_s)
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket = plain
-            if config.ssl_context is not None:
-                self._socket = config.ssl_context.wrap_socket(plain, server_hostname=address.host)
-            self._learn_versions(deadline_s)
-        except (OSError, DecodeError, DisconnectedError) as error:
+            self._open(time.monotonic() + timeout_s)
+        except BaseException:
             self.close()
-            raise DisconnectedError(f"{address.host}:{address.port}: {error}") from error
+            raise
+
+    @property
+    def is_retiring(self) -> bool:
+        """Its session ends soon (KIP-368); a new connection is better."""
+        return self._retire_at_s is not None and time.monotonic() >= self._retire_at_s
 
     def call(self, request: object, timeout_s: float, *, version: int | None = None) -> Any:  # noqa: ANN401
         """Send a request and return its answer. After an error the connection is closed.
@@ -73,17 +82,36 @@ class BlockingConnection:
                 found.shutdown(socket.SHUT_RDWR)
             found.close()
 
-    def _learn_versions(self, deadline_s: float) -> None:
-        request = ApiVersionsRequest(
-            client_software_name=SOFTWARE_NAME,
-            client_software_version=self._config.software_version,
+    def _open(self, deadline_s: float) -> None:
+        host, port = self.address
+        security = self._config.security
+        try:
+            found = socket.create_connection(self.address, timeout=_left_s(deadline_s))
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket = found
+            if security.ssl_context is not None:
+                found.settimeout(_left_s(deadline_s))
+                self._socket = security.ssl_context.wrap_socket(found, server_hostname=host)
+            self._greet(deadline_s)
+        except DecodeError as error:
+            raise DisconnectedError(f"{host}:{port}: {error}") from error
+        except OSError as error:
+            raise connect_error(f"{host}:{port}", error, security) from error
+
+    def _greet(self, deadline_s: float) -> None:
+        steps = greeting(
+            f"{self.address.host}:{self.address.port}",
+            self._config.security,
+            software_version=self._config.software_version,
+            nonce=secrets.token_urlsafe(NONCE_BYTES),
         )
-        answer = self._call(request, deadline_s, 3)
-        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            answer = self._call(request, deadline_s, 0)
-        self.versions = ApiVersionTable(
-            {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
-        )
+        answer: object = None
+        while not isinstance(asked := advance(steps, answer), Greeted):
+            answer = self._call(asked.request, deadline_s, asked.version)
+        self.versions = asked.versions
+        self._frame_bytes_max = FRAME_BYTES_MAX
+        if asked.session_lifetime_ms:
+            self._retire_at_s = time.monotonic() + retire_after_s(asked.session_lifetime_ms / 1000)
 
     def _call(self, request: object, deadline_s: float, version: int | None) -> Any:  # noqa: ANN401
         if version is None:
@@ -97,9 +125,10 @@ class BlockingConnection:
             raise OSError("the connection is closed")
         found.settimeout(_left_s(deadline_s))
         found.sendall(b"".join(parts))
-        size = int.from_bytes(_receive(found, 4, deadline_s), "big")
-        if size > FRAME_BYTES_MAX:
-            raise DecodeError(f"a frame of {size} bytes")
+        try:
+            size = checked_size(_receive(found, 4, deadline_s), self._frame_bytes_max)
+        except ValueError as error:
+            raise DecodeError(str(error)) from None
         return decode_response(_receive(found, size, deadline_s), expected)
 
 

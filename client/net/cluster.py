@@ -11,7 +11,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from client.core.backoff import Backoff
 from client.core.errors import BrokerUnreachableError, ConfigError
@@ -102,6 +102,8 @@ class Cluster:
         self.cluster_id: str | None = None
         self._brokers: dict[int, Address] = {}
         self._connections: dict[tuple[Address, str], asyncio.Task[Connection]] = {}
+        self._retiring: set[Connection] = set()
+        """Replaced by others, and open until their last answer."""
         self._backoffs: dict[Address, Backoff] = {}
         self._may_connect_s: dict[Address, float] = {}
         self._is_closed = False
@@ -125,6 +127,7 @@ class Cluster:
         key = (address, purpose)
         task = self._connections.get(key)
         if task is not None and task.done() and _is_useless(task):
+            self._let_go(task)
             task = None
         if task is None:
             if self._is_closed:
@@ -165,9 +168,15 @@ class Cluster:
         if tasks:
             await asyncio.wait(tasks)
         for task in self._connections.values():
-            if not task.cancelled() and task.exception() is None:
-                task.result().close()
-                await task.result().wait_closed()
+            self._let_go(task)
+        for connection in self._retiring:
+            connection.close()
+            await connection.wait_closed()
+
+    def _let_go(self, task: asyncio.Task[Connection]) -> None:
+        self._retiring = {one for one in self._retiring if not one.is_closed}
+        if not task.cancelled() and task.exception() is None:
+            self._retiring.add(task.result())
 
     def _is_connected(self, address: Address) -> bool:
         task = self._connections.get((address, ""))
@@ -245,5 +254,8 @@ class Cluster:
         return None if info is None else info.leaders.get(partition.partition)
 
 
-def _is_useless(task: asyncio.Task[Any]) -> bool:
-    return task.cancelled() or task.exception() is not None or task.result().is_closed
+def _is_useless(task: asyncio.Task[Connection]) -> bool:
+    if task.cancelled() or task.exception() is not None:
+        return True
+    connection = task.result()
+    return connection.is_closed or connection.is_retiring

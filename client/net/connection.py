@@ -8,21 +8,29 @@ use any more, because the late answer would stand before all others.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import random
+import secrets
 import ssl
 from collections import deque
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from client.core.errors import ConsumerError
 from client.net.frame_codec import Expected, decode_response, encode_request
-from client.net.frames import FrameReader
+from client.net.frames import FRAME_BYTES_MAX, FrameReader
+from client.net.greeting import Greeted, advance, greeting
+from client.net.security import SASL_HINT, TLS_HINT, SecurityConfig, tls_error
 from client.net.versions import ApiVersionTable
 from protocol.errors import DecodeError, ErrorCode
 from protocol.lazy_dataclass import dataclass
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
-T = TypeVar("T")
+NONCE_BYTES: Final = 24
 
-SOFTWARE_NAME: Final = "kohort-python"
+RETIRE_AT: Final = 0.85
+"""Of the session's lifetime: from then on others are used, and this one is closed when the last
+answer is there. Java begins to authenticate anew between 85 and 95 percent."""
+RETIRE_JITTER: Final = 0.1
+"""So that not all connections that were made together end together."""
 
 
 class DisconnectedError(ConsumerError):
@@ -39,7 +47,7 @@ class ConnectionConfig:
     client_id: str = "kohort"
     software_version: str = "0"
     request_timeout_ms: int = 30_000
-    ssl_context: ssl.SSLContext | None = None
+    security: SecurityConfig = dataclasses.field(default_factory=SecurityConfig)
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -54,11 +62,22 @@ class Connection(asyncio.BufferedProtocol):
         self._waiting: deque[tuple[Expected, asyncio.Future[Any]]] = deque()
         self._next_correlation_id = 0
         self._why_closed: str | None = None
+        self._lost_by: Exception | None = None
         self._is_lost = asyncio.Event()
+        self._is_untried = False
+        """Nothing but the greeting has been answered."""
+        self._is_retiring = False
+        self._is_ending = False
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def is_closed(self) -> bool:
         return self._why_closed is not None
+
+    @property
+    def is_retiring(self) -> bool:
+        """Its session ends soon: requests still go through, but a new connection is better."""
+        return self._is_retiring
 
     @property
     def in_flight_count(self) -> int:
@@ -121,6 +140,53 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.writelines(parts)
         return future
 
+    async def greet(self) -> None:
+        """Learn what the broker speaks, and say who we are. To be done once, before all else.
+
+        Raises:
+            DisconnectedError: the broker cannot be understood, or hangs up.
+            AuthenticationError: it does not let us in.
+        """
+        steps = greeting(
+            self.address,
+            self._config.security,
+            software_version=self._config.software_version,
+            nonce=secrets.token_urlsafe(NONCE_BYTES),
+        )
+        answer: object = None
+        try:
+            while not isinstance(asked := advance(steps, answer), Greeted):
+                answer = await self.call(asked.request, version=asked.version)
+        except DecodeError as error:
+            raise DisconnectedError(f"{self.address}: {error}") from error
+        except DisconnectedError as error:
+            if isinstance(self._lost_by, ssl.SSLError):
+                raise tls_error(self.address, self._lost_by) or error from error
+            raise
+        self.versions = asked.versions
+        self._frames.bytes_max = FRAME_BYTES_MAX
+        self._is_untried = True
+        if asked.session_lifetime_ms:
+            self._limit_lifetime(asked.session_lifetime_ms / 1000)
+
+    def _limit_lifetime(self, lifetime_s: float) -> None:
+        def retire() -> None:
+            self._is_retiring = True
+            # Whoever has been given this connection still has some time to use it.
+            left_s = lifetime_s * (1 - RETIRE_AT - RETIRE_JITTER)
+            self._timer = loop.call_later(left_s, end)
+
+        def end() -> None:
+            self._is_ending = True
+            self._end_if_idle()
+
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(retire_after_s(lifetime_s), retire)
+
+    def _end_if_idle(self) -> None:
+        if self._is_ending and not self._waiting:
+            self.close("the session's lifetime is over")
+
     # Of the protocol.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -150,10 +216,17 @@ class Connection(asyncio.BufferedProtocol):
             raise
         if not future.done():
             future.set_result(message)
+        self._is_untried = False
+        self._end_if_idle()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._lost_by = exc
+        if self._timer is not None:
+            self._timer.cancel()
         if self._why_closed is None:
             self._why_closed = str(exc) if exc else "closed by the broker"
+            if self._waiting and self._is_untried and not self._config.security.uses_sasl:
+                self._why_closed += SASL_HINT
         self._fail_all()
         self._is_lost.set()
 
@@ -167,42 +240,55 @@ class Connection(asyncio.BufferedProtocol):
 
 
 async def open_connection(host: str, port: int, config: ConnectionConfig) -> Connection:
-    """Connect, and learn what the broker speaks.
+    """Connect, learn what the broker speaks, and say who we are.
 
     Raises:
         DisconnectedError: it does not answer, or not as a Kafka broker.
+        AuthenticationError: it does not let us in, or does not prove that it is the right one.
     """
     address = f"{host}:{port}"
-    loop = asyncio.get_running_loop()
+    connection: Connection | None = None
     try:
         async with asyncio.timeout(config.request_timeout_ms / 1000):
-            _, connection = await loop.create_connection(
-                lambda: Connection(address, config), host, port, ssl=config.ssl_context
-            )
-    except (OSError, TimeoutError) as error:
-        text = str(error) or "no answer"
-        raise DisconnectedError(f"{address} cannot be reached: {text}") from error
-    try:
-        connection.versions = await _ask_versions(connection, config)
-    except BaseException:
-        connection.close()
-        await connection.wait_closed()
+            connection = await _connect(host, port, config)
+            await connection.greet()
+    except BaseException as error:
+        if connection is not None:
+            connection.close()
+            await connection.wait_closed()
+        if isinstance(error, TimeoutError):
+            raise DisconnectedError(
+                f"{address} cannot be reached: no answer within {config.request_timeout_ms} ms"
+            ) from None
         raise
     return connection
 
 
-async def _ask_versions(connection: Connection, config: ConnectionConfig) -> ApiVersionTable:
-    """A broker that is too old for our question answers in version 0, with its error in it."""
-    request = ApiVersionsRequest(
-        client_software_name=SOFTWARE_NAME, client_software_version=config.software_version
-    )
-    answer: ApiVersionsResponse = await connection.call(request, version=3)
-    if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-        answer = await connection.call(request, version=0)
-    if answer.error_code:
-        raise DisconnectedError(
-            f"{connection.address}: ApiVersions: {ErrorCode(answer.error_code).name}"
+async def _connect(host: str, port: int, config: ConnectionConfig) -> Connection:
+    address = f"{host}:{port}"
+    context = config.security.ssl_context
+    try:
+        _, connection = await asyncio.get_running_loop().create_connection(
+            lambda: Connection(address, config), host, port, ssl=context
         )
-    return ApiVersionTable(
-        {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
-    )
+    except TimeoutError:
+        # Of the system, which gives up before we do.
+        raise DisconnectedError(f"{address} cannot be reached: no answer") from None
+    except OSError as error:
+        raise connect_error(address, error, config.security) from error
+    return connection
+
+
+def connect_error(address: str, error: OSError, security: SecurityConfig) -> ConsumerError:
+    """What it means that a connection could not be made."""
+    found = tls_error(address, error) if isinstance(error, ssl.SSLError) else None
+    if found is not None:
+        return found
+    is_shut = isinstance(error, (ssl.SSLError, ConnectionResetError, ConnectionAbortedError))
+    hint = TLS_HINT if security.uses_tls and is_shut else ""
+    return DisconnectedError(f"{address} cannot be reached: {error}{hint}")
+
+
+def retire_after_s(lifetime_s: float) -> float:
+    """When to begin to replace a connection whose session lasts so long."""
+    return lifetime_s * (RETIRE_AT + RETIRE_JITTER * random.random())  # noqa: S311 - no secret.

@@ -14,6 +14,29 @@ _SIZE_BYTES: Final = 4
 FRAME_BYTES_MAX: Final = 1 << 30
 """No answer that was asked for is larger; a size above it is not a broker's."""
 
+GREETING_BYTES_MAX: Final = 1 << 20
+"""The same for the first answers, before it is known that a broker talks; they have some hundred
+bytes."""
+
+_TLS_ALERT: Final = b"\x15\x03"
+"""How TLS begins to say that it has not understood: content type and the major version."""
+
+
+def checked_size(head: bytes, bytes_max: int) -> int:
+    """The size of a frame, from the four bytes before it.
+
+    Raises:
+        ValueError: no frame begins so; the text says what does, as far as one can tell.
+    """
+    size = int.from_bytes(head, "big")
+    if size <= bytes_max:
+        return size
+    if head.startswith(_TLS_ALERT):
+        raise ValueError("this listener wants TLS; security_protocol must be SSL or SASL_SSL")
+    if head == b"HTTP":
+        raise ValueError("this is a web server, not a broker")
+    raise ValueError(f"a frame of {size} bytes")
+
 
 class FrameReader:
     """For one connection. Use like asyncio.BufferedProtocol: `buffer`, then `received`."""
@@ -25,6 +48,8 @@ class FrameReader:
         self._end = 0
         self._large: bytearray | None = None
         self._filled = 0
+        self.bytes_max = GREETING_BYTES_MAX
+        """Of a frame; to be raised to FRAME_BYTES_MAX once the two sides know each other."""
 
     def buffer(self) -> memoryview:
         """Where the next bytes are to be put; never empty."""
@@ -48,9 +73,7 @@ class FrameReader:
         frames: list[bytes | bytearray] = []
         while self._end - self._begin >= _SIZE_BYTES:
             start = self._begin + _SIZE_BYTES
-            size = int.from_bytes(self._scratch[self._begin : start], "big")
-            if size > FRAME_BYTES_MAX:
-                raise ValueError(f"a frame of {size} bytes")
+            size = checked_size(bytes(self._scratch[self._begin : start]), self.bytes_max)
             if start + size > self._end:
                 if _SIZE_BYTES + size > _SCRATCH_BYTES:
                     self._begin_large(start, size)

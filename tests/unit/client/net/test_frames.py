@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from client.net.frames import FRAME_BYTES_MAX, FrameReader
+from client.net.frames import FRAME_BYTES_MAX, GREETING_BYTES_MAX, FrameReader
 
 sizes = st.integers(0, 20) | st.integers(65_520, 65_540) | st.integers(100_000, 300_000)
 
@@ -28,11 +28,25 @@ def test_frames_come_out_as_they_went_in_however_they_are_cut(sizes: list[int], 
         sizes = sizes[:1]
     bodies = [bytes([place % 251]) * size for place, size in enumerate(sizes)]
     data = b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
-    assert feed(FrameReader(), data, step) == bodies
+    reader = FrameReader()
+    reader.bytes_max = FRAME_BYTES_MAX
+    assert feed(reader, data, step) == bodies
 
 
 def test_a_size_that_nobody_asked_for_is_refused_before_there_is_room_for_it() -> None:
     with pytest.raises(ValueError, match="frame"):
         feed(FrameReader(), (FRAME_BYTES_MAX + 1).to_bytes(4, "big"), 4)
     with pytest.raises(ValueError, match="frame"):
-        feed(FrameReader(), b"HTTP/1.1 400 Bad Request", 100)
+        feed(FrameReader(), (GREETING_BYTES_MAX + 1).to_bytes(4, "big"), 4)
+
+
+@pytest.mark.parametrize(
+    ("first_bytes", "what"),
+    [
+        (b"HTTP/1.1 400 Bad Request", "web server"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "security_protocol must be SSL or SASL_SSL"),
+    ],
+)
+def test_what_answers_instead_of_a_broker_is_named(first_bytes: bytes, what: str) -> None:
+    with pytest.raises(ValueError, match=what):
+        feed(FrameReader(), first_bytes, 100)

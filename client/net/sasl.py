@@ -1,0 +1,155 @@
+"""SASL mechanisms as pure rules: the broker's bytes in, ours out.
+
+PLAIN (RFC 4616) and SCRAM (RFC 5802; with SHA-256 RFC 7677), without channel binding, which Kafka
+does not have. As in Kafka's own clients and brokers names and passwords are taken as they are, in
+UTF-8, without the normalisation (SASLprep) that the RFC asks for: what the broker has stored was
+made without it, too.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from typing import Final, Protocol
+
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+ITERATIONS_MIN: Final = 4_096
+"""RFC 7677, and Kafka's own lower bound: with fewer a password could be found by trying."""
+
+ITERATIONS_MAX: Final = 1 << 17
+"""Kafka allows 16,384. So many take about a tenth of a second, in which the loop stands still."""
+
+TOKEN_BYTES_MAX: Final = 16 * 1024
+"""Tokens of these mechanisms have one or two hundred bytes."""
+
+_NO_CHANNEL_BINDING: Final = "n,,"
+
+
+class SaslError(Exception):
+    """The exchange cannot go on; the text says why and never has the password in it."""
+
+
+class Mechanism(Protocol):
+    """One attempt to authenticate."""
+
+    def first(self) -> bytes:
+        """The token that begins it."""
+
+    def answer(self, token: bytes) -> bytes | None:
+        """The answer to the broker's token; None if it was the last one, and all is well.
+
+        Raises:
+            SaslError: the broker does not prove who it is, or does not keep to the rules.
+        """
+
+
+def mechanism(name: str, user: str, password: str, nonce: str) -> Mechanism:
+    """One of `MECHANISMS`.
+
+    Args:
+        nonce: printable ASCII without commas, never used before; only SCRAM sends it.
+    """
+    if name == "PLAIN":
+        return Plain(user, password)
+    return Scram(
+        {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}[name], user, password, nonce
+    )
+
+
+class Plain:
+    """The password as it is: for connections with TLS."""
+
+    def __init__(self, user: str, password: str) -> None:
+        self._token = f"\0{user}\0{password}".encode()
+
+    def first(self) -> bytes:
+        return self._token
+
+    def answer(self, token: bytes) -> bytes | None:
+        del token  # Kafka's is empty.
+        return None
+
+
+class Scram:
+    """Both sides prove that they know the password, and neither says it."""
+
+    def __init__(self, hash_name: str, user: str, password: str, nonce: str) -> None:
+        """`hash_name` as hashlib has it."""
+        self._hash_name = hash_name
+        self._password = password.encode()
+        self._nonce = nonce
+        # The two characters that have a meaning of their own.
+        escaped = user.replace("=", "=3D").replace(",", "=2C")
+        self._first_bare = f"n={escaped},r={nonce}"
+        self._server_signature: bytes | None = None
+        """What the broker has to answer in the end; None before the proof is sent."""
+
+    def first(self) -> bytes:
+        return (_NO_CHANNEL_BINDING + self._first_bare).encode()
+
+    def answer(self, token: bytes) -> bytes | None:
+        if len(token) > TOKEN_BYTES_MAX:
+            raise SaslError(f"the broker's token has {len(token)} bytes")
+        try:
+            text = token.decode()
+        except UnicodeDecodeError:
+            raise SaslError("the broker's token is not text") from None
+        if self._server_signature is None:
+            return self._prove(text)
+        self._verify(text, self._server_signature)
+        return None
+
+    def _prove(self, server_first: str) -> bytes:
+        nonce, salt, iterations = self._parsed(server_first)
+        salted = hashlib.pbkdf2_hmac(self._hash_name, self._password, salt, iterations)
+        client_key = self._mac(salted, b"Client Key")
+        stored_key = hashlib.new(self._hash_name, client_key).digest()
+        binding = base64.b64encode(_NO_CHANNEL_BINDING.encode()).decode()
+        without_proof = f"c={binding},r={nonce}"
+        said = f"{self._first_bare},{server_first},{without_proof}".encode()
+        signature = self._mac(stored_key, said)
+        proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+        self._server_signature = self._mac(self._mac(salted, b"Server Key"), said)
+        return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
+
+    def _parsed(self, server_first: str) -> tuple[str, bytes, int]:
+        """The nonce of both sides, the salt, and how often to hash."""
+        parts = server_first.split(",")
+        # Extensions may follow. One that must be understood would stand first (m=).
+        if len(parts) < 3 or [part[:2] for part in parts[:3]] != ["r=", "s=", "i="]:
+            raise SaslError("the broker's first token is not one of SCRAM")
+        nonce, iterations = parts[0][2:], parts[2][2:]
+        if not nonce.startswith(self._nonce) or nonce == self._nonce:
+            raise SaslError("the broker's nonce does not continue ours")
+        salt = _decoded(parts[1][2:])
+        if not salt:
+            raise SaslError("the broker's salt is empty")
+        if not (iterations.isascii() and iterations.isdecimal() and len(iterations) < 10):
+            raise SaslError("the broker's iteration count is not a number")
+        if not ITERATIONS_MIN <= int(iterations) <= ITERATIONS_MAX:
+            raise SaslError(
+                f"the broker asks for {int(iterations)} iterations; {ITERATIONS_MIN} to"
+                f" {ITERATIONS_MAX} are accepted"
+            )
+        return nonce, salt, int(iterations)
+
+    def _verify(self, server_final: str, expected: bytes) -> None:
+        first = server_final.split(",", 1)[0]
+        if first.startswith("e="):
+            raise SaslError(f"the broker answers {first[2:][:100]!r}")
+        if not first.startswith("v="):
+            raise SaslError("the broker's last token is not one of SCRAM")
+        if not hmac.compare_digest(_decoded(first[2:]), expected):
+            raise SaslError("the broker has not proved that it knows the password; who is it?")
+
+    def _mac(self, key: bytes, data: bytes) -> bytes:
+        return hmac.digest(key, data, self._hash_name)
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:  # binascii.Error is one.
+        raise SaslError("the broker's token is not base64 where it should be") from None

@@ -1,0 +1,187 @@
+"""The first words on a connection, with the broker's part written by hand."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from client.core.errors import (
+    AuthenticationError,
+    ConsumerError,
+    UnsupportedMechanismError,
+)
+from client.net.greeting import Ask, Greeted, advance, greeting
+from client.net.security import SecurityConfig
+from client.net.versions import UnsupportedVersionError
+from protocol.errors import DecodeError, ErrorCode
+from protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+from protocol.messages.metadata import MetadataRequest
+from protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+PASSWORD = "hidden-word"
+
+Answers = Callable[[object], object]
+
+
+def security(mechanism: str = "PLAIN") -> SecurityConfig:
+    return SecurityConfig(
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism=mechanism,
+        sasl_plain_username="alice",
+        sasl_plain_password=PASSWORD,
+    )
+
+
+def versions(*apis: tuple[int, int, int], error: ErrorCode = ErrorCode.NONE) -> object:
+    return ApiVersionsResponse(
+        error_code=error,
+        api_keys=[
+            ApiVersion(api_key=key, min_version=low, max_version=high) for key, low, high in apis
+        ],
+    )
+
+
+BOTH = ((3, 0, 13), (17, 0, 1), (36, 0, 2))
+
+
+def talk(config: SecurityConfig, *answers: object) -> tuple[Greeted | None, list[Ask]]:
+    """What comes of it, None if there were not enough answers, and all that was asked."""
+    steps = greeting("broker:9092", config, software_version="1", nonce="abc")
+    asked: list[Ask] = []
+    answer: object = None
+    for following in (*answers, None):
+        step = advance(steps, answer)
+        if isinstance(step, Greeted):
+            return step, asked
+        asked.append(step)
+        answer = following
+    return None, asked
+
+
+def failure(config: SecurityConfig, *answers: object) -> ConsumerError:
+    with pytest.raises(ConsumerError) as failed:
+        talk(config, *answers)
+    assert PASSWORD not in str(failed.value)
+    return failed.value
+
+
+def test_without_sasl_versions_are_all_that_is_asked() -> None:
+    greeted, asked = talk(SecurityConfig(), versions(*BOTH))
+    assert greeted is not None
+    assert greeted.versions.best(MetadataRequest) == 13
+    assert [type(ask.request) for ask in asked] == [ApiVersionsRequest]
+
+
+def test_a_broker_that_does_not_know_our_question_is_asked_the_oldest() -> None:
+    greeted, asked = talk(
+        SecurityConfig(), versions((18, 0, 2), error=ErrorCode.UNSUPPORTED_VERSION), versions(*BOTH)
+    )
+    assert greeted is not None
+    assert [ask.version for ask in asked] == [3, 0]
+
+
+def test_versions_with_an_error_are_no_versions() -> None:
+    with pytest.raises(DecodeError, match="INVALID_REQUEST"):
+        talk(SecurityConfig(), versions(error=ErrorCode.INVALID_REQUEST))
+
+
+def test_plain_is_handshake_and_one_token() -> None:
+    greeted, asked = talk(
+        security(),
+        versions(*BOTH),
+        SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"]),
+        SaslAuthenticateResponse(
+            error_code=0, error_message=None, auth_bytes=b"", session_lifetime_ms=5_000
+        ),
+    )
+    assert greeted is not None
+    assert greeted.session_lifetime_ms == 5_000
+    assert [(type(ask.request), ask.version) for ask in asked[1:]] == [
+        (SaslHandshakeRequest, 1),
+        (SaslAuthenticateRequest, 2),
+    ]
+
+
+def test_a_wrong_password_is_told_with_mechanism_and_user() -> None:
+    error = failure(
+        security(),
+        versions(*BOTH),
+        SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"]),
+        SaslAuthenticateResponse(
+            error_code=ErrorCode.SASL_AUTHENTICATION_FAILED,
+            error_message="invalid credentials",
+            auth_bytes=b"",
+        ),
+    )
+    assert type(error) is AuthenticationError
+    assert error.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+    for word in ("PLAIN", "'alice'", "invalid credentials", "sasl_plain_password"):
+        assert word in str(error)
+
+
+def test_a_mechanism_that_is_not_offered_is_told_with_those_that_are() -> None:
+    error = failure(
+        security("SCRAM-SHA-512"),
+        versions(*BOTH),
+        SaslHandshakeResponse(
+            error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=["PLAIN", "OAUTHBEARER"]
+        ),
+    )
+    assert isinstance(error, UnsupportedMechanismError)
+    assert "OAUTHBEARER, PLAIN" in str(error)
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        (versions((3, 0, 13)),),
+        (
+            versions(*BOTH),
+            SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[]),
+        ),
+    ],
+    ids=["not advertised", "refused"],
+)
+def test_a_listener_without_sasl_is_told(answers: tuple[object, ...]) -> None:
+    error = failure(security(), *answers)
+    assert isinstance(error, UnsupportedMechanismError)
+    assert "security_protocol must be PLAINTEXT" in str(error)
+
+
+def test_a_broker_from_before_sasl_had_frames_is_too_old() -> None:
+    error = failure(security(), versions((17, 0, 0)))
+    assert isinstance(error, UnsupportedVersionError)
+
+
+def scram_answers(final: bytes, *more: bytes) -> list[Any]:
+    tokens = [b"r=abcdef,s=c2FsdA==,i=4096", final, *more]
+    return [
+        versions(*BOTH),
+        SaslHandshakeResponse(error_code=0, mechanisms=["SCRAM-SHA-256"]),
+        *(
+            SaslAuthenticateResponse(error_code=0, error_message=None, auth_bytes=token)
+            for token in tokens
+        ),
+    ]
+
+
+def test_a_broker_that_cannot_prove_itself_is_not_talked_to() -> None:
+    error = failure(security("SCRAM-SHA-256"), *scram_answers(b"v=AAAA"))
+    assert type(error) is AuthenticationError
+    assert "has not proved" in str(error)
+
+
+def test_an_error_that_is_not_known_yet_is_one_all_the_same() -> None:
+    error = failure(
+        security(), versions(*BOTH), SaslHandshakeResponse(error_code=1_234, mechanisms=[])
+    )
+    assert type(error) is AuthenticationError
+    assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,0 +1,73 @@
+import ssl
+from typing import Any
+
+import pytest
+
+from client.core.errors import AuthenticationError, CertificateError, ConfigError, TlsError
+from client.net.security import SecurityConfig, tls_error
+
+SASL: dict[str, Any] = {
+    "security_protocol": "SASL_PLAINTEXT",
+    "sasl_plain_username": "alice",
+    "sasl_plain_password": "hidden-word",
+}
+
+
+def test_without_settings_nothing_is_secured() -> None:
+    security = SecurityConfig()
+    assert not security.uses_tls
+    assert not security.uses_sasl
+
+
+def test_tls_without_a_context_checks_who_answers() -> None:
+    context = SecurityConfig(security_protocol="SSL").ssl_context
+    assert context is not None
+    assert context.check_hostname
+    assert context.verify_mode is ssl.CERT_REQUIRED
+
+
+def test_the_password_is_not_shown() -> None:
+    assert "hidden-word" not in repr(SecurityConfig(**SASL))
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"security_protocol": "TLS"}, "security_protocol"),
+        ({"ssl_context": ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)}, "ssl_context"),
+        ({"sasl_plain_username": "alice"}, "security_protocol"),
+        ({**SASL, "sasl_mechanism": "GSSAPI"}, "sasl_mechanism.*PLAIN, SCRAM-SHA-256"),
+        ({**SASL, "sasl_plain_password": None}, "sasl_plain_password"),
+        ({**SASL, "sasl_plain_username": ""}, "sasl_plain_username"),
+        ({**SASL, "sasl_plain_username": "a\0b"}, "NUL"),
+    ],
+)
+def test_settings_that_do_not_fit_together_are_refused_by_name(
+    settings: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(ConfigError, match=named) as refused:
+        SecurityConfig(**settings)
+    assert "hidden-word" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("WRONG_VERSION_NUMBER", TlsError),
+        ("TLSV13_ALERT_CERTIFICATE_REQUIRED", CertificateError),
+        ("TLSV1_ALERT_UNKNOWN_CA", CertificateError),
+        ("TLSV1_ALERT_PROTOCOL_VERSION", TlsError),
+    ],
+)
+def test_what_openssl_reports_becomes_an_error_with_advice(
+    reason: str, kind: type[AuthenticationError]
+) -> None:
+    error = ssl.SSLError(1, "")
+    error.reason = reason
+    found = tls_error("broker:9093", error)
+    assert type(found) is kind
+    assert "broker:9093" in str(found)
+
+
+def test_an_end_without_a_word_may_be_tried_again() -> None:
+    assert tls_error("broker:9093", ssl.SSLEOFError(8, "EOF occurred")) is None
