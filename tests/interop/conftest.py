@@ -64,7 +64,7 @@ def leave_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
         gc.collect()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def own_broker_kind() -> type[KafkaServer | KohortServer]:
     """What a test starts that needs a broker of its own.
 

@@ -4,6 +4,7 @@ import json
 import urllib.request
 from typing import Any
 
+from kohort.cli.groups import why
 from protocol.errors import ErrorCode
 from protocol.messages.describe_groups import (
     DescribedGroup,
@@ -63,10 +64,20 @@ class GroupProbe:
 
     def records(self, *, after: int = 0) -> list[dict[str, Any]]:
         """Kohort's history of the group, oldest first, without what came up to that sequence."""
+        records: list[dict[str, Any]] = self._history()["rebalances"]
+        return [record for record in records if record["sequence"] > after]
+
+    def _history(self) -> dict[str, Any]:
         url = f"http://127.0.0.1:{self._http_port}/groups/{self.group}/rebalances?last=1000"
         with urllib.request.urlopen(url, timeout=30) as answer:
-            records: list[dict[str, Any]] = json.load(answer)["rebalances"]
-        return [record for record in records if record["sequence"] > after]
+            history: dict[str, Any] = json.load(answer)
+        return history
+
+    def why(self, *, after: int = 0) -> str:
+        """The text of `kohort groups why`, rebalances that were avoided among it."""
+        answer = self._history()
+        news = [record for record in answer["rebalances"] if record["sequence"] > after]
+        return "\n".join(why.lines({**answer, "rebalances": news}))
 
     def causes(self, *, after: int = 0) -> list[tuple[str, str]]:
         """Kind of each trigger and the client id of who it was."""

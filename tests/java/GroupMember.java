@@ -58,6 +58,12 @@ final class GroupMember implements ConsumerRebalanceListener {
         }
     }
 
+    /** The group has given them to somebody else, so there is nothing to commit any more. */
+    @Override
+    public synchronized void onPartitionsLost(Collection<TopicPartition> partitions) {
+        assigned.removeAll(partitions);
+    }
+
     /** Has the thread call enforceRebalance with the next poll. */
     void enforceRebalance(String reason) {
         rebalanceReason = reason;

@@ -133,7 +133,12 @@ class ConfluentMember(ThreadMember):
 
     def poll_until(self, leaving: threading.Event) -> None:
         consumer = Consumer(self._config)
-        consumer.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke)
+        consumer.subscribe(
+            [self._topic],
+            on_assign=self._on_assign,
+            on_revoke=self._on_revoke,
+            on_lost=self._on_lost,
+        )
         try:
             while not leaving.is_set():
                 self.took(_records(consumer.consume(500, 0.05)))
@@ -147,6 +152,10 @@ class ConfluentMember(ThreadMember):
         places = [place for place in consumer.position(partitions) if place.offset >= 0]
         if places:
             consumer.commit(offsets=places, asynchronous=False)
+        self.holds(set())
+
+    def _on_lost(self, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
+        """The group has given them to somebody else, so there is nothing to commit any more."""
         self.holds(set())
 
 

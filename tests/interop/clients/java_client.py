@@ -1,16 +1,14 @@
 """Kafka's own client 4.4.0, in a JVM that tests/java/ClientDriver.java keeps at our command."""
 
-import base64
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
+from tests.interop.clients.remote_member import RemoteMember, from_json, to_json
 from tests.interop.model import (
     ANY_SEAT,
     MAX_REQUEST_BYTES,
     Client,
     Codec,
-    Member,
     Record,
     Seat,
 )
@@ -37,7 +35,7 @@ class JavaClient(Client):
         self._process.call(
             op="produce",
             topic=topic,
-            records=[_to_json(record) for record in records],
+            records=[to_json(record) for record in records],
             config={
                 "bootstrap.servers": self.bootstrap,
                 "compression.type": codec,
@@ -56,7 +54,7 @@ class JavaClient(Client):
             timeout_ms=int(timeout_s * 1000),
             config={"bootstrap.servers": self.bootstrap},
         )
-        return [_from_json(record) for record in answer["records"]]
+        return [from_json(record) for record in answer["records"]]
 
     def offsets_for_time(self, topic: str, timestamp_ms: int) -> dict[int, int | None]:
         answer = self._process.call(
@@ -71,15 +69,11 @@ class JavaClient(Client):
         return JavaMember(self._process, self.bootstrap, group, topic, seat)
 
 
-class JavaMember(Member):
+class JavaMember(RemoteMember):
     def __init__(
         self, process: JavaProcess, bootstrap: str, group: str, topic: str, seat: Seat
     ) -> None:
-        self._process = process
-        self._id = f"member-{next(_MEMBER_IDS)}"
-        self._assigned: set[int] = set()
-        self._records: list[Record] = []
-        self._left = False
+        super().__init__(process, f"member-{next(_MEMBER_IDS)}")
         names = {}
         if seat.client_id is not None:
             names["client.id"] = seat.client_id
@@ -87,7 +81,7 @@ class JavaMember(Member):
             names["group.instance.id"] = seat.instance_id
         process.call(
             op="join",
-            member=self._id,
+            member=self._name,
             topics=[topic],
             config={
                 "bootstrap.servers": bootstrap,
@@ -103,54 +97,6 @@ class JavaMember(Member):
             },
         )
 
-    def assigned(self) -> set[int]:
-        self._take("take")
-        return self._assigned
-
-    def records(self) -> list[Record]:
-        self._take("take")
-        return self._records
-
     def enforce_rebalance(self, reason: str) -> None:
         """The consumer's method of that name, called with its next poll."""
-        self._process.call(op="enforce_rebalance", member=self._id, reason=reason)
-
-    def leave(self) -> None:
-        self._take("leave")
-        self._left = True
-
-    def _take(self, op: str) -> None:
-        if self._left:
-            return
-        answer = self._process.call(op=op, member=self._id)
-        self._assigned = {partition for _topic, partition in answer["assigned"]}
-        self._records += [_from_json(record) for record in answer["records"]]
-
-
-def _to_json(record: Record) -> dict[str, Any]:
-    return {
-        "key": _encode(record.key),
-        "value": _encode(record.value),
-        "headers": [[name, _encode(value)] for name, value in record.headers],
-        "timestamp": record.timestamp_ms,
-        "partition": record.partition,
-    }
-
-
-def _from_json(record: dict[str, Any]) -> Record:
-    return Record(
-        value=_decode(record["value"]),
-        key=_decode(record["key"]),
-        headers=tuple((name, base64.b64decode(value)) for name, value in record["headers"]),
-        timestamp_ms=record["timestamp"],
-        partition=record["partition"],
-        offset=record["offset"],
-    )
-
-
-def _encode(data: bytes | None) -> str | None:
-    return None if data is None else base64.b64encode(data).decode()
-
-
-def _decode(text: str | None) -> bytes | None:
-    return None if text is None else base64.b64decode(text)
+        self._process.call(op="enforce_rebalance", member=self._name, reason=reason)

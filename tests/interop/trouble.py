@@ -1,0 +1,170 @@
+"""A group whose members run in processes of their own, on a broker whose history can be asked."""
+
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from confluent_kafka.admin import NewTopic
+
+from tests.interop.clients.confluent_client import ConfluentClient, admin_client
+from tests.interop.clients.member_process import MemberProcess
+from tests.interop.clients.remote_member import RemoteMember
+from tests.interop.group_probe import GroupProbe
+from tests.interop.lossy_proxy import LossyProxy
+from tests.interop.model import Seat, wait_until
+from tests.interop.streams import Stream, streaming
+from tests.kafka_server import KafkaServer
+from tests.kohort_server import KohortServer
+from tests.line_process import RemoteError
+from tests.server_process import ServerProcess, free_port
+
+SESSION_TIMEOUT_MS = 3_000
+"""Of members that are to die by it: many heartbeats long, and still something to wait for."""
+
+PARTITIONS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A broker, the way to it, which everybody takes, and its HTTP port if it is a Kohort."""
+
+    server: ServerProcess
+    proxy: LossyProxy
+    http_port: int | None
+
+    @contextmanager
+    def troop(self) -> Iterator["Troop"]:
+        """A group of its own on a topic of its own."""
+        name = f"trouble-{uuid.uuid4().hex[:12]}"
+        admin = admin_client(self.proxy.bootstrap)
+        admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(30)
+        probe = GroupProbe(self.server.port, name, self.http_port)
+        with Troop(probe, self.proxy.bootstrap, name) as troop:
+            yield troop
+
+
+@contextmanager
+def scene(directory: Path, kind: type[KafkaServer | KohortServer]) -> Iterator[Scene]:
+    port = free_port()
+    http_port = free_port() if kind is KohortServer else None
+    overrides = {
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "group.min.session.timeout.ms": "1000",
+        **({"kohort.metrics.port": str(http_port)} if http_port else {}),
+    }
+    with (
+        kind(directory, overrides=overrides) as server,
+        LossyProxy(port, server.port) as proxy,
+    ):
+        yield Scene(server, proxy, http_port)
+
+
+class Troop:
+    """The members of one group. Who has gone keeps what it had read."""
+
+    def __init__(self, probe: GroupProbe, bootstrap: str, topic: str) -> None:
+        self.probe = probe
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._stack = ExitStack()
+        self.now: dict[str, MemberProcess] = {}
+        self.ever: list[RemoteMember] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stack.close()
+
+    def start(
+        self,
+        libraries: Sequence[str],
+        *,
+        instance_id: str | None = None,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+    ) -> list[str]:
+        """Members of these libraries join; returns their client ids."""
+        names = []
+        for library in libraries:
+            process = MemberProcess(library, self._bootstrap)
+            self._stack.callback(process.close)
+            name = f"{len(self.ever)}-{library}"
+            self.ever.append(
+                process.join(
+                    self.probe.group,
+                    self._topic,
+                    Seat(name, instance_id, session_timeout_ms=session_timeout_ms),
+                )
+            )
+            self.now[name] = process
+            names.append(name)
+        return names
+
+    @contextmanager
+    def streaming(self) -> Iterator[Stream]:
+        """Records flow to the topic; at the end of the context each of them has been read."""
+        client = ConfluentClient(self._bootstrap)
+        with streaming(client, self._topic, PARTITIONS) as stream:
+            yield stream
+        self._wait_nothing_lost(stream)
+
+    def kill(self, name: str) -> None:
+        """Notes what it has read, then ends it without a word to the broker."""
+        process = self.now.pop(name)
+        process.member.records()
+        process.kill()
+
+    def wait_failed(self, name: str) -> RemoteError:
+        """Until it can go on no longer; returns why."""
+        member = self.now.pop(name).member
+        failures: list[RemoteError] = []
+
+        def has_failed() -> bool:
+            try:
+                member.assigned()
+            except RemoteError as failure:
+                failures.append(failure)
+            return bool(failures)
+
+        wait_until(has_failed, f"{name} to fail")
+        member.lost()
+        return failures[0]
+
+    def wait_shared(self, *, without: str = "") -> None:
+        """Until the members hold all partitions, each some of them and none twice."""
+        members = [process.member for name, process in self.now.items() if name != without]
+
+        def is_so() -> bool:
+            held = [member.assigned() for member in members]
+            everything = [partition for partitions in held for partition in partitions]
+            return all(held) and sorted(everything) == list(range(PARTITIONS))
+
+        wait_until(is_so, lambda: f"{[member.assigned() for member in members]}")
+        self.probe.wait_stable(len(members))
+
+    def _wait_nothing_lost(self, stream: Stream) -> None:
+        """Until each record has been read by somebody. More than once is no fault: members that are
+        killed do not commit.
+        """
+
+        def missing() -> set[bytes]:
+            read = {record.value for member in self.ever for record in member.records()}
+            return set(stream.sent) - read
+
+        wait_until(lambda: not missing(), lambda: f"never read: {sorted(map(str, missing()))[:9]}")
+
+    def last_sequence(self) -> int:
+        return self.probe.records()[-1]["sequence"] if self.probe.has_history else 0
+
+    def check_told(self, after: int, expected: Sequence[tuple[str, str]]) -> None:
+        """The history names these causes and client ids, one rebalance each, in this order.
+
+        Every sentence is printed, for who runs the test to read.
+        """
+        if not self.probe.has_history:
+            return
+        print(self.probe.why(after=after))
+        assert self.probe.causes(after=after) == list(expected)
