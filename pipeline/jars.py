@@ -9,7 +9,6 @@ import hashlib
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ import pyspark
 
 from pipeline.errors import UnavailableError
 from pipeline.java import find_java
+from pipeline.notice import tell
 
 DIRECTORY: Final = "KOHORT_JARS"
 """Environment: where the jars are kept."""
@@ -93,7 +93,7 @@ def ensure(directory: Path | None = None) -> list[Path]:
 def _fetch(missing: Sequence[Jar], place: Path) -> None:
     place.mkdir(parents=True, exist_ok=True)
     total = sum(jar.size for jar in missing)
-    _tell(f"fetching {len(missing)} jars ({total / 1e6:.0f} MB) into {place}")
+    tell(f"fetching {len(missing)} jars ({total / 1e6:.0f} MB) into {place}")
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=place) as scratch:
         arrived = Path(scratch, "arrived")
         arrived.mkdir()
@@ -109,7 +109,7 @@ def _fetch(missing: Sequence[Jar], place: Path) -> None:
                     f"{_sha256(path)}, not {jar.sha256}. Whoever served it changed it."
                 )
             path.replace(place / jar.file_name)
-    _tell("all jars are there")
+    tell("all jars are there")
 
 
 def _take_from_maven(missing: Sequence[Jar], arrived: Path) -> list[Jar]:
@@ -138,12 +138,13 @@ def _run_ivy(missing: Sequence[Jar], scratch: Path, arrived: Path) -> str:
     ]
     deadline = time.monotonic() + _TIMEOUT_S
     try:
+        total = sum(jar.size for jar in missing)
         shown = 0
         while any(process.poll() is None for process in processes):
-            count = len(list(arrived.glob("*.jar")))
-            if count != shown:
-                shown = count
-                _tell(f"{count} of {len(missing)} jars fetched")
+            size = sum(_size(path) for path in scratch.glob("ivy-*/cache/**/*.jar*"))
+            if size >= shown + total // 10:
+                shown = size
+                tell(f"{size / 1e6:.0f} of {total / 1e6:.0f} MB")
             if time.monotonic() > deadline:
                 raise UnavailableError(f"the jars were not fetched within {_TIMEOUT_S} s")
             time.sleep(0.2)
@@ -199,6 +200,14 @@ def _ivy_jar() -> Path:
     return found[-1]
 
 
+def _size(path: Path) -> int:
+    """In bytes; 0 for a file that was just renamed."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -211,7 +220,3 @@ def _advice(jar: Jar, said: str) -> str:
         f"Behind a mirror, {IVY_SETTINGS} names an ivysettings.xml; jars that were fetched "
         f"elsewhere may be put into the directory that {DIRECTORY} names."
     )
-
-
-def _tell(text: str) -> None:
-    print(f"kohort: {text}", file=sys.stderr, flush=True)  # noqa: T201 - for who waits for it.

@@ -11,6 +11,7 @@ from typing import Final
 
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from pipeline import jvm
 from pipeline.errors import PipelineError
@@ -48,6 +49,19 @@ class Lake:
             )
         return self._spark.read.format(_FORMAT).load(self.path(name))
 
+    def create(self, name: str, schema: StructType) -> str:
+        """Makes an empty table if there is none; returns the id that the table keeps for life."""
+        with explained(self._called(name)):
+            self._check_place(name)
+            made = (
+                DeltaTable.createIfNotExists(self._spark)
+                .location(self.path(name))
+                .addColumns(schema)
+                .execute()
+            )
+            (row,) = made.detail().select("id").collect()
+            return str(row["id"])
+
     def append_once(self, frame: DataFrame, name: str, *, app_id: str, batch_id: int) -> None:
         """Adds rows; does nothing if `app_id` has added a batch of this or a higher id before.
 
@@ -72,8 +86,7 @@ class Lake:
         """
         same = " AND ".join(f"old.`{column}` <=> new.`{column}`" for column in on)
         with explained(self._called(name)):
-            self._check_place(name)
-            self._create_like(frame, name)
+            self.create(name, frame.schema)
             (
                 DeltaTable.forPath(self._spark, self.path(name))
                 .alias("old")
@@ -89,14 +102,6 @@ class Lake:
         with explained(self._called(name)):
             self._check_place(name)
             writer.save(self.path(name))
-
-    def _create_like(self, frame: DataFrame, name: str) -> None:
-        (
-            DeltaTable.createIfNotExists(self._spark)
-            .location(self.path(name))
-            .addColumns(frame.schema)
-            .execute()
-        )
 
     def _check_place(self, name: str) -> None:
         """Raises where files of something else are: Delta would make a table around them."""

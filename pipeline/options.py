@@ -65,14 +65,14 @@ def add_kafka(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a setting of Kafka's clients, such as isolation.level=read_committed; may be repeated",
+        help="a setting of Kafka's clients (isolation.level=read_committed); may be repeated",
     )
     group.add_argument(
         "--kafka-config",
         type=Path,
         default=_environment("KAFKA_CONFIG"),
         metavar="FILE",
-        help="such settings as lines of a file: the place for passwords (KOHORT_KAFKA_CONFIG)",
+        help="such settings as the lines of a file: the place for passwords (KOHORT_KAFKA_CONFIG)",
     )
     group.add_argument(
         "--timeout",

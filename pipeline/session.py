@@ -26,12 +26,17 @@ RELIED_ON: Final = {
 }
 """What the jobs are written for. An option from outside may still replace any of it."""
 
-_QUIET: Final = {
+_LOGGING: Final = Path(__file__).with_name("log4j2.properties").absolute().as_uri()
+
+_LOCAL: Final = {
     # The jobs tell of their progress themselves.
     "spark.ui.showConsoleProgress": "false",
     # 127.0.0.1 is where a session of one machine listens, whatever its name resolves to today.
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
+    # 50 tasks to read the log of a table are for clusters.
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING}",
 }
 """For a session on one machine."""
 
@@ -57,7 +62,7 @@ def build(
         chosen = master or MASTER
         settings["spark.master"] = chosen
         if chosen.startswith("local"):
-            settings |= _QUIET
+            settings |= _LOCAL
         settings["spark.jars"] = ",".join(map(str, jars.ensure(jars_directory)))
     elif master:
         settings["spark.master"] = master

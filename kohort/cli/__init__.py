@@ -1,8 +1,8 @@
 """The ``kohort`` command.
 
 ``kohort serve`` starts the broker, exactly as ``python -m broker`` does; ``kohort groups`` asks a
-running one about its consumer groups. A command's module is imported when it is called, so that
-asking does not cost the import of a whole broker.
+running one about its consumer groups; ``kohort pipeline`` runs Spark jobs. A command's module is
+imported when it is called, so that asking does not cost the import of a whole broker.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ Run: TypeAlias = Callable[[argparse.Namespace], int]
 COMMANDS: Final = {
     "serve": ("start the broker", "kohort.cli.serve"),
     "groups": ("consumer groups: what they do, and why they rebalanced", "kohort.cli.groups"),
+    "pipeline": ("Spark jobs: topics and rebalances into tables", "kohort.cli.pipeline"),
 }
 """Summary and module by name. A module has `add_arguments(parser)`, which sets `run`."""
 

@@ -1,0 +1,86 @@
+"""``kohort pipeline``: Spark jobs over topics and over the history of rebalances.
+
+Exit codes as those of ``kohort groups``: 0; 1 if the job could not be done; 2 for a command line
+that cannot be meant; 3 if a broker, Java or room on the disk is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import sys
+from typing import Any, Final, NoReturn
+
+from pipeline.errors import PipelineError, UnavailableError
+
+COMMANDS: Final = {
+    "land": ("topics into tables, exactly once", "pipeline.jobs.land"),
+    "rebalances": ("the history of rebalances into tables", "pipeline.jobs.rebalances"),
+    "advise": ("which settings would have avoided rebalances", "pipeline.jobs.advise"),
+    "report": ("one page with plots", "pipeline.jobs.report"),
+    "jars": ("fetch what Spark needs to read Kafka, ahead of time", "kohort.cli.pipeline.jars"),
+}
+"""Summary and module by name. A module has `add_arguments(parser)` and `run(options)`."""
+
+NEEDS: Final = ("pyspark", "delta", "pandas", "pyarrow")
+"""What the extra brings."""
+
+
+class _Command(argparse.ArgumentParser):
+    """Gets its arguments from its job's module when it is called, and not for somebody's --help."""
+
+    module: str | None = None
+
+    def parse_known_args(self, *given: Any, **more: Any) -> Any:  # noqa: ANN401 - argparse's.
+        if self.module is not None:
+            name, self.module = self.module, None
+            try:
+                job = _load(name)
+            except PipelineError as error:
+                _end(error)
+            job.add_arguments(self)
+            self.set_defaults(run=lambda options: _run(job, options))
+        return super().parse_known_args(*given, **more)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """One command each."""
+    parser.epilog = (
+        "Exit codes: 0; 1 it could not be done; 2 usage; 3 a broker, Java or disk space is missing."
+    )
+    commands = parser.add_subparsers(
+        dest="pipeline_command", required=True, metavar="COMMAND", parser_class=_Command
+    )
+    for name, (summary, module) in COMMANDS.items():
+        command = commands.add_parser(name, help=summary, epilog=parser.epilog)
+        command.module = module
+
+
+def _load(module: str) -> Any:  # noqa: ANN401 - a module of the table above.
+    missing = [name for name in NEEDS if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UnavailableError(
+            f"the pipeline needs {', '.join(missing)}, which the extra brings: "
+            "pip install 'kohort[spark]'"
+        )
+    return importlib.import_module(module)
+
+
+def _run(job: Any, options: argparse.Namespace) -> int:  # noqa: ANN401 - as above.
+    try:
+        code: int = job.run(options)
+    except PipelineError as error:
+        return _tell(error)
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+def _end(error: PipelineError) -> NoReturn:
+    sys.exit(_tell(error))
+
+
+def _tell(error: PipelineError) -> int:
+    print(f"kohort: {error}", file=sys.stderr)
+    return error.exit_code

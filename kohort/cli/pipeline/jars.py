@@ -1,0 +1,22 @@
+"""``kohort pipeline jars``: what the other commands would fetch when they are first run."""
+
+import argparse
+from pathlib import Path
+
+from pipeline import jars
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--into",
+        type=Path,
+        default=jars.default_directory(),
+        metavar="DIRECTORY",
+        help=f"where to keep them (%(default)s; {jars.DIRECTORY})",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints the paths, for `spark-submit --jars`. Raises PipelineError."""
+    print(",".join(map(str, jars.ensure(options.into))))
+    return 0

@@ -1,0 +1,265 @@
+"""Lands topics in the lake: `kohort pipeline land TOPIC...`.
+
+Each topic has a table ``land/<topic>``, a checkpoint and a streaming query of its own, so topics
+can be added and left out from run to run, and one that fails does not hold up the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pipeline import options as common
+from pipeline.errors import PipelineError, UnavailableError
+from pipeline.faults import explain
+from pipeline.kafka import Kafka
+from pipeline.lake import Lake
+from pipeline.landing.topic import Settings, TopicLander, TopicReplacedError
+from pipeline.notice import tell
+from pipeline.progress import Progress
+
+NAME: Final = "kohort-land"
+GROUP: Final = "kohort-land"
+AT_A_TIME: Final = 4
+"""Topics that are landed at the same time in a run that ends; others wait for their turn."""
+
+_LOOK_EVERY_S: Final = 0.2
+_PAUSE_S_MAX: Final = 30.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Of this job."""
+    parser.add_argument("topics", nargs="+", metavar="TOPIC", help="a topic to land")
+    parser.add_argument(
+        "--available-now",
+        action="store_true",
+        help="end when everything is landed that was there at the start; without it, go on",
+    )
+    parser.add_argument(
+        "--interval",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="from one batch to the next when it goes on: few large ones cost least (%(default)s)",
+    )
+    parser.add_argument(
+        "--group",
+        default=GROUP,
+        metavar="NAME",
+        help="the consumer group to which progress is committed, so that lag can be seen; "
+        '"" for none (%(default)s)',
+    )
+    parser.add_argument(
+        "--on-data-loss",
+        choices=("stop", "record"),
+        default="stop",
+        help="when records were deleted before they were landed: stop and name them, or note "
+        "them in the table gaps and go on (%(default)s)",
+    )
+    parser.add_argument(
+        "--from",
+        dest="begin",
+        choices=("earliest", "latest"),
+        default="earliest",
+        help="where to begin with a topic that was never landed (%(default)s)",
+    )
+    parser.add_argument(
+        "--checkpoints",
+        metavar="DIRECTORY",
+        help="where queries keep how far they are (_checkpoints in the lake)",
+    )
+    parser.add_argument(
+        "--max-offsets-per-trigger",
+        type=_positive,
+        metavar="N",
+        help="so many records in a batch at most; without it, --max-bytes-per-trigger decides",
+    )
+    parser.add_argument(
+        "--max-bytes-per-trigger",
+        type=_positive,
+        default=1 << 30,
+        metavar="BYTES",
+        help="about so much of a topic, as it is stored, in a batch (%(default)s)",
+    )
+    parser.add_argument(
+        "--min-partitions",
+        type=_positive,
+        metavar="N",
+        help="so many tasks or more, however few partitions a topic has; Spark takes it as a hint",
+    )
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=600.0,
+        metavar="SECONDS",
+        help="how long to try again when brokers do not answer, if it goes on (%(default)s)",
+    )
+    common.add_lake(parser)
+    common.add_kafka(parser)
+    common.add_spark(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Raises PipelineError."""
+    kafka = common.kafka_of(options)
+    kafka.check_reachable()
+    spark = common.session_of(options, NAME)
+    lake = common.lake_of(options, spark)
+    progress = Progress()
+    spark.streams.addListener(progress)
+    with _stop_on_signals() as stopping:
+        job = _Job(spark, kafka, lake, settings_of(options, lake), options.patience, stopping)
+        job.run(list(dict.fromkeys(options.topics)))
+    tell(f"land: {sum(progress.rows.values()):,} rows in all")
+    return 0
+
+
+def settings_of(options: argparse.Namespace, lake: Lake) -> Settings:
+    """What the command line says about topics."""
+    return Settings(
+        checkpoints=common.absolute(options.checkpoints or f"{lake.root}/_checkpoints"),
+        group=options.group or None,
+        available_now=options.available_now,
+        interval_s=options.interval,
+        record_losses=options.on_data_loss == "record",
+        from_latest=options.begin == "latest",
+        offsets_max=options.max_offsets_per_trigger,
+        bytes_max=options.max_bytes_per_trigger,
+        min_partitions=options.min_partitions,
+    )
+
+
+class _Running:
+    """A topic whose query runs."""
+
+    def __init__(self, lander: TopicLander, query: StreamingQuery) -> None:
+        self.lander = lander
+        self.query = query
+        self.since_s = time.monotonic()
+
+    def outcome(self) -> PipelineError | None:
+        """Why it ended, None if that was in order."""
+        try:
+            self.query.awaitTermination()
+        except PySparkException as error:
+            if self.lander.failure is not None:
+                return self.lander.failure
+            try:
+                self.lander.diagnose()
+            except PipelineError as cause:
+                return cause
+            return explain(f"the query that lands {self.lander.name}", error)
+        return None
+
+
+class _Job:
+    """Runs the queries of all topics until they have ended, one of them has failed, or a signal."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        kafka: Kafka,
+        lake: Lake,
+        settings: Settings,
+        patience_s: float,
+        stopping: threading.Event,
+    ) -> None:
+        self._spark, self._kafka, self._lake, self._settings = spark, kafka, lake, settings
+        self._patience_s = patience_s
+        self._stopping = stopping
+        self._running: dict[str, _Running] = {}
+        self._last_good_s = time.monotonic()
+
+    def run(self, topics: Sequence[str]) -> None:
+        """Raises the first failure, after all others have ended or were stopped."""
+        waiting = list(topics)
+        failures: list[PipelineError] = []
+        limit = AT_A_TIME if self._settings.available_now else len(waiting)
+        try:
+            while (waiting or self._running) and not self._stopping.is_set():
+                while waiting and len(self._running) < limit:
+                    self._attempt(waiting.pop(0), waiting, failures)
+                for topic in [one for one in self._running if not self._is_active(one)]:
+                    self._settle(topic, waiting, failures)
+                self._stopping.wait(_LOOK_EVERY_S)
+        finally:
+            for running in self._running.values():
+                running.query.stop()
+                running.lander.close()
+        if failures:
+            for failure in failures[1:]:
+                tell(str(failure))
+            raise failures[0]
+
+    def _is_active(self, topic: str) -> bool:
+        return self._running[topic].query.isActive
+
+    def _attempt(self, topic: str, waiting: list[str], failures: list[PipelineError]) -> None:
+        try:
+            lander = TopicLander(self._spark, self._kafka, self._lake, topic, self._settings)
+            self._running[topic] = _Running(lander, lander.start())
+        except PipelineError as error:
+            self._judge(topic, error, waiting, failures)
+
+    def _settle(self, topic: str, waiting: list[str], failures: list[PipelineError]) -> None:
+        running = self._running.pop(topic)
+        error = running.outcome()
+        running.lander.close()
+        if running.query.lastProgress is not None:
+            self._last_good_s = time.monotonic()
+        if error is not None:
+            self._judge(topic, error, waiting, failures)
+
+    def _judge(
+        self,
+        topic: str,
+        error: PipelineError,
+        waiting: list[str],
+        failures: list[PipelineError],
+    ) -> None:
+        """Puts the topic in the queue again where a second try can help."""
+        if isinstance(error, TopicReplacedError) and self._settings.record_losses:
+            tell(f"land {topic}: {error}")
+            waiting.append(topic)
+            return
+        tried_s = time.monotonic() - self._last_good_s
+        is_passing = isinstance(error, UnavailableError) and not self._settings.available_now
+        if is_passing and tried_s < self._patience_s:
+            tell(f"land {topic}: {error}; trying again")
+            self._stopping.wait(min(_PAUSE_S_MAX, 1 + tried_s / 2))
+            waiting.append(topic)
+            return
+        failures.append(error)
+
+
+@contextmanager
+def _stop_on_signals() -> Iterator[threading.Event]:
+    """SIGTERM and SIGINT end the queries behind what they have begun, and the job with success."""
+    stopping = threading.Event()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        stopping.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stopping
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _positive(text: str) -> int:
+    value = int(text) if text.isascii() and text.isdigit() else 0
+    if value < 1:
+        raise argparse.ArgumentTypeError("a number from 1")
+    return value

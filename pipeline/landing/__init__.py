@@ -1,0 +1,1 @@
+"""Topics into tables: what `kohort pipeline land` is made of."""

@@ -1,0 +1,8 @@
+"""What a job says while it runs: on standard error, so that its output stays its own."""
+
+import sys
+
+
+def tell(text: str) -> None:
+    """One line for whoever is watching."""
+    print(f"kohort: {text}", file=sys.stderr, flush=True)  # noqa: T201 - that is what it is for.
