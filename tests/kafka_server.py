@@ -1,7 +1,7 @@
 """A real Apache Kafka 4.4.0: one KRaft node with its own data, from the jars that Maven fetched."""
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests import java_env
@@ -15,6 +15,8 @@ class KafkaServer(ServerProcess):
     """`overrides` replace the settings below, which are Kafka's own but for what one node needs."""
 
     clean_exit = 143  # A JVM's way to say SIGTERM.
+    format_arguments: Sequence[str] = ()
+    """More of them for `kafka-storage format`."""
 
     def __init__(
         self,
@@ -71,6 +73,7 @@ class KafkaServer(ServerProcess):
                 _CLUSTER_ID,
                 "--config",
                 str(properties),
+                *self.format_arguments,
             ],
             check=True,
             capture_output=True,

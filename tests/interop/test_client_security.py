@@ -1,0 +1,222 @@
+"""TLS and SASL of the client's two kinds of connections, with the listeners of a real Kafka."""
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from client.core.errors import (
+    AuthenticationError,
+    CertificateError,
+    TlsError,
+    UnsupportedMechanismError,
+)
+from client.net.blocking import BlockingConnection
+from client.net.cluster import Address, Cluster, ClusterConfig
+from client.net.connection import (
+    Connection,
+    ConnectionConfig,
+    DisconnectedError,
+    open_connection,
+)
+from client.net.security import SecurityConfig
+from protocol.errors import ErrorCode
+from protocol.messages.metadata import MetadataRequest
+from tests.secure_kafka import LISTENERS, PASSWORD, SESSION_MS, USER, SecureKafka
+
+TIMEOUT_MS = 10_000
+
+AskBrokers = Callable[[str, int, SecurityConfig], Awaitable[set[int]]]
+"""Connects and asks for the brokers' ports."""
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
+    with SecureKafka(tmp_path_factory.mktemp("secure")) as kafka:
+        yield kafka
+
+
+async def with_loop(host: str, port: int, security: SecurityConfig) -> set[int]:
+    config = ConnectionConfig(request_timeout_ms=TIMEOUT_MS, security=security)
+    connection = await open_connection(host, port, config)
+    try:
+        answer = await connection.call(MetadataRequest(topics=[]))
+    finally:
+        connection.close()
+        await connection.wait_closed()
+    return {broker.port for broker in answer.brokers}
+
+
+async def with_thread(host: str, port: int, security: SecurityConfig) -> set[int]:
+    config = ConnectionConfig(security=security)
+
+    def ask() -> set[int]:
+        connection = BlockingConnection(Address(host, port), config, TIMEOUT_MS / 1000)
+        try:
+            answer = connection.call(MetadataRequest(topics=[]), TIMEOUT_MS / 1000)
+        finally:
+            connection.close()
+        return {broker.port for broker in answer.brokers}
+
+    return await asyncio.to_thread(ask)
+
+
+@pytest.fixture(params=[with_loop, with_thread], ids=["loop", "thread"])
+def ask_brokers(request: pytest.FixtureRequest) -> AskBrokers:
+    asks: AskBrokers = request.param
+    return asks
+
+
+def trusting(kafka: SecureKafka) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=kafka.authority.certificate)
+
+
+def security_for(
+    kafka: SecureKafka,
+    listener: str,
+    **settings: Any,  # noqa: ANN401 - of many types.
+) -> SecurityConfig:
+    protocol = LISTENERS.get(listener, listener)
+    if protocol.startswith("SASL_"):
+        user = {"sasl_plain_username": USER, "sasl_plain_password": PASSWORD}
+        settings = user | settings
+    if protocol.endswith("SSL"):
+        settings = {"ssl_context": trusting(kafka)} | settings
+    return SecurityConfig(security_protocol=protocol, **settings)
+
+
+@pytest.mark.parametrize(
+    ("listener", "mechanism"),
+    [
+        ("PLAINTEXT", ""),
+        ("SSL", ""),
+        ("SASL_PLAINTEXT", "PLAIN"),
+        ("SASL_PLAINTEXT", "SCRAM-SHA-256"),
+        ("SASL_SSL", "PLAIN"),
+        ("SASL_SSL", "SCRAM-SHA-256"),
+        ("SASL_SSL", "SCRAM-SHA-512"),
+    ],
+)
+async def test_every_listener_lets_us_in(
+    kafka: SecureKafka, ask_brokers: AskBrokers, listener: str, mechanism: str
+) -> None:
+    security = security_for(kafka, listener, sasl_mechanism=mechanism)
+    port = kafka.ports[listener]
+    assert await ask_brokers("127.0.0.1", port, security) == {port}
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("wrong", ["sasl_plain_username", "sasl_plain_password"])
+async def test_a_wrong_password_or_user_is_told_at_once_without_the_password(
+    kafka: SecureKafka, ask_brokers: AskBrokers, mechanism: str, wrong: str
+) -> None:
+    security = security_for(
+        kafka, "SASL_SSL", sasl_mechanism=mechanism, **{wrong: "some-other-word"}
+    )
+    with pytest.raises(AuthenticationError) as refused:
+        await ask_brokers("127.0.0.1", kafka.ports["SASL_SSL"], security)
+    assert refused.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+    text = str(refused.value)
+    assert mechanism in text
+    assert repr(security.sasl_plain_username) in text
+    assert str(security.sasl_plain_password) not in text
+
+
+async def test_a_mechanism_that_is_not_offered_is_told_with_those_that_are(
+    kafka: SecureKafka, ask_brokers: AskBrokers
+) -> None:
+    security = security_for(kafka, "SASL_PLAINTEXT", sasl_mechanism="SCRAM-SHA-512")
+    with pytest.raises(UnsupportedMechanismError, match="PLAIN, SCRAM-SHA-256"):
+        await ask_brokers("127.0.0.1", kafka.ports["SASL_PLAINTEXT"], security)
+
+
+async def test_sasl_with_a_listener_that_has_none_is_told(
+    kafka: SecureKafka, ask_brokers: AskBrokers
+) -> None:
+    security = security_for(kafka, "SASL_PLAINTEXT")
+    with pytest.raises(UnsupportedMechanismError, match="must be PLAINTEXT"):
+        await ask_brokers("127.0.0.1", kafka.ports["PLAINTEXT"], security)
+
+
+async def test_no_sasl_with_a_listener_that_wants_it_gets_a_hint(kafka: SecureKafka) -> None:
+    with pytest.raises(DisconnectedError, match="SASL_PLAINTEXT or SASL_SSL"):
+        await with_loop("127.0.0.1", kafka.ports["SASL_PLAINTEXT"], SecurityConfig())
+
+
+async def test_tls_with_a_listener_that_has_none_gets_a_hint(
+    kafka: SecureKafka, ask_brokers: AskBrokers
+) -> None:
+    with pytest.raises((DisconnectedError, TlsError), match="must be PLAINTEXT"):
+        await ask_brokers("127.0.0.1", kafka.ports["PLAINTEXT"], security_for(kafka, "SSL"))
+
+
+async def test_no_tls_with_a_listener_that_wants_it_is_told(
+    kafka: SecureKafka, ask_brokers: AskBrokers
+) -> None:
+    with pytest.raises(DisconnectedError, match="must be SSL or SASL_SSL"):
+        await ask_brokers("127.0.0.1", kafka.ports["SSL"], SecurityConfig())
+
+
+async def test_a_certificate_that_nobody_vouches_for_is_refused(
+    kafka: SecureKafka, ask_brokers: AskBrokers
+) -> None:
+    with pytest.raises(CertificateError, match="ssl_context"):
+        await ask_brokers("127.0.0.1", kafka.ports["SSL"], SecurityConfig("SSL"))
+
+
+async def test_a_certificate_of_another_host_is_refused(
+    kafka: SecureKafka, ask_brokers: AskBrokers
+) -> None:
+    with pytest.raises(CertificateError, match=r"127\.0\.0\.2"):
+        await ask_brokers("127.0.0.2", kafka.ports["SSL"], security_for(kafka, "SSL"))
+
+
+async def test_a_listener_that_wants_to_know_the_client_gets_a_certificate(
+    kafka: SecureKafka, ask_brokers: AskBrokers
+) -> None:
+    context = trusting(kafka)
+    context.load_cert_chain(kafka.authority.issue("client", "DNS:client"))
+    security = security_for(kafka, "MUTUAL", ssl_context=context)
+    port = kafka.ports["MUTUAL"]
+    assert await ask_brokers("127.0.0.1", port, security) == {port}
+
+
+async def test_a_listener_that_wants_to_know_the_client_refuses_one_without_certificate(
+    kafka: SecureKafka, ask_brokers: AskBrokers
+) -> None:
+    with pytest.raises(CertificateError, match="load_cert_chain"):
+        await ask_brokers("127.0.0.1", kafka.ports["MUTUAL"], security_for(kafka, "MUTUAL"))
+
+
+async def test_a_session_that_ends_is_replaced_before_it_does(kafka: SecureKafka) -> None:
+    """The broker hangs up on a request that comes later; none of ours may be lost so."""
+    security = security_for(kafka, "SHORT", sasl_mechanism="SCRAM-SHA-256")
+    config = ConnectionConfig(request_timeout_ms=TIMEOUT_MS, security=security)
+    address = Address("127.0.0.1", kafka.ports["SHORT"])
+    cluster = Cluster(ClusterConfig([address], config))
+    used: list[Connection] = []
+    async with asyncio.timeout(20 * SESSION_MS / 1000):
+        while len(used) < 3:
+            connection = await cluster.connection(address)
+            await connection.call(MetadataRequest(topics=[]))
+            if connection not in used:
+                used.append(connection)
+            await asyncio.sleep(0.02)
+    # It has closed itself, although nobody asked for that.
+    assert used[0].is_closed
+    await cluster.close()
+
+
+async def test_the_thread_knows_when_its_session_ends(kafka: SecureKafka) -> None:
+    security = security_for(kafka, "SHORT", sasl_mechanism="SCRAM-SHA-256")
+    address = Address("127.0.0.1", kafka.ports["SHORT"])
+    connection = await asyncio.to_thread(
+        BlockingConnection, address, ConnectionConfig(security=security), TIMEOUT_MS / 1000
+    )
+    seen = [connection.is_retiring]
+    await asyncio.sleep(SESSION_MS / 1000)
+    seen.append(connection.is_retiring)
+    assert seen == [False, True]
+    connection.close()
