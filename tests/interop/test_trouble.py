@@ -1,15 +1,25 @@
 """Members that are killed, paused, cut off or doubled, and what the broker's history says of it."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 
+from tests.interop.lossy_proxy import LossyProxy
 from tests.interop.model import wait_until
 from tests.interop.trouble import Scene, Troop, scene
 from tests.kafka_server import KafkaServer
 from tests.kohort_server import KohortServer
+from tests.server_process import free_port
 
 LIBRARIES = ("confluent", "java", "aiokafka")
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    scene: Scene
+    proxy: LossyProxy
+    """Which everybody goes through."""
 
 
 def each_library(*, always: str) -> pytest.MarkDecorator:
@@ -27,14 +37,18 @@ def each_library(*, always: str) -> pytest.MarkDecorator:
 def stage(
     tmp_path_factory: pytest.TempPathFactory,
     own_broker_kind: type[KafkaServer | KohortServer],
-) -> Iterator[Scene]:
-    with scene(tmp_path_factory.mktemp("trouble"), own_broker_kind) as stage:
-        yield stage
+) -> Iterator[Stage]:
+    port = free_port()
+    with (
+        scene(tmp_path_factory.mktemp("trouble"), own_broker_kind, proxy_port=port) as behind,
+        LossyProxy(port, behind.server.port) as proxy,
+    ):
+        yield Stage(behind, proxy)
 
 
 @pytest.fixture
-def troop(stage: Scene) -> Iterator[Troop]:
-    with stage.troop() as troop:
+def troop(stage: Stage) -> Iterator[Troop]:
+    with stage.scene.troop() as troop:
         yield troop
 
 
@@ -73,7 +87,7 @@ def test_a_member_that_is_paused_for_longer_than_its_session_comes_back_as_a_new
 
 @each_library(always="")
 def test_a_member_that_is_cut_off_from_the_network_comes_back_as_a_new_one(
-    stage: Scene, troop: Troop, victim_library: str
+    stage: Stage, troop: Troop, victim_library: str
 ) -> None:
     with troop.streaming():
         victim, *_others = troop.start([victim_library, *LIBRARIES[:2]])

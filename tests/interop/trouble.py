@@ -13,7 +13,6 @@ from tests.interop.clients.confluent_client import ConfluentClient, admin_client
 from tests.interop.clients.member_process import MemberProcess
 from tests.interop.clients.remote_member import RemoteMember
 from tests.interop.group_probe import GroupProbe
-from tests.interop.lossy_proxy import LossyProxy
 from tests.interop.model import Seat, wait_until
 from tests.interop.streams import Stream, streaming
 from tests.kafka_server import KafkaServer
@@ -24,42 +23,45 @@ from tests.server_process import ServerProcess, free_port
 SESSION_TIMEOUT_MS = 3_000
 """Of members that are to die by it: many heartbeats long, and still something to wait for."""
 
-PARTITIONS = 6
+LONG_SESSION_MS = 30_000
+"""Of members that are not to."""
+
+PARTITIONS = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A broker, the way to it, which everybody takes, and its HTTP port if it is a Kohort."""
+    """A broker, where its clients find it, and its HTTP port if it is a Kohort."""
 
     server: ServerProcess
-    proxy: LossyProxy
+    bootstrap: str
     http_port: int | None
 
     @contextmanager
     def troop(self) -> Iterator["Troop"]:
         """A group of its own on a topic of its own."""
         name = f"trouble-{uuid.uuid4().hex[:12]}"
-        admin = admin_client(self.proxy.bootstrap)
+        admin = admin_client(self.bootstrap)
         admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(30)
         probe = GroupProbe(self.server.port, name, self.http_port)
-        with Troop(probe, self.proxy.bootstrap, name) as troop:
+        with Troop(probe, self.bootstrap, name) as troop:
             yield troop
 
 
 @contextmanager
-def scene(directory: Path, kind: type[KafkaServer | KohortServer]) -> Iterator[Scene]:
-    port = free_port()
+def scene(
+    directory: Path, kind: type[KafkaServer | KohortServer], *, proxy_port: int | None = None
+) -> Iterator[Scene]:
+    """With a proxy's port, that is where clients are sent."""
     http_port = free_port() if kind is KohortServer else None
-    overrides = {
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
-        "group.min.session.timeout.ms": "1000",
-        **({"kohort.metrics.port": str(http_port)} if http_port else {}),
-    }
-    with (
-        kind(directory, overrides=overrides) as server,
-        LossyProxy(port, server.port) as proxy,
-    ):
-        yield Scene(server, proxy, http_port)
+    overrides = {"group.min.session.timeout.ms": "1000"}
+    if http_port:
+        overrides["kohort.metrics.port"] = str(http_port)
+    if proxy_port:
+        overrides["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{proxy_port}"
+    with kind(directory, overrides=overrides) as server:
+        bootstrap = f"127.0.0.1:{proxy_port}" if proxy_port else server.bootstrap
+        yield Scene(server, bootstrap, http_port)
 
 
 class Troop:
@@ -110,6 +112,9 @@ class Troop:
         with streaming(client, self._topic, PARTITIONS) as stream:
             yield stream
         self._wait_nothing_lost(stream)
+
+    def leave(self, name: str) -> None:
+        self.now.pop(name).member.leave()
 
     def kill(self, name: str) -> None:
         """Notes what it has read, then ends it without a word to the broker."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.errors import KafkaConnectionError
 
 from tests.interop.clients.threads import ThreadMember
 from tests.interop.model import ANY_SEAT, MAX_REQUEST_BYTES, Client, Codec, Record, Seat
@@ -102,11 +103,20 @@ class KafkaPythonMember(ThreadMember):
         consumer.subscribe([self._topic])
         try:
             while not leaving.is_set():
-                # Not less: a poll that gives up in the middle of joining can lose the assignment.
-                self.took(_records(consumer.poll(500)))
+                self.took(_records(_poll(consumer)))
                 self.holds({partition.partition for partition in consumer.assignment()})
         finally:
             consumer.close()
+
+
+def _poll(consumer: KafkaConsumer) -> dict[TopicPartition, list[Any]]:
+    try:
+        # Not less: a poll that gives up in the middle of joining can lose the assignment.
+        found: dict[TopicPartition, list[Any]] = consumer.poll(500)
+    except KafkaConnectionError:
+        # Raised while no broker can be reached; the next poll tries again.
+        return {}
+    return found
 
 
 def _partitions(consumer: KafkaConsumer, topic: str) -> list[TopicPartition]:
