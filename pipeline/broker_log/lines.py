@@ -126,8 +126,13 @@ def read(line: str, zone: tzinfo) -> Line | None:
     stamp = _STAMP.search(line)
     if stamp is None:
         return None
-    fact = _fact(line[stamp.end() :])
-    return None if fact is None else Line(_millis(stamp, zone), fact)
+    fact = _fact(_LOGGER.sub("", line[stamp.end() :]))
+    if fact is None:
+        return None
+    try:
+        return Line(_millis(stamp, zone), fact)
+    except ValueError:
+        return None
 
 
 def ids_in(text: str) -> tuple[str, ...]:
@@ -155,6 +160,10 @@ _STAMP: Final = re.compile(
 )
 
 
+_LOGGER: Final = re.compile(r"\s*(?:\((?:\w+\.)+[\w$]+\)|\| (?:\w+\.)+[\w$]+ \([^()]*\))?\s*$")
+"""What log layouts put behind the message: " (kafka.coordinator.group.GroupCoordinator)"."""
+
+
 def _millis(stamp: re.Match[str], zone: tzinfo) -> int:
     *numbers, fraction, offset = stamp.groups()
     year, month, day, hour, minute, second = map(int, numbers)
@@ -173,8 +182,7 @@ def _fact(text: str) -> Fact | None:
 
 
 _TOPIC: Final = r"(?: \(__consumer_offsets-\d+\))?"
-# What Log4j's layouts put behind the message: " (kafka.coordinator.group.GroupCoordinator)".
-_END: Final = r"\.?(?:\s[(|]\s?(?:org\.apache\.)?kafka\.[\w.$ ()|:]*)?\s*$"
+_END: Final = r"\.?$"
 _METADATA: Final = (
     r"MemberMetadata\(memberId=(?P<id>.*?), groupInstanceId=(?P<instance>.*?), "
     r"clientId=(?P<client>.*?), clientHost=(?P<host>.*?), sessionTimeoutMs=(?P<session>\d+), "
@@ -246,8 +254,8 @@ _PATTERNS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Fact]], 
     (
         # Dynamic ones have to ask again first, but for JoinGroup up to version 3.
         re.compile(
-            r"(?:Static member with groupInstanceId=(?P<instance>.+)|Dynamic [Mm]ember with) (?:and )?"
-            r"unknown member id joins group (?P<group>.+) in (?:state )?\w+(?: state)?\. "
+            r"(?:Static [Mm]ember with groupInstanceId=(?P<instance>.+) and|Dynamic [Mm]ember with)"
+            r" unknown member id joins group (?P<group>.+) in (?:state )?\w+(?: state)?\. "
             r"Created a new member id (?P<id>.+?) (?:for this member )?and add(?:ed)? "
             r"(?:the member )?to the group"
         ),
@@ -255,8 +263,9 @@ _PATTERNS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Fact]], 
     ),
     (
         re.compile(
-            r"Static member with groupInstanceId=(?P<instance>.+) and unknown member id joins group "
-            r"(?P<group>.+) in \w+ state\. Replacing previously mapped member (?P<id>.+) with this"
+            r"Static member with groupInstanceId=(?P<instance>.+) and unknown member id joins "
+            r"group (?P<group>.+) in \w+ state\. "
+            r"Replacing previously mapped member (?P<id>.+) with this"
         ),
         lambda found: Replaced(found["group"], _member(found)),
     ),
@@ -272,8 +281,8 @@ _PATTERNS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Fact]], 
         # 4.x. Those whose id was handed out and never used are no members.
         re.compile(
             r"\[Group (?P<group>.+)\] (?:Static )?Member (?P<id>.+?)"
-            r"(?: with instance id (?P<instance>.+?))? has left group through explicit `LeaveGroup` "
-            rf"request; client reason: (?P<text>.*?){_END}"
+            r"(?: with instance id (?P<instance>.+?))? has left group through explicit "
+            rf"`LeaveGroup` request; client reason: (?P<text>.*?){_END}"
         ),
         _left,
     ),

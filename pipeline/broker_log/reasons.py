@@ -68,6 +68,16 @@ def _cause(kind: str, parts: dict[str, str | None], text: str | None) -> Cause:
     )
 
 
+_OTHER_PROTOCOL: Final = (
+    r"Group's selectedProtocol will change because static member (?P<id>.+) with "
+    r"instance id (?P<instance>.+) joined with change of protocol"
+)
+# The missing space is Kafka's.
+_NOT_STORED: Final = (
+    r"[Ee]rror (?:(?P<error>\S.*?) )?when storing group assignment ?during SyncGroup "
+    r"\(member: (?P<id>.+)\)"
+)
+
 _REASONS: Final = tuple(
     (kind, re.compile(pattern))
     for kind, pattern in (
@@ -83,23 +93,11 @@ _REASONS: Final = tuple(
             "static_replaced",
             r"Updating metadata for static member (?P<id>.+) with instance id (?P<instance>.+)",
         ),
-        (
-            "static_replaced",
-            r"Group's selectedProtocol will change because static member (?P<id>.+) "
-            r"with instance id (?P<instance>.+) joined with change of protocol",
-        ),
+        ("static_replaced", _OTHER_PROTOCOL),
         ("protocols_changed", r"Updating metadata for member (?P<id>.+?)(?: during \w+)?"),
         ("protocols_changed", r"Member (?P<id>.+) is joining group during \w+"),
         ("sync_expired", r"Removing (?P<ids>.+) on pending sync request expiration"),
-        (
-            "store_failed",
-            r"[Ee]rror (?P<error>.+?) when storing group assignment ?during SyncGroup "
-            r"\(member: (?P<id>.+)\)",
-        ),
-        (
-            "store_failed",
-            r"[Ee]rror when storing group assignment during SyncGroup \(member: (?P<id>.+)\)",
-        ),
+        ("store_failed", _NOT_STORED),
         ("over_capacity", r"Freshly-loaded group .* is over capacity .*"),
     )
 )

@@ -2,8 +2,9 @@
 
 from typing import Final
 
+from pipeline.schema_version import SCHEMA_VERSION
 from pipeline.schemas.columns import Column, Table
-from pipeline.schemas.event import EVENT, SCHEMA_VERSION
+from pipeline.schemas.event import EVENT
 from pipeline.schemas.findings import (
     CAUSES,
     FLAPPING,

@@ -10,8 +10,6 @@ from pyspark.sql.types import ArrayType, StructType
 
 from pipeline.schemas.columns import FLAG, TEXT, TEXTS, WHOLE, WHOLES, struct
 
-SCHEMA_VERSION: Final = 1
-
 REBALANCE: Final = "rebalance"
 AVOIDED: Final = "avoided"
 RUNNING: Final = "running"
