@@ -34,6 +34,7 @@ from client.core.heartbeat import (
     Wait,
 )
 from client.core.identity import Identity
+from client.core.statistics import Figures
 from client.net.blocking import BlockingConnection
 from client.net.cluster import Address
 from client.net.connection import ConnectionConfig, DisconnectedError
@@ -118,6 +119,11 @@ class HeartbeatThread:
         """When a heartbeat was last answered well (time.monotonic, in milliseconds)."""
         with self._changed:
             return self._rules.last_success_ms
+
+    def figures(self, now_ms: int) -> Figures:
+        """What there is to be said of its heartbeats (time.monotonic, in milliseconds)."""
+        with self._changed:
+            return self._rules.statistics.figures(now_ms)
 
     def stop(self) -> None:
         """Ask the thread to end; a request under way is given up."""

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from client.core.backoff import Backoff
 from client.core.identity import NOBODY, Identity
+from client.core.statistics import HeartbeatStatistics
 from protocol.errors import ErrorCode
 from protocol.lazy_dataclass import dataclass
 
@@ -101,6 +102,7 @@ class HeartbeatRules:
         self._heard_ms = 0
         """The last sign of life, or the last time that its lack was noticed."""
         self.last_success_ms: int | None = None
+        self.statistics = HeartbeatStatistics()
 
     # What the consumer says.
 
@@ -157,6 +159,7 @@ class HeartbeatRules:
         if code in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}:
             self._backoff.succeed()
             self.last_success_ms = self._heard_ms = now_ms
+            self.statistics.answered(self._sent_ms, now_ms)
             self._next_ms = self._sent_ms + self._config.heartbeat_interval_ms
             if code and sent == self._identity:
                 self._report(FindingKind.REBALANCING, sent, code)
