@@ -26,7 +26,7 @@ SEED ?=
 ARGS ?=
 
 # In the order of the layers, so that a broken foundation is reported first.
-COMPILED := $(foreach types,$(wildcard protocol/*/*.pxd),$(types) $(types:.pxd=.py))
+COMPILED := $(foreach types,$(wildcard protocol/*/*.pxd client/*.pxd),$(types) $(types:.pxd=.py))
 SUITES := $(wildcard $(addprefix tests/,unit property simulation integration interop crash fuzz pipeline))
 PYTEST := $(BIN)/python -m pytest $(ARGS)
 

@@ -2,22 +2,59 @@
 
 What arrives waits, as bytes, until it is taken; records are made of it only then. How much may wait
 is bounded (`FetchConfig.prefetch_bytes_limit`), so a consumer that does not poll stops reading.
+
+What to ask whom is decided in `client.core.fetch_plan`, where everybody stands is kept in
+`client.core.positions`, and what waits is in `client.fetch_buffers`. Here are the requests, and
+what becomes of their answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from enum import IntEnum
-from typing import Any, Final, TypeAlias
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from typing import Final, TypeAlias
 
-from client.core.offsets import RESET_LATEST, OffsetAndMetadata, ResetPolicy
+from client.core.backoff import Backoff
+from client.core.errors import ConsumerError, OffsetOutOfRangeError, RecordError, error_for
+from client.core.fetch_plan import FetchLimits, FetchPlan, PlannedFetch
+from client.core.offsets import OffsetAndMetadata, OffsetSpec
 from client.core.partitions import TopicPartition
-from client.core.positions import Positions
+from client.core.positions import PartitionState, Positions
+from client.fetch_buffers import FetchBuffers, Records
+from client.fetch_config import FetchConfig
+from client.fetch_requests import Asked, SentFetch, answers_in, fetch_request, version_for
+from client.fetched import (
+    NO_DESERIALISERS,
+    Aborted,
+    Deserialiser,
+    Deserialisers,
+    Fetched,
+    IsolationLevel,
+    ReadOptions,
+)
 from client.net.cluster import Cluster
-from client.records import ConsumerRecord
-from protocol.lazy_dataclass import dataclass
+from client.net.connection import DisconnectedError
+from client.records import AnyRecord
+from client.resets import OffsetResets
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from protocol.types import ZERO_UUID
 
-Records: TypeAlias = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
+__all__ = [
+    "CommittedLookup",
+    "Deserialiser",
+    "Deserialisers",
+    "FetchConfig",
+    "Fetcher",
+    "IsolationLevel",
+    "Records",
+]
+
+logger = logging.getLogger(__name__)
 
 CommittedLookup: TypeAlias = Callable[
     [Collection[TopicPartition]],
@@ -25,47 +62,25 @@ CommittedLookup: TypeAlias = Callable[
 ]
 """Asks the group for committed offsets; None for a partition without one."""
 
-Deserialiser: TypeAlias = Callable[[bytes | None], Any]
+_STALE: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""Our metadata is older than the broker's, or the broker is in trouble: ask somebody else."""
 
-
-class IsolationLevel(IntEnum):
-    """Whether records of transactions that are open or aborted are returned (KIP-98)."""
-
-    READ_UNCOMMITTED = 0
-    READ_COMMITTED = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Deserialisers:
-    """What makes keys and values of bytes; None leaves them as bytes."""
-
-    key: Deserialiser | None = None
-    value: Deserialiser | None = None
-
-
-NO_DESERIALISERS: Final = Deserialisers()
-
-
-@dataclass(frozen=True, slots=True)
-class FetchConfig:
-    """Kafka's settings of these names, and two of our own."""
-
-    fetch_min_bytes: int = 1
-    fetch_max_wait_ms: int = 500
-    fetch_max_bytes: int = 50 << 20
-    """Of one answer; a first batch that is larger is returned all the same (KIP-74)."""
-    max_partition_fetch_bytes: int = 1 << 20
-    """The same, of one partition in one answer."""
-    prefetch_bytes_limit: int = 50 << 20
-    """Of all that may wait to be taken, as it was sent: compressed."""
-    inflated_bytes_limit: int = 64 << 20
-    """Of one batch when it is decompressed; a larger one is a RecordTooLargeError."""
-    check_crcs: bool = True
-    isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
-    auto_offset_reset: ResetPolicy = RESET_LATEST
-    retry_backoff_ms: int = 100
-    retry_backoff_max_ms: int = 1_000
-    request_timeout_ms: int = 30_000
+_PASSING: Final = frozenset(
+    {ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.REQUEST_TIMED_OUT}
+)
+"""The broker's trouble alone: ask it again."""
 
 
 class Fetcher:
@@ -84,19 +99,60 @@ class Fetcher:
         *,
         on_metadata_wanted: Callable[[], None],
     ) -> None:
-        """`on_metadata_wanted` is called, at most every `retry_backoff_ms` or so, when a partition
-        has no known leader or the wrong one; it returns at once, has the metadata refreshed, and
-        `wake` called after that (without that call it takes a backoff longer).
+        """`on_metadata_wanted` is called, with a backoff in between, when a partition has no known
+        leader or the wrong one. It returns at once, and has the metadata refreshed and `wake`
+        called after that (without that call it takes a backoff longer).
         """
-        raise NotImplementedError
+        self._cluster = cluster
+        self._positions = positions
+        self._config = config
+        self._options = ReadOptions(config.check_crcs, config.inflated_bytes_limit, deserialisers)
+        self._on_metadata_wanted = on_metadata_wanted
+        self._plan = FetchPlan(
+            FetchLimits(
+                config.fetch_max_bytes,
+                config.max_partition_fetch_bytes,
+                config.prefetch_bytes_limit,
+            )
+        )
+        self._buffers = FetchBuffers(positions, on_less=self._has_less, on_failed=self._fail)
+        self._errors: dict[TopicPartition, tuple[int, ConsumerError]] = {}
+        """To be raised, with the fence of the position that they are about."""
+        self._failure: BaseException | None = None
+        """To be raised, about nothing in particular."""
+        self._backoffs: dict[TopicPartition, Backoff] = {}
+        self._topic_ids: dict[str, bytes] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._resets = OffsetResets(
+            cluster,
+            positions,
+            config,
+            on_metadata_wanted=on_metadata_wanted,
+            on_found=self.wake,
+            on_failed=self._failed,
+        )
+        self._timer: asyncio.TimerHandle | None = None
+        self._changed = asyncio.Event()
+        self._is_running = False
+
+    # For the consumer.
 
     def start(self) -> None:
         """Begin to fetch whatever has a position."""
-        raise NotImplementedError
+        self._is_running = True
+        self.assignment_changed()
 
     async def close(self) -> None:
         """Give up requests under way and forget all that waits. May be called twice."""
-        raise NotImplementedError
+        self._is_running = False
+        self._stop_timer()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, self._resets.close(), return_exceptions=True)
+        self._buffers.clear()
+        self._errors.clear()
+        self._failure = None
+        self._changed.set()
 
     def take(self, max_records: int) -> Records:
         """Records that are here, in order within each partition, `max_records` at most in all.
@@ -105,38 +161,62 @@ class Fetcher:
         what came was not for users (markers, aborted transactions).
 
         Raises:
-            RecordError, DeserialisationError: the next record of a partition cannot be given out;
-                its position stays. Seek past it to go on.
+            RecordError: the next record of a partition cannot be given out, because its batch is
+                corrupt or too large, or its deserialiser raises; the position stays. Seek past it
+                to go on.
             OffsetOutOfRangeError: and no policy for it.
             AuthorizationError: the topic may not be read.
 
-        Such an error is raised once, and only when there are no records before it. If it lasts it
-        comes again, because the partition is fetched again.
+        Such an error is raised once, and never instead of records that were there before it. If it
+        lasts it comes again, because the partition is fetched again.
         """
-        raise NotImplementedError
+        self._raise_errors()
+        taken = self._buffers.take(max_records)
+        if not taken:
+            self._raise_errors()
+        return taken
 
-    def next_record(self) -> ConsumerRecord[Any, Any] | None:
+    def next_record(self) -> AnyRecord | None:
         """As `take(1)`, for reading one by one: the position moves by this record only.
 
         None: there is none here; `wait` for it.
         """
-        raise NotImplementedError
+        record = self._buffers.next_record()
+        if record is None:
+            self._raise_errors()
+        return record
 
     async def wait(self, timeout_s: float) -> bool:
         """Until there is something to take (records or an error), or `wake` is called.
 
+        Lets others have the loop in any case, so that who always finds records does not keep the
+        next ones from being received.
+
         Returns:
             whether there is something.
         """
-        raise NotImplementedError
+        if self._has_something:
+            await asyncio.sleep(0)
+            return True
+        self._changed.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+        return self._has_something
 
     def wake(self) -> None:
         """Something has changed (a position, a pause, the metadata); whoever waits returns."""
-        raise NotImplementedError
+        self._buffers.drop_outdated()
+        self._pump()
+        self._changed.set()
 
     def assignment_changed(self) -> None:
         """Forget what was fetched of partitions that are gone, and fetch those that came."""
-        raise NotImplementedError
+        assigned = self._positions.assigned
+        self._plan.set_partitions(assigned)
+        for gone in self._backoffs.keys() - assigned:
+            del self._backoffs[gone]
+        self.wake()
 
     async def update_positions(self, committed: CommittedLookup | None) -> None:
         """See that all partitions get a position.
@@ -148,9 +228,17 @@ class Fetcher:
         Raises:
             NoOffsetError: there is no committed offset and no policy.
             whatever `committed` raises.
-            AuthorizationError, UnknownTopicError: a lookup before this call came to that.
         """
-        raise NotImplementedError
+        missing = self._positions.missing_position()
+        if not missing:
+            return
+        found = await committed(missing) if committed is not None else {}
+        default_reset = self._default_reset()
+        try:
+            for partition in missing:
+                self._positions.committed_found(partition, found.get(partition), default_reset)
+        finally:
+            self.wake()
 
     async def wait_positions(
         self, partitions: Collection[TopicPartition], timeout_s: float
@@ -159,5 +247,290 @@ class Fetcher:
 
         Returns:
             False if the time was over first.
+
+        Raises:
+            AuthorizationError, OffsetOutOfRangeError: as `take` does.
         """
-        raise NotImplementedError
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not self._have_positions(partitions):
+                    self._changed.clear()
+                    await self._changed.wait()
+                    self._raise_errors()
+        except TimeoutError:
+            return False
+        return True
+
+    def _have_positions(self, partitions: Iterable[TopicPartition]) -> bool:
+        states = map(self._positions.find, partitions)
+        return all(state is None or state.position is not None for state in states)
+
+    @property
+    def _has_something(self) -> bool:
+        return bool(self._errors or self._failure or self._buffers.has_readable)
+
+    def _raise_errors(self) -> None:
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        while self._errors:
+            partition, (fence, error) = self._errors.popitem()
+            state = self._positions.find(partition)
+            if state is not None and state.fence == fence:
+                raise error
+
+    def _has_less(self, partition: TopicPartition, byte_count: int) -> None:
+        if self._plan.set_waiting(partition, byte_count) and not self._plan.is_saturated:
+            self._pump()
+
+    def _fail(self, partition: TopicPartition, error: ConsumerError) -> None:
+        """To be raised, if nobody seeks before; the partition is asked for again after a while."""
+        self._errors[partition] = (self._positions.state(partition).fence, error)
+        self._postpone(partition)
+        self._changed.set()
+
+    def _failed(self, failure: BaseException) -> None:
+        """Whoever polls next is told."""
+        self._failure = failure
+        self._changed.set()
+
+    # Requests.
+
+    def _pump(self) -> None:
+        """Send what is to be sent now."""
+        if not self._is_running:
+            return
+        self._notice_new_topics()
+        self._resets.begin()
+        now_ms = _now_ms()
+        plan = self._plan.next(now_ms, self._leader_of, self._is_readable)
+        wakes = [] if plan.wake_ms is None else [plan.wake_ms]
+        if plan.leaderless:
+            wakes += [self._postpone(partition) for partition in plan.leaderless]
+            self._on_metadata_wanted()
+        for fetch in plan.fetches:
+            self._plan.sent(fetch.node_id, now_ms)
+            name = f"fetch from broker {fetch.node_id}"
+            task = asyncio.get_running_loop().create_task(self._fetch(fetch), name=name)
+            self._tasks.add(task)
+            task.add_done_callback(self._fetch_ended)
+        self._stop_timer()
+        if wakes:
+            wait_s = max(1, min(wakes) - now_ms) / 1000
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._pump)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _leader_of(self, partition: TopicPartition) -> int | None:
+        leader = self._cluster.leader(partition)
+        if leader is None or self._cluster.broker(leader.node_id) is None:
+            return None
+        return leader.node_id
+
+    def _is_readable(self, partition: TopicPartition) -> bool:
+        state = self._positions.find(partition)
+        return state is not None and state.is_readable
+
+    def _postpone(self, partition: TopicPartition) -> int:
+        """Let it be until a time, which grows from failure to failure."""
+        backoff = self._backoffs.get(partition)
+        if backoff is None:
+            config = self._config
+            backoff = self._backoffs[partition] = Backoff(
+                config.retry_backoff_ms, config.retry_backoff_max_ms, random.random
+            )
+        until_ms = _now_ms() + backoff.fail()
+        self._plan.postpone(partition, self._leader_of(partition), until_ms)
+        return until_ms
+
+    async def _fetch(self, fetch: PlannedFetch) -> None:
+        node_id = fetch.node_id
+        try:
+            address = self._cluster.broker(node_id)
+            assert address is not None
+            connection = await self._cluster.connection(address)
+            sent = self._what_to_ask(fetch, connection.versions.best(FetchRequest))
+            if not sent.asked:
+                return
+            config = self._config
+            request = fetch_request(
+                sent,
+                partition_bytes=config.max_partition_fetch_bytes,
+                bytes_max=fetch.bytes_max,
+                min_bytes=config.fetch_min_bytes if fetch.may_wait else 0,
+                max_wait_ms=config.fetch_max_wait_ms if fetch.may_wait else 0,
+                isolation_level=config.isolation_level,
+            )
+            timeout_ms = config.request_timeout_ms + config.fetch_max_wait_ms
+            answer = await connection.call(request, version=sent.version, timeout_ms=timeout_ms)
+            self._take_answer(node_id, sent, answer)
+        except DisconnectedError as error:
+            logger.debug("fetching from broker %d: %s", node_id, error)
+            self._ask_later(fetch.partitions)
+            self._on_metadata_wanted()
+        except Exception:
+            self._ask_later(fetch.partitions)
+            raise
+        finally:
+            self._plan.answered(node_id)
+
+    def _fetch_ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            # Nothing that was to be expected.
+            self._failed(failure)
+        self._pump()
+
+    def _ask_later(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in partitions:
+            if self._positions.find(partition) is not None:
+                self._postpone(partition)
+
+    def _what_to_ask(self, fetch: PlannedFetch, best_version: int) -> SentFetch:
+        """The plan may be older than a connection took to be made."""
+        asked: dict[TopicPartition, Asked] = {}
+        for partition in fetch.partitions:
+            leader = self._cluster.leader(partition)
+            state = self._positions.find(partition)
+            if leader is None or leader.node_id != fetch.node_id or state is None:
+                continue
+            if state.position is not None and state.is_readable:
+                offset = self._fetch_offset(partition, state)
+                asked[partition] = Asked(offset, leader.epoch, state.fence)
+        topics = {partition.topic for partition in asked}
+        topic_ids = {topic: self._cluster.topics[topic].topic_id for topic in topics}
+        return SentFetch(version_for(best_version, topic_ids), asked, topic_ids)
+
+    def _fetch_offset(self, partition: TopicPartition, state: PartitionState) -> int:
+        offset = self._buffers.next_offset(partition)
+        if offset is None:
+            offset = state.position
+        assert offset is not None
+        return offset
+
+    # Answers.
+
+    def _take_answer(self, node_id: int, sent: SentFetch, answer: FetchResponse) -> None:
+        if answer.throttle_time_ms > 0:
+            self._plan.throttle(node_id, _now_ms() + answer.throttle_time_ms)
+        unanswered = set(sent.asked)
+        is_stale = False
+        for partition, asked, data in answers_in(sent, answer):
+            unanswered.discard(partition)
+            state = self._positions.find(partition)
+            if state is None or state.fence != asked.fence:
+                continue
+            code = ErrorCode(data.error_code)
+            if self._fetch_offset(partition, state) != asked.offset:
+                # It was asked twice, because its leader moved.
+                continue
+            if code is ErrorCode.NONE:
+                self._store(partition, asked, data)
+            else:
+                is_stale |= code in _STALE
+                self._refused(partition, asked, code)
+        if answer.error_code:
+            logger.debug("fetching from broker %d: %s", node_id, ErrorCode(answer.error_code).name)
+        self._ask_later(unanswered)
+        if is_stale:
+            self._on_metadata_wanted()
+
+    def _store(self, partition: TopicPartition, asked: Asked, data: PartitionData) -> None:
+        self._backoffs.pop(partition, None)
+        self._positions.learned(
+            partition,
+            high_watermark=data.high_watermark,
+            last_stable_offset=data.last_stable_offset,
+            log_start_offset=data.log_start_offset,
+        )
+        if not data.records:
+            return
+        aborted = [
+            Aborted(one.first_offset, one.producer_id) for one in data.aborted_transactions or ()
+        ]
+        try:
+            chunk = Fetched(partition, memoryview(data.records), self._options, aborted)
+        except RecordError as error:
+            self._fail_in_turn(partition, error)
+            return
+        if chunk.next_offset <= asked.offset:
+            # Nothing that was asked for, and the next answer would be the same.
+            self._postpone(partition)
+            return
+        self._plan.set_waiting(partition, self._buffers.add(partition, asked.fence, chunk))
+        self._plan.served(partition)
+        if self._is_readable(partition):
+            self._changed.set()
+
+    def _refused(self, partition: TopicPartition, asked: Asked, code: ErrorCode) -> None:
+        topic = f"{partition.topic}-{partition.partition}"
+        logger.debug("fetching %s from offset %d: %s", topic, asked.offset, code.name)
+        if code in _STALE or code in _PASSING:
+            self._postpone(partition)
+        elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._out_of_range(partition, asked.offset)
+        else:
+            self._fail_in_turn(partition, error_for(code, f"fetching {topic}"))
+
+    def _fail_in_turn(self, partition: TopicPartition, error: ConsumerError) -> None:
+        """What comes before the error is to be returned before it; by then it will come again."""
+        if self._buffers.next_offset(partition) is None:
+            self._fail(partition, error)
+        else:
+            self._postpone(partition)
+
+    def _out_of_range(self, partition: TopicPartition, offset: int) -> None:
+        spec = self._default_reset()
+        name = f"{partition.topic}-{partition.partition}"
+        if self._buffers.next_offset(partition) is not None or spec is None:
+            error = OffsetOutOfRangeError(
+                f"{name}: offset {offset} is not in the log any more, or not yet, and"
+                " auto_offset_reset is none: seek to another offset",
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+            )
+            self._fail_in_turn(partition, error)
+            return
+        logger.warning("%s: offset %d is not in the log; auto_offset_reset decides", name, offset)
+        self._positions.seek_to(partition, spec)
+
+    # Positions.
+
+    def _default_reset(self) -> OffsetSpec | None:
+        return self._config.auto_offset_reset.spec_at(time.time_ns() // 1_000_000)
+
+    def _notice_new_topics(self) -> None:
+        """A topic that was deleted and created again has other records at the same offsets."""
+        known = self._topic_ids
+        for topic in {partition.topic for partition in self._positions.assigned}:
+            info = self._cluster.topics.get(topic)
+            if info is None or info.topic_id == ZERO_UUID:
+                continue
+            if known.setdefault(topic, info.topic_id) != info.topic_id:
+                known[topic] = info.topic_id
+                self._begin_anew(topic)
+
+    def _begin_anew(self, topic: str) -> None:
+        logger.warning("%s was deleted and created again; auto_offset_reset decides", topic)
+        spec = self._default_reset()
+        for partition in self._positions.assigned:
+            state = self._positions.state(partition)
+            if partition.topic != topic or state.position is None:
+                continue
+            if spec is not None:
+                self._positions.seek_to(partition, spec)
+            else:
+                error = OffsetOutOfRangeError(
+                    f"{topic} was deleted and created again, so that offset {state.position} means"
+                    " another record, and auto_offset_reset is none: seek to an offset",
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                )
+                self._positions.seek(partition, state.position)
+                self._fail(partition, error)
+        self._buffers.drop_outdated()
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -1,8 +1,8 @@
-"""Records as users get them, and how they come out of what a broker sent."""
+"""Records as users get them."""
 
 from __future__ import annotations
 
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from client.core.offsets import UNKNOWN_EPOCH
 from protocol.records.batch import TimestampType
@@ -32,3 +32,6 @@ class ConsumerRecord(NamedTuple, Generic[K, V]):
     headers: tuple[tuple[str, bytes | None], ...] = ()
     leader_epoch: int = UNKNOWN_EPOCH
     """Of the leader that appended it."""
+
+
+AnyRecord: TypeAlias = ConsumerRecord[Any, Any]

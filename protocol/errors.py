@@ -3,6 +3,7 @@
 Exception
   ProtocolError        bytes and messages do not fit each other
     DecodeError        the peer's bytes are not what they claim to be: its fault
+      InflatedTooLargeError  or they are, and inflate beyond what the caller allows
     EncodeError        a message cannot be written in the chosen version: our fault
   KafkaError           an answer to the peer, carrying its ErrorCode
 """
@@ -222,6 +223,10 @@ class ProtocolError(Exception):
 
 class DecodeError(ProtocolError):
     """The bytes are not what they claim to be; the connection they came from is closed."""
+
+
+class InflatedTooLargeError(DecodeError):
+    """A compressed block stands for more than the caller's limit."""
 
 
 class EncodeError(ProtocolError):

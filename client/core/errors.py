@@ -10,6 +10,7 @@ ConsumerError
     TlsError                   the two sides do not come to terms about TLS
       CertificateError         one does not accept the other's certificate
   AuthorizationError           it does, but not for this group or topic
+  OperationTimedOutError       all attempts within the call's time failed (also a TimeoutError)
   UnknownTopicError            a topic that does not exist, and is not created by asking for it
   GroupError                   the group cannot go on with this member
     FencedInstanceError        another process uses the same group_instance_id
@@ -24,6 +25,7 @@ ConsumerError
   RecordError                  what was fetched cannot be given out
     CorruptRecordError         its checksum is wrong, or it does not follow the format
     RecordTooLargeError        a batch that no fetch limit lets through
+    DeserialisationError       the deserialiser for its key or value has raised
   UnexpectedResponseError      an error that should not come in answer to this request
 
 Each carries its `code`, the ErrorCode behind it, if a broker sent one.
@@ -33,6 +35,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from client.core.partitions import TopicPartition
 from protocol.errors import ErrorCode
 
 
@@ -58,6 +61,10 @@ class ConfigError(ConsumerError, ValueError):
 
 class BrokerUnreachableError(ConsumerError):
     """Nobody answers at any known address."""
+
+
+class OperationTimedOutError(ConsumerError, TimeoutError):
+    """No attempt succeeded in the time that the call had."""
 
 
 class AuthenticationError(ConsumerError):
@@ -134,6 +141,16 @@ class CorruptRecordError(RecordError):
 
 class RecordTooLargeError(RecordError):
     """A batch that no fetch limit lets through."""
+
+
+class DeserialisationError(RecordError):
+    """A deserialiser has raised; what it raised is the cause."""
+
+    def __init__(self, message: str, partition: TopicPartition, offset: int) -> None:
+        super().__init__(message)
+        self.partition = partition
+        self.offset = offset
+        """Of the record; the position of its partition, as long as nobody seeks."""
 
 
 class UnexpectedResponseError(ConsumerError):

@@ -18,7 +18,7 @@ import struct
 import zlib
 from collections.abc import Callable, Generator, Iterator
 
-from protocol.errors import DecodeError
+from protocol.errors import DecodeError, InflatedTooLargeError
 from protocol.records.batch import Codec
 from protocol.records.varint import Buffer, read_uvarint
 
@@ -72,8 +72,10 @@ def decompress_steps(
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _too_big(codec: Codec, limit_bytes: int) -> DecodeError:
-    return DecodeError(f"{codec.name.lower()} block inflates to more than {limit_bytes} bytes")
+def _too_big(codec: Codec, limit_bytes: int) -> InflatedTooLargeError:
+    return InflatedTooLargeError(
+        f"{codec.name.lower()} block inflates to more than {limit_bytes} bytes"
+    )
 
 
 def _cut_short(codec: Codec) -> DecodeError:

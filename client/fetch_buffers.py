@@ -1,0 +1,193 @@
+"""What was fetched and not taken yet, partition by partition, and how it is taken.
+
+No sockets and no clock here: `FetchBuffers` is filled by the fetcher and emptied by the consumer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple, TypeAlias
+
+from client.core.errors import RecordError
+from client.core.partitions import TopicPartition
+from client.core.positions import Positions
+from client.fetched import Fetched
+from client.records import AnyRecord
+
+Records: TypeAlias = dict[TopicPartition, list[AnyRecord]]
+
+AHEAD_RECORDS: Final = 64
+"""How many records are made at a time for who reads one by one."""
+
+CHUNK_OVERHEAD_BYTES: Final = 512
+"""What an answer costs beside its bytes; else small ones would not count."""
+
+
+class _Waiting:
+    """Of one partition, the oldest first."""
+
+    __slots__ = ("byte_count", "chunks", "fence", "next_offset")
+
+    def __init__(self, fence: int) -> None:
+        self.fence = fence
+        self.next_offset = 0
+        """Behind the last of it."""
+        self.byte_count = 0
+        self.chunks: deque[Fetched] = deque()
+
+
+class _Ahead(NamedTuple):
+    """Records that were made and not returned yet."""
+
+    partition: TopicPartition
+    records: Iterator[AnyRecord]
+    version: int
+    """Of the positions; after a change of any of them it has to be seen what still holds."""
+
+
+class FetchBuffers:
+    """Those of one consumer."""
+
+    def __init__(
+        self,
+        positions: Positions,
+        *,
+        on_less: Callable[[TopicPartition, int], None],
+        on_failed: Callable[[TopicPartition, RecordError], None],
+    ) -> None:
+        """`on_less`: so many bytes of the partition are left. `on_failed`: its next record cannot
+        be given out, and what was there is forgotten.
+        """
+        self._positions = positions
+        self._on_less = on_less
+        self._on_failed = on_failed
+        self._waiting: dict[TopicPartition, _Waiting] = {}
+        """In the order in which partitions have their turn."""
+        self._ahead: _Ahead | None = None
+
+    # For the fetcher.
+
+    def next_offset(self, partition: TopicPartition) -> int | None:
+        """Where to fetch on; None if nothing of it waits."""
+        waiting = self._waiting.get(partition)
+        return None if waiting is None else waiting.next_offset
+
+    def add(self, partition: TopicPartition, fence: int, chunk: Fetched) -> int:
+        """What follows upon what waits already; how many bytes of the partition wait now."""
+        waiting = self._waiting.get(partition)
+        if waiting is None:
+            waiting = self._waiting[partition] = _Waiting(fence)
+        assert waiting.fence == fence
+        waiting.chunks.append(chunk)
+        waiting.next_offset = chunk.next_offset
+        waiting.byte_count += chunk.byte_count + CHUNK_OVERHEAD_BYTES
+        return waiting.byte_count
+
+    def drop_outdated(self) -> None:
+        """Forget what was fetched for a position that is not one any more."""
+        for partition, waiting in list(self._waiting.items()):
+            state = self._positions.find(partition)
+            if state is None or state.fence != waiting.fence:
+                self._drop(partition)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._waiting.clear()
+        self._ahead = None
+
+    @property
+    def has_readable(self) -> bool:
+        """Whether there is something to take."""
+        return any(True for _ in self._readable())
+
+    # For the consumer.
+
+    def take(self, max_records: int) -> Records:
+        """Records of as many partitions as it takes; positions move past them."""
+        self._put_back()
+        taken: Records = {}
+        left = max_records
+        for partition in self._readable():
+            while left and (records := self._read(partition, left)) is not None:
+                last = records[-1]
+                self._positions.advance(partition, last.offset + 1, last.leader_epoch)
+                left -= len(records)
+                if partition in taken:
+                    taken[partition] += records
+                else:
+                    taken[partition] = records
+            if not left:
+                break
+        return taken
+
+    def next_record(self) -> AnyRecord | None:
+        """One record, None if there is none; its position moves past it."""
+        ahead = self._ahead
+        if ahead is not None and ahead.version == self._positions.version:
+            for record in ahead.records:
+                self._positions.advance(ahead.partition, record.offset + 1, record.leader_epoch)
+                return record
+        self._put_back()
+        for partition in self._readable():
+            records = self._read(partition, AHEAD_RECORDS)
+            if records is not None:
+                self._ahead = _Ahead(partition, iter(records), self._positions.version)
+                return self.next_record()
+        return None
+
+    def _readable(self) -> Iterator[TopicPartition]:
+        find = self._positions.find
+        for partition in list(self._waiting):
+            state = find(partition)
+            waiting = self._waiting.get(partition)
+            if (
+                state is not None
+                and waiting is not None
+                and state.is_readable
+                and state.fence == waiting.fence
+            ):
+                yield partition
+
+    def _read(self, partition: TopicPartition, wanted: int) -> list[AnyRecord] | None:
+        """Some records, which the position has not moved past yet; None: no more of this answer,
+        and another partition's turn.
+        """
+        waiting = self._waiting[partition]
+        state = self._positions.state(partition)
+        assert state.position is not None
+        chunk = waiting.chunks[0]
+        had_bytes = chunk.byte_count
+        try:
+            records = chunk.read(state.position, wanted)
+        except RecordError as error:
+            self._drop(partition)
+            self._on_failed(partition, error)
+            return None
+        if records:
+            used_bytes = had_bytes - chunk.byte_count
+        else:
+            if chunk.next_offset > state.position:
+                # Markers, and what compaction took away.
+                self._positions.advance(partition, chunk.next_offset, chunk.leader_epoch)
+            used_bytes = had_bytes + CHUNK_OVERHEAD_BYTES
+            waiting.chunks.popleft()
+            del self._waiting[partition]
+            if waiting.chunks:
+                self._waiting[partition] = waiting
+        if used_bytes:
+            waiting.byte_count -= used_bytes
+            self._on_less(partition, waiting.byte_count)
+        return records or None
+
+    def _put_back(self) -> None:
+        """What was made ahead and not returned has to be made again."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and next(ahead.records, None) is not None:
+            waiting = self._waiting.get(ahead.partition)
+            if waiting is not None:
+                waiting.chunks[0].rewind()
+
+    def _drop(self, partition: TopicPartition) -> None:
+        del self._waiting[partition]
+        self._on_less(partition, 0)

@@ -1,0 +1,297 @@
+"""What one answer had for one partition: batches, of which records are made when they are taken.
+
+A batch that was begun can be put back (`rewind`): nothing is forgotten of it until the next one is
+asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from struct import Struct
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from client.core.errors import (
+    ConsumerError,
+    CorruptRecordError,
+    DeserialisationError,
+    RecordTooLargeError,
+)
+from client.core.offsets import UNKNOWN_EPOCH
+from client.core.partitions import TopicPartition
+from client.records import AnyRecord
+from client.unpack import Source, unpack
+from protocol.errors import DecodeError, ErrorCode, InflatedTooLargeError
+from protocol.lazy_dataclass import dataclass
+from protocol.records.batch import (
+    HEADER_BYTES,
+    LENGTH_MIN,
+    LENGTH_OVERHEAD_BYTES,
+    MAGIC,
+    BatchHeader,
+    crc_matches,
+    read_header,
+)
+from protocol.records.control import ControlType, decode_marker
+from protocol.records.record import inflate, log_append_timestamp
+
+Deserialiser: TypeAlias = Callable[[bytes | None], Any]
+
+_EXTENT: Final = Struct(">qi4xb6xi")
+"""Base offset, length, magic and last offset delta of a batch."""
+_OFFSET_MAX: Final = (1 << 63) - 2
+_new = tuple.__new__
+
+
+class IsolationLevel(IntEnum):
+    """Whether records of transactions that are open or aborted are returned (KIP-98)."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Deserialisers:
+    """What makes keys and values of bytes; None leaves them as bytes."""
+
+    key: Deserialiser | None = None
+    value: Deserialiser | None = None
+
+
+NO_DESERIALISERS: Final = Deserialisers()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How batches are read."""
+
+    check_crcs: bool = True
+    inflated_bytes_limit: int = 64 << 20
+    deserialisers: Deserialisers = NO_DESERIALISERS
+
+
+class Aborted(NamedTuple):
+    """Of a producer: what it wrote from there on, up to its next marker, is not for users."""
+
+    first_offset: int
+    producer_id: int
+
+
+class _Open(NamedTuple):
+    """The batch that records are being taken from."""
+
+    header: BatchHeader
+    view: memoryview
+    block: bytes
+    source: Source
+
+
+class Fetched:
+    """`data` is whole batches, the last of which may be cut off."""
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        data: memoryview,
+        options: ReadOptions,
+        aborted: Sequence[Aborted] = (),
+    ) -> None:
+        """`aborted`: as the broker lists them; empty for who reads everything.
+
+        Raises:
+            CorruptRecordError, RecordTooLargeError: there is not one batch in it.
+        """
+        self._partition = partition
+        self._options = options
+        self._stop, self.next_offset = _extent(partition, data)
+        # The rest of an answer should not be kept in memory for the sake of a small part of it.
+        data = data[: self._stop]
+        whole = data.obj
+        is_small_part = len(data) * 2 < len(whole) if isinstance(whole, bytes | bytearray) else True
+        self._data = memoryview(bytes(data)) if is_small_part else data
+        self._cursor = 0
+        self._aborted = sorted(aborted, reverse=True)
+        self._aborted_producers: set[int] = set()
+        self._open: _Open | None = None
+        self._position = 0
+        self._left = 0
+        self.leader_epoch = UNKNOWN_EPOCH
+        """Of the batch that was read last."""
+
+    @property
+    def byte_count(self) -> int:
+        """Of the batches that are not done with, as they were sent."""
+        begun = len(self._open.view) if self._open else 0
+        return self._stop - self._cursor + begun
+
+    def read(self, floor: int, wanted: int) -> list[AnyRecord]:
+        """`wanted` records at most, none below offset `floor`; those of one batch at most.
+
+        Empty: there are no more here; go on at `next_offset`.
+
+        Raises:
+            CorruptRecordError, RecordTooLargeError, DeserialisationError: the record at `floor`, or
+                behind it, cannot be given out. The next call begins with it again.
+        """
+        while True:
+            if not self._left and not self._begin_batch():
+                return []
+            assert self._open is not None
+            try:
+                records, self._position, self._left = unpack(
+                    self._open.block, self._position, self._left, self._open.source, floor, wanted
+                )
+                if not self._left and self._position != len(self._open.block):
+                    if not records:
+                        raise DecodeError("there is more behind the last record")
+                    self.rewind()
+            except DecodeError as error:
+                self.rewind()
+                raise self._corrupt(self._open.header.base_offset, str(error)) from error
+            if records:
+                return self._deserialised(records)
+
+    def rewind(self) -> None:
+        """Begin the present batch anew, at the `floor` that comes next."""
+        if self._open is not None:
+            self._position = 0
+            self._left = self._open.header.record_count
+
+    def _begin_batch(self) -> bool:
+        """Go on to the next batch with records for users; False if there is none."""
+        self._open = None
+        while self._cursor < self._stop:
+            header = read_header(self._data, self._cursor)
+            view = self._data[self._cursor : self._cursor + header.size_bytes]
+            if self._options.check_crcs and not crc_matches(view, header):
+                raise self._corrupt(header.base_offset, "its checksum is wrong")
+            if header.record_count < 0:
+                raise self._corrupt(header.base_offset, f"it has {header.record_count} records")
+            if self._is_for_users(header, view):
+                block = self._inflate(header, view)
+                self._open = _Open(header, view, block, self._source(header))
+                self.rewind()
+            self._cursor += header.size_bytes
+            self.leader_epoch = header.partition_leader_epoch
+            if self._open is not None and self._left:
+                return True
+        self._open = None
+        return False
+
+    def _is_for_users(self, header: BatchHeader, view: memoryview) -> bool:
+        while self._aborted and self._aborted[-1].first_offset <= header.last_offset:
+            self._aborted_producers.add(self._aborted.pop().producer_id)
+        if not header.is_control:
+            return not (header.is_transactional and header.producer_id in self._aborted_producers)
+        if header.producer_id in self._aborted_producers:
+            try:
+                marker = decode_marker(view, header)
+            except DecodeError as error:
+                raise self._corrupt(header.base_offset, str(error)) from error
+            if marker is not None and marker.control_type is ControlType.ABORT:
+                self._aborted_producers.discard(header.producer_id)
+        return False
+
+    def _inflate(self, header: BatchHeader, view: memoryview) -> bytes:
+        limit = self._options.inflated_bytes_limit
+        try:
+            return bytes(inflate(view, header, limit))
+        except InflatedTooLargeError as error:
+            name = _name(self._partition)
+            raise RecordTooLargeError(
+                f"{name}: the batch at offset {header.base_offset} inflates to more than {limit}"
+                f" bytes; raise inflated_bytes_limit, or seek to {header.next_offset}",
+                ErrorCode.MESSAGE_TOO_LARGE,
+            ) from error
+        except DecodeError as error:
+            raise self._corrupt(header.base_offset, str(error)) from error
+
+    def _source(self, header: BatchHeader) -> Source:
+        return Source(
+            *self._partition,
+            header.base_offset,
+            header.last_offset,
+            header.base_timestamp,
+            log_append_timestamp(header),
+            header.timestamp_type,
+            header.partition_leader_epoch,
+        )
+
+    def _deserialised(self, records: list[AnyRecord]) -> list[AnyRecord]:
+        read_key, read_value = self._options.deserialisers.key, self._options.deserialisers.value
+        if read_key is None and read_value is None:
+            return records
+        done: list[AnyRecord] = []
+        for record in records:
+            what, key, value = "key", record.key, record.value
+            try:
+                if read_key is not None:
+                    key = read_key(key)
+                what = "value"
+                if read_value is not None:
+                    value = read_value(value)
+            except Exception as error:
+                self.rewind()
+                if done:
+                    break
+                raise DeserialisationError(
+                    f"{_name(self._partition)}: the {what} of the record at offset {record.offset}"
+                    f" cannot be deserialised: {error!r}; seek to {record.offset + 1} to pass over"
+                    " it",
+                    self._partition,
+                    record.offset,
+                ) from error
+            done.append(record._replace(key=key, value=value))
+        return done
+
+    def _corrupt(self, offset: int, why: str) -> CorruptRecordError:
+        return CorruptRecordError(
+            f"{_name(self._partition)}: the batch at offset {offset} cannot be read: {why}; seek"
+            " past it to go on",
+            ErrorCode.CORRUPT_MESSAGE,
+        )
+
+
+def _name(partition: TopicPartition) -> str:
+    return f"{partition.topic}-{partition.partition}"
+
+
+def _extent(partition: TopicPartition, data: memoryview) -> tuple[int, int]:
+    """Where the last whole batch ends, and the offset behind it.
+
+    What cannot be a batch ends it as well. It will be the first of the next answer, and an error.
+    """
+    cursor = next_offset = 0
+    problem: ConsumerError | None = None
+    while len(data) - cursor >= HEADER_BYTES:
+        base, length, magic, delta = _EXTENT.unpack_from(data, cursor)
+        stop = cursor + length + LENGTH_OVERHEAD_BYTES
+        if (
+            magic != MAGIC
+            or length < LENGTH_MIN
+            or delta < 0
+            or not 0 <= base < _OFFSET_MAX - delta
+        ):
+            problem = _not_a_batch(partition, base, magic)
+            break
+        if stop > len(data):
+            break
+        cursor, next_offset = stop, base + delta + 1
+    if cursor:
+        return cursor, next_offset
+    raise problem or RecordTooLargeError(
+        f"{_name(partition)}: not even one batch fits in an answer; raise"
+        " max_partition_fetch_bytes and fetch_max_bytes above the broker's message.max.bytes",
+        ErrorCode.MESSAGE_TOO_LARGE,
+    )
+
+
+def _not_a_batch(partition: TopicPartition, offset: int, magic: int) -> CorruptRecordError:
+    why = "its header makes no sense"
+    if magic != MAGIC:
+        why = f"it is of format {magic}, and only format {MAGIC} (Kafka 0.11 and later) is read"
+    return CorruptRecordError(
+        f"{_name(partition)}: the batch at offset {offset} cannot be read: {why}; seek past it to"
+        " go on",
+        ErrorCode.CORRUPT_MESSAGE,
+    )
