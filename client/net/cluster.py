@@ -114,6 +114,11 @@ class Cluster:
         """Where a broker is, None if the last metadata does not have it."""
         return self._brokers.get(node_id)
 
+    @property
+    def addresses(self) -> list[Address]:
+        """Of all brokers that are known, and those that were given to begin with."""
+        return list(dict.fromkeys((*self._brokers.values(), *self.config.bootstrap)))
+
     def remember(self, node_id: int, address: Address) -> None:
         """A broker that another answer has named."""
         self._brokers[node_id] = address
@@ -143,7 +148,7 @@ class Cluster:
         Raises:
             BrokerUnreachableError: none of them does.
         """
-        addresses = dict.fromkeys((*self._brokers.values(), *self.config.bootstrap))
+        addresses = self.addresses
         connected = [one for one in addresses if self._is_connected(one)]
         others = [one for one in addresses if one not in connected]
         random.shuffle(others)

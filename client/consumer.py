@@ -1,0 +1,492 @@
+"""The consumer: reads topics, alone or as a member of a group, on one asyncio loop.
+
+Names are aiokafka's where they do the same job. Everything here may be used from the loop that
+started the consumer, and from no other thread.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self, Unpack
+
+from client.config import ConsumerConfig, Settings, config_from
+from client.core.errors import ConsumerClosedError, IllegalStateError
+from client.core.offsets import EARLIEST, LATEST, OffsetAndMetadata, OffsetAndTimestamp, OffsetSpec
+from client.core.partitions import TopicPartition
+from client.core.subscription import Subscription
+from client.engine import Engine
+from client.fetcher import Records
+from client.group_offsets import CommitCallback, Offsets
+from client.listener import RebalanceListener, listener_from
+from client.offset_lookup import list_offsets
+from client.records import ConsumerRecord
+
+CLOSE_TIMEOUT_S: Final = 30.0
+
+
+class GroupMetadata(NamedTuple):
+    """What a transactional producer has to know to commit a consumer's positions (KIP-447)."""
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+class Consumer:
+    """Reads records. To be closed: use it with `async with`, or call `start` and `stop`.
+
+    A consumer is polled by one task at a time; `async for`, `poll`, `getone` and `getmany` all
+    poll. Others may commit, seek, pause and ask meanwhile.
+    """
+
+    def __init__(self, *topics: str, **settings: Unpack[Settings]) -> None:
+        """`topics` are subscribed to, if there are any.
+
+        Raises:
+            ConfigError: a setting cannot be used (see `ConsumerConfig`).
+        """
+        self.config: Final[ConsumerConfig] = config_from(settings)
+        self._subscription = Subscription()
+        self._listener: RebalanceListener = listener_from(None)
+        self._engine: Engine | None = None
+        self._is_closed = False
+        if topics:
+            self.subscribe(topics)
+
+    # Beginning and end.
+
+    async def start(self) -> None:
+        """Connect. The group is joined by the first poll.
+
+        Raises:
+            BrokerUnreachableError: nobody answers at bootstrap_servers.
+            AuthenticationError: the broker does not let us in.
+        """
+        if self._is_closed:
+            raise ConsumerClosedError("a closed consumer cannot be started again; make a new one")
+        if self._engine is not None:
+            return
+        engine = Engine(self.config, self._subscription)
+        engine.rebalance.listener = self._listener
+        await engine.start()
+        self._engine = engine
+
+    async def stop(self, timeout: float = CLOSE_TIMEOUT_S, *, leave: bool | None = None) -> None:  # noqa: ASYNC109
+        """Commit (with auto commit), tell the listener, leave the group, disconnect.
+
+        Args:
+            timeout: seconds that everything may take which needs the broker; what is not done by
+                then is left. Callbacks take the time that they take.
+            leave: whether to tell the group (KIP-1092). None: a dynamic member does, so that others
+                get its partitions at once; a static one does not, since it means to come back.
+
+        Raises:
+            whatever the listener raises, once everything has ended.
+        """
+        self._is_closed = True
+        if self._engine is not None:
+            await self._engine.close(timeout, leaves=leave)
+
+    close = stop
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    # Reading.
+
+    async def poll(
+        self,
+        timeout: float = 0.0,  # noqa: ASYNC109 - Java's parameter, and its meaning.
+        max_records: int | None = None,
+    ) -> Records:
+        """Records by partition, in order within each; {} if there are none within `timeout`.
+
+        Args:
+            timeout: seconds to wait for the first record. Rebalances, positions and connections
+                are waited for within it; callbacks take the time that they take. Cancelling a poll
+                loses nothing.
+            max_records: at most; max_poll_records by default.
+
+        Raises:
+            ConsumerError: the group cannot go on with this member, or a partition cannot be read.
+            whatever the listener raised.
+        """
+        engine = self._running()
+        count = self._count(max_records)
+        return await engine.poll(timeout, lambda: engine.fetcher.take(count)) or {}
+
+    async def getmany(
+        self,
+        *partitions: TopicPartition,
+        timeout_ms: int = 0,
+        max_records: int | None = None,
+    ) -> Records:
+        """As `poll`, of these partitions only if there are any."""
+        engine = self._running()
+        count = self._count(max_records)
+        if not partitions:
+            return await self.poll(timeout_ms / 1000, max_records)
+        with engine.reading_only(partitions) as take:
+            return await engine.poll(timeout_ms / 1000, lambda: take(count)) or {}
+
+    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Any, Any]:
+        """The next record, however long it takes to come; of these partitions only if there are
+        any. Raises as `poll`.
+        """
+        if not partitions:
+            return await self.__anext__()
+        engine = self._running()
+        with engine.reading_only(partitions) as take:
+            found = await engine.poll(None, lambda: take(1))
+        assert found is not None
+        return next(iter(found.values()))[0]
+
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord[Any, Any]]:
+        """Records one by one, for as long as the consumer runs. Raises as `poll`."""
+        return self
+
+    async def __anext__(self) -> ConsumerRecord[Any, Any]:
+        engine = self._engine
+        if engine is not None and time.monotonic() < engine.turn_due_s:
+            record = engine.fetcher.next_record()
+            if record is not None:
+                return record
+        engine = self._running()
+        found = await engine.poll(None, engine.fetcher.next_record)
+        assert found is not None
+        return found
+
+    # What to read.
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Share these topics with the other members of the group; in place of those before.
+
+        Args:
+            pattern: instead of names: all topics whose whole name matches, future ones included.
+            listener: told about rebalances. One for aiokafka will do.
+
+        Raises:
+            IllegalStateError: there is no group_id, or partitions were assigned by hand.
+        """
+        names = [topics] if isinstance(topics, str) else list(topics)
+        if bool(names) == (pattern is not None):
+            raise ValueError("subscribe() takes topics or a pattern, one of the two")
+        if self.config.group_id is None:
+            raise IllegalStateError("subscribe() needs a group_id; without one, use assign()")
+        listener = listener_from(listener)
+        if pattern is None:
+            self._subscription.subscribe(names)
+        else:
+            self._subscription.subscribe_pattern(re.compile(pattern))
+        self._listener = listener
+        if self._engine is not None:
+            self._engine.rebalance.listener = listener
+            self._engine.subscribed()
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions and no others, whoever else does. No group shares them out; with a
+        group_id its committed positions are used.
+
+        Raises:
+            IllegalStateError: topics are subscribed to; unsubscribe first.
+        """
+        self._subscription.assign(TopicPartition(*one) for one in partitions)
+        if self._engine is not None:
+            self._engine.subscribed()
+
+    async def unsubscribe(self) -> None:
+        """Read nothing any more, and leave the group. Raises what the listener raises."""
+        if self._engine is None:
+            self._subscription.unsubscribe()
+        else:
+            await self._running().unsubscribe(CLOSE_TIMEOUT_S)
+
+    def subscription(self) -> frozenset[str]:
+        """The topics that are subscribed to; of a pattern those that match now."""
+        return self._subscription.topics
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that this consumer reads."""
+        return self._subscription.assigned
+
+    def enforce_rebalance(self, reason: str | None = None, *, state_changed: bool = False) -> None:
+        """Have the group rebalance (KIP-568): the next poll joins again. Sends nothing by itself.
+
+        A rebalance that is under way takes the wish with it: look at the assignment afterwards, and
+        call again if what has changed was not taken into account.
+
+        Args:
+            reason: for the broker's log and history (KIP-800); the latest of several calls counts.
+            state_changed: what has changed is what the assignor goes by (its user data).
+
+        Raises:
+            IllegalStateError: there is no subscription by a group.
+        """
+        engine = self._running()
+        if engine.member is None:
+            raise IllegalStateError("enforce_rebalance() needs a group_id and a subscription")
+        engine.member.membership.enforce_rebalance(reason, state_changed=state_changed)
+        engine.wake()
+
+    def group_metadata(self) -> GroupMetadata:
+        """For a transactional producer that commits this consumer's positions.
+
+        Raises:
+            IllegalStateError: there is no group_id.
+        """
+        config = self.config
+        if config.group_id is None:
+            raise IllegalStateError("there is no group without a group_id")
+        member = None if self._engine is None else self._engine.member
+        if member is None:
+            return GroupMetadata(config.group_id, group_instance_id=config.group_instance_id)
+        identity = member.membership.identity
+        return GroupMetadata(
+            config.group_id, identity.generation, identity.member_id, config.group_instance_id
+        )
+
+    # Positions.
+
+    async def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record that will be returned.
+
+        Raises:
+            IllegalStateError: the partition is not assigned.
+            OperationTimedOutError: it could not be found out within default_api_timeout_ms.
+        """
+        engine = self._running()
+        found = engine.positions.position(partition)
+        if found is None:
+            found = await engine.find_position(partition)
+        return found
+
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Go on from there. Raises an IllegalStateError if the partition is not assigned."""
+        engine = self._running()
+        if isinstance(offset, OffsetAndMetadata):
+            engine.positions.seek(partition, offset.offset, offset.leader_epoch)
+        else:
+            engine.positions.seek(partition, offset)
+        engine.wake()
+
+    async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go on from the first record of these partitions, or of all. It is looked up meanwhile."""
+        self._seek_to(partitions, EARLIEST)
+
+    async def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go on behind the last record of these partitions, or of all. It is looked up meanwhile;
+        `position` waits for it.
+        """
+        self._seek_to(partitions, LATEST)
+
+    async def seek_to_committed(
+        self, *partitions: TopicPartition
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Go on from the committed positions of these partitions, or of all, and return them.
+        Partitions without one keep their position.
+        """
+        engine = self._running()
+        chosen = self._chosen(partitions)
+        found = await self.committed_offsets(chosen)
+        for partition, committed in found.items():
+            if committed is not None and engine.positions.find(partition) is not None:
+                engine.positions.seek(partition, committed.offset, committed.leader_epoch)
+        engine.wake()
+        return found
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """The offset of the first record of each. Raises as `offsets_for_times`."""
+        return await self._ends(partitions, EARLIEST)
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset that the next record of each will get; with read_committed the last stable
+        one. Raises as `offsets_for_times`.
+        """
+        return await self._ends(partitions, LATEST)
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record of each partition that is not older than its time (milliseconds since
+        the epoch); None if there is none.
+
+        Raises:
+            UnknownTopicError, AuthorizationError, BrokerUnreachableError: not within
+                default_api_timeout_ms.
+        """
+        if any(timestamp < 0 for timestamp in timestamps.values()):
+            raise ValueError("times are milliseconds since the epoch, not negative")
+        return dict(await self._list_offsets(timestamps))
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Return no records of these until `resume`; polls go on, and keep the membership."""
+        engine = self._running()
+        engine.positions.pause(partitions)
+        engine.fetcher.wake()
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Undo `pause`."""
+        engine = self._running()
+        engine.positions.resume(partitions)
+        engine.fetcher.wake()
+
+    def paused(self) -> set[TopicPartition]:
+        """Those that were paused."""
+        return self._running().positions.paused()
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """Behind the last record that was there at the last fetch; None before there was one."""
+        return self._running().positions.high_watermark(partition)
+
+    def last_stable_offset(self, partition: TopicPartition) -> int | None:
+        """As `highwater`, but before the first record of an open transaction."""
+        return self._running().positions.last_stable(partition)
+
+    # Commits.
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None
+    ) -> None:
+        """Store positions with the group, by default those of everything that was returned. Tries
+        again if that may help; earlier commits of `commit_async` go first, their callbacks too.
+
+        Args:
+            offsets: by partition the next offset to read, as a number, with a text for whoever
+                reads it, or also with a leader epoch.
+
+        Raises:
+            CommitFailedError: others may read the partitions by now.
+            RebalanceInProgressError: poll, then commit again.
+            OperationTimedOutError: no success within default_api_timeout_ms.
+            IllegalStateError: there is no group_id.
+        """
+        engine = self._running()
+        group = engine.group_offsets()
+        wanted = self._to_commit(offsets)
+        try:
+            await group.commit(wanted, self.config.default_api_timeout_ms / 1000)
+        finally:
+            await group.tell_callbacks()
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
+        callback: CommitCallback | None = None,
+    ) -> None:
+        """Have positions stored without waiting: one attempt, in the order of the calls.
+
+        Args:
+            offsets: as for `commit`.
+            callback: told by a later poll, commit or stop how it went; a plain function or a
+                coroutine. Without one, failures are logged.
+        """
+        self._running().group_offsets().commit_async(self._to_commit(offsets), callback)
+
+    async def committed(self, partition: TopicPartition) -> int | None:
+        """The offset that the group has committed; None for none. Raises as `committed_offsets`."""
+        found = (await self.committed_offsets([partition]))[partition]
+        return None if found is None else found.offset
+
+    async def committed_offsets(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed, with metadata; None for nothing.
+
+        Raises:
+            OperationTimedOutError: no success within default_api_timeout_ms.
+            IllegalStateError: there is no group_id.
+        """
+        group = self._running().group_offsets()
+        wanted = [TopicPartition(*one) for one in partitions]
+        return await group.fetch(wanted, self.config.default_api_timeout_ms / 1000)
+
+    # The cluster.
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Of a topic that is read or subscribed to; None if it is not known."""
+        info = self._running().cluster.topics.get(topic)
+        return None if info is None or not info.partition_count else {*range(info.partition_count)}
+
+    async def topics(self) -> set[str]:
+        """All topics that there are and that we may see, asked for anew.
+
+        Raises:
+            BrokerUnreachableError: nobody answers.
+        """
+        return await self._running().all_topics()
+
+    # Inside.
+
+    def _running(self) -> Engine:
+        engine = self._engine
+        if self._is_closed:
+            raise ConsumerClosedError("this consumer is closed")
+        if engine is None:
+            raise IllegalStateError("start() the consumer first, or use it with async with")
+        return engine
+
+    def _count(self, max_records: int | None) -> int:
+        if max_records is not None and max_records < 1:
+            raise ValueError("max_records must be 1 or more")
+        return max_records or self.config.max_poll_records
+
+    def _chosen(self, partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
+        """These, which must be assigned, or all that are."""
+        engine = self._running()
+        engine.check_assigned(partitions)
+        return [TopicPartition(*one) for one in partitions] or list(engine.positions.assigned)
+
+    def _seek_to(self, partitions: Collection[TopicPartition], spec: OffsetSpec) -> None:
+        engine = self._running()
+        for partition in self._chosen(partitions):
+            engine.positions.seek_to(partition, spec)
+        engine.wake()
+
+    async def _ends(
+        self, partitions: Iterable[TopicPartition], spec: OffsetSpec
+    ) -> dict[TopicPartition, int]:
+        found = await self._list_offsets({TopicPartition(*one): spec for one in partitions})
+        return {partition: one.offset for partition, one in found.items() if one is not None}
+
+    async def _list_offsets(
+        self, specs: Mapping[TopicPartition, OffsetSpec]
+    ) -> Mapping[TopicPartition, OffsetAndTimestamp | None]:
+        config = self.config
+        isolation = config.fetch.isolation_level
+        cluster = self._running().cluster
+        return await list_offsets(cluster, specs, isolation, config.default_api_timeout_ms)
+
+    def _to_commit(
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata | tuple[int, str]] | None
+    ) -> Offsets:
+        if offsets is None:
+            return self._running().positions.consumed()
+        return {TopicPartition(*one): _with_metadata(given) for one, given in offsets.items()}
+
+
+def _with_metadata(given: int | tuple[int, str] | OffsetAndMetadata) -> OffsetAndMetadata:
+    """As users write it, aiokafka's pairs included."""
+    made = OffsetAndMetadata(given) if isinstance(given, int) else OffsetAndMetadata(*given)
+    if made.offset < 0:
+        raise ValueError(f"offset {made.offset} is negative")
+    return made

@@ -1,0 +1,422 @@
+"""What goes on behind a `Consumer`: its parts, and the turns in which polls move them on.
+
+A turn does what is due (findings of the heartbeat thread, steps of a rebalance, callbacks, commits,
+positions) and never waits for a network; what is to be waited for goes on by itself and wakes
+whoever polls. While nothing is due, records are handed out without a turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+from client.auto_commit import AutoCommit
+from client.config import ConsumerConfig
+from client.coordinator import Coordinator
+from client.core.errors import (
+    ConsumerClosedError,
+    ConsumerError,
+    IllegalStateError,
+    OperationTimedOutError,
+)
+from client.core.membership import MemberState
+from client.core.partitions import TopicPartition
+from client.core.positions import Positions
+from client.core.subscription import Subscription, SubscriptionKind
+from client.fetched import Deserialisers
+from client.fetcher import Fetcher, Records
+from client.group import GroupMember
+from client.group_offsets import GroupOffsets, Outsider
+from client.metadata import MetadataConfig, MetadataKeeper
+from client.net.cluster import Cluster
+from client.rebalance import Rebalance
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+TURN_S: Final = 0.02
+"""How often there is a turn while records are there to be handed out one by one."""
+
+BREATH_S: Final = 0.005
+"""How long polls that find records may follow each other without letting the loop do other work."""
+
+
+class Engine:
+    """That of one consumer, on the running loop."""
+
+    def __init__(self, config: ConsumerConfig, subscription: Subscription) -> None:
+        self.config = config
+        self.subscription = subscription
+        self.cluster = Cluster(config.cluster)
+        self.positions = Positions(reads_committed=config.isolation_level == "read_committed")
+        self.metadata = MetadataKeeper(
+            self.cluster,
+            MetadataConfig(
+                metadata_max_age_ms=config.metadata_max_age_ms,
+                retry_backoff_ms=config.retry_backoff_ms,
+                retry_backoff_max_ms=config.retry_backoff_max_ms,
+                missing_topic_timeout_ms=config.missing_topic_timeout_ms,
+            ),
+            wanted_topics=self._wanted_topics,
+            on_updated=self._metadata_updated,
+        )
+        self.fetcher = Fetcher(
+            self.cluster,
+            self.positions,
+            config.fetch,
+            Deserialisers(config.key_deserializer, config.value_deserializer),
+            on_metadata_wanted=self.metadata.want,
+        )
+        self.offsets: GroupOffsets | None = None
+        self.member: GroupMember | None = None
+        self._coordinator: Coordinator | None = None
+        self._auto_commit: AutoCommit | None = None
+        if config.group_id is not None:
+            self._coordinator = Coordinator(self.cluster, config.group_id)
+            self.offsets = GroupOffsets(
+                self.cluster,
+                self._coordinator,
+                group_instance_id=config.group_instance_id,
+                backoff_ms=(config.retry_backoff_ms, config.retry_backoff_max_ms),
+                on_progress=self.wake,
+            )
+            self.offsets.on_stale_metadata = self.metadata.want
+        self.rebalance = Rebalance(
+            subscription=subscription,
+            positions=self.positions,
+            fetcher=self.fetcher,
+            offsets=self.offsets,
+            commits_by_itself=config.commits_by_itself,
+            commit_timeout_s=config.max_poll_interval_ms / 1000,
+            on_progress=self.wake,
+        )
+        if self.offsets is not None and self._coordinator is not None:
+            self._join_parts(self.offsets, self._coordinator)
+        self.polled_s: float | None = None
+        """When there was a turn last, on the loop's clock."""
+        self.turn_due_s = 0.0
+        """Records may be handed out without a turn until then."""
+        self.is_closed = False
+        self._breathe_s = 0.0
+        self._turn = asyncio.Lock()
+        self._turning: asyncio.Task[Any] | None = None
+        self._positions_task: asyncio.Task[None] | None = None
+        self._positions_seen = -1
+        self._positions_due_s = 0.0
+
+    def _join_parts(self, offsets: GroupOffsets, coordinator: Coordinator) -> None:
+        config = self.config
+        self.member = GroupMember(
+            config,
+            coordinator=coordinator,
+            metadata=self.metadata,
+            subscription=self.subscription,
+            rebalance=self.rebalance,
+            on_progress=self.wake,
+        )
+        offsets.on_coordinator_lost = self.member.coordinator_lost
+        if config.enable_auto_commit:
+            self._auto_commit = AutoCommit(
+                self.positions,
+                offsets,
+                interval_ms=config.auto_commit_interval_ms,
+                backoff_ms=config.retry_backoff_ms,
+            )
+
+    async def start(self) -> None:
+        """Connect.
+
+        Raises:
+            BrokerUnreachableError, AuthenticationError: it cannot be done.
+        """
+        try:
+            await self.metadata.refresh()
+        except BaseException:
+            await self.cluster.close()
+            raise
+        self.metadata.start()
+        self.fetcher.start()
+        self.subscribed()
+
+    # What the subscription has become.
+
+    def subscribed(self) -> None:
+        """`subscribe` or `assign` was called."""
+        kind = self.subscription.kind
+        self.metadata.expect(
+            self.subscription.topics if kind is SubscriptionKind.TOPICS else frozenset()
+        )
+        if self.offsets is not None:
+            is_by_group = self.subscription.is_by_group
+            member = self.member if is_by_group else None
+            self.offsets.committer = Outsider() if member is None else member
+        if kind is SubscriptionKind.MANUAL:
+            if self._auto_commit is not None and self.positions.assigned:
+                self._auto_commit.begin(time.monotonic())
+            self.rebalance.own(self.subscription.assigned)
+            if any(one.topic not in self.cluster.topics for one in self.subscription.assigned):
+                self.metadata.want()
+        elif kind is SubscriptionKind.PATTERN:
+            self.metadata.want()
+        self.wake()
+
+    def _wanted_topics(self) -> Collection[str] | None:
+        if self.subscription.kind is SubscriptionKind.PATTERN:
+            return None
+        wanted = set(self.subscription.topics)
+        wanted.update(one.topic for one in self.subscription.assigned)
+        if self.member is not None:
+            wanted.update(self.member.watched_topics)
+        return wanted
+
+    def _metadata_updated(self) -> None:
+        if self.subscription.kind is SubscriptionKind.PATTERN:
+            self.subscription.match(
+                [
+                    name
+                    for name, info in self.cluster.topics.items()
+                    if not (info.is_internal and self.config.exclude_internal_topics)
+                    and info.partition_count
+                ]
+            )
+        if self.member is not None:
+            self.member.metadata_updated()
+        self.wake()
+
+    # Turns.
+
+    def wake(self) -> None:
+        """Something is to be done: have a turn soon."""
+        self.turn_due_s = 0.0
+        self.fetcher.wake()
+
+    async def turn(self, deadline_s: float) -> None:
+        """Do what is due. Callbacks of the application run here.
+
+        Raises:
+            ConsumerError, and what callbacks raise.
+        """
+        self._check_caller()
+        async with self._turn:
+            self._turning = asyncio.current_task()
+            try:
+                await self._do_turn(deadline_s)
+            finally:
+                self._turning = None
+
+    def _check_caller(self) -> None:
+        if self.is_closed:
+            raise ConsumerClosedError("this consumer is closed")
+        if self._turning is not None and self._turning is asyncio.current_task():
+            raise IllegalStateError("a callback of a consumer cannot poll it")
+
+    async def _do_turn(self, deadline_s: float) -> None:
+        now_s = time.monotonic()
+        self.polled_s = now_s
+        # First, so that whatever happens meanwhile can bring the next one forward.
+        self.turn_due_s = now_s + TURN_S
+        if self.offsets is not None and self.offsets.has_callbacks:
+            await self.offsets.tell_callbacks()
+        self.metadata.raise_error()
+        if self.member is not None:
+            self.member.polled()
+            await self.member.advance(deadline_s)
+        if self._auto_commit is not None:
+            self._auto_commit.polled(now_s)
+        self._update_positions(now_s)
+
+    def _update_positions(self, now_s: float) -> None:
+        """See that each partition gets a position; raise what came of the attempt before."""
+        task = self._positions_task
+        if task is not None:
+            if not task.done():
+                return
+            self._positions_task = None
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self._positions_due_s = now_s + self.config.retry_backoff_ms / 1000
+                self._positions_seen = -1
+                raise error
+        is_changed = self._positions_seen != self.positions.version
+        if not is_changed or now_s < self._positions_due_s:
+            return
+        self._positions_seen = self.positions.version
+        if not self.positions.missing_position() and not self.positions.awaiting_reset():
+            return
+        lookup = None if self.offsets is None else self.offsets.fetch_patiently
+        self._positions_task = asyncio.create_task(
+            self.fetcher.update_positions(lookup), name="look up positions"
+        )
+        self._positions_task.add_done_callback(lambda _: self.wake())
+
+    # Waiting for records.
+
+    async def poll(self, timeout_s: float | None, take: Callable[[], T]) -> T | None:
+        """What `take` finds, as soon as it finds something; None if the time is over first."""
+        if time.monotonic() >= self._breathe_s:
+            # Who always finds records does not wait, but others need the loop too.
+            await asyncio.sleep(0)
+            self._breathe_s = time.monotonic() + BREATH_S
+        deadline_s = float("inf") if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            await self.turn(deadline_s)
+            if found := take():
+                return found
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                return None
+            if self.turn_due_s:
+                await self.fetcher.wait(min(left_s, self._quiet_s(time.monotonic())))
+
+    def _quiet_s(self, now_s: float) -> float:
+        """How long nothing is due, if nothing happens."""
+        # Waiting is polling too, and has to be shown.
+        quiet_s = self.config.max_poll_interval_ms / 3000
+        if self.member is not None and self.member.idle_until_ms is not None:
+            quiet_s = min(quiet_s, self.member.idle_until_ms / 1000 - now_s)
+        if self._auto_commit is not None:
+            quiet_s = min(quiet_s, self._auto_commit.due_s - now_s)
+        if self._positions_due_s > now_s:
+            quiet_s = min(quiet_s, self._positions_due_s - now_s)
+        return max(quiet_s, 0.001)
+
+    # The end.
+
+    async def unsubscribe(self, timeout_s: float) -> None:
+        """Give everything up, and leave the group."""
+        self._check_caller()
+        async with self._turn:
+            self._turning = asyncio.current_task()
+            try:
+                await self._give_up("the consumer unsubscribed", timeout_s, leaves=None)
+            finally:
+                self._turning = None
+        self.subscription.unsubscribe()
+        self.rebalance.own(frozenset())
+        self.subscribed()
+        self.rebalance.raise_error()
+
+    async def _give_up(self, reason: str, timeout_s: float, *, leaves: bool | None) -> None:
+        deadline_s = time.monotonic() + timeout_s
+        member = self.member
+        if self.config.commits_by_itself and self.offsets is not None:
+            await self._commit_last(self.offsets, timeout_s)
+        if member is None or not self.subscription.is_by_group:
+            return
+        membership = member.membership
+        is_lost = membership.state is not MemberState.STABLE or not membership.identity.is_valid
+        if self.subscription.assigned or not is_lost:
+            await self.rebalance.give_up(is_lost=is_lost)
+        await member.leave(reason, leaves=leaves, timeout_s=max(0.0, deadline_s - time.monotonic()))
+
+    async def _commit_last(self, offsets: GroupOffsets, timeout_s: float) -> None:
+        self.positions.hold(self.positions.assigned)
+        consumed = self.positions.consumed()
+        if not consumed:
+            return
+        try:
+            await offsets.commit(consumed, timeout_s)
+        except ConsumerError as error:
+            logger.warning("the last positions were not committed: %s", error)
+
+    async def close(self, timeout_s: float, *, leaves: bool | None) -> None:
+        """End everything; the steps that need a network within `timeout_s` together.
+
+        Raises:
+            whatever a callback raises, after everything has ended.
+        """
+        if self.is_closed:
+            return
+        self._check_caller()
+        self.is_closed = True
+        self.wake()
+        deadline_s = time.monotonic() + timeout_s
+        try:
+            await self.fetcher.close()
+            async with self._turn:
+                self._turning = asyncio.current_task()
+                if self._positions_task is not None:
+                    self._positions_task.cancel()
+                await self._give_up("the consumer is closed", timeout_s, leaves=leaves)
+        finally:
+            self._turning = None
+            await self._close_parts(max(0.1, deadline_s - time.monotonic()))
+        if self.offsets is not None:
+            await self.offsets.tell_callbacks()
+        self.rebalance.raise_error()
+
+    async def _close_parts(self, timeout_s: float) -> None:
+        await self.metadata.close()
+        if self.offsets is not None:
+            await self.offsets.close()
+        if self.member is not None:
+            await self.member.close(timeout_s)
+        if self._coordinator is not None:
+            self._coordinator.close()
+        await self.cluster.close()
+
+    # For the rest of the interface.
+
+    @contextmanager
+    def reading_only(
+        self, partitions: Collection[TopicPartition]
+    ) -> Iterator[Callable[[int], Records]]:
+        """Within it the others are paused; gives what takes records."""
+        self.check_assigned(partitions)
+        chosen = set(partitions)
+        paused: set[TopicPartition] = set()
+
+        def take(max_records: int) -> Records:
+            # Each time, because partitions may have come meanwhile.
+            others = set(self.positions.assigned) - chosen - self.positions.paused()
+            if others:
+                self.positions.pause(others)
+                paused.update(others)
+            return self.fetcher.take(max_records)
+
+        try:
+            yield take
+        finally:
+            self.positions.resume(paused.intersection(self.positions.assigned))
+            self.fetcher.wake()
+
+    def group_offsets(self) -> GroupOffsets:
+        """Raises an IllegalStateError if there is no group."""
+        if self.offsets is None:
+            raise IllegalStateError("committed positions belong to a group; set group_id")
+        return self.offsets
+
+    async def find_position(self, partition: TopicPartition) -> int:
+        """Wait for it, without the group's steps: callbacks may ask too.
+
+        Raises:
+            IllegalStateError: the partition is not assigned, or not any more.
+            OperationTimedOutError: not within default_api_timeout_ms.
+        """
+        timeout_s = self.config.default_api_timeout_ms / 1000
+        lookup = None if self.offsets is None else self.offsets.fetch_patiently
+        try:
+            async with asyncio.timeout(timeout_s):
+                while (found := self.positions.position(partition)) is None:
+                    await self.fetcher.update_positions(lookup)
+                    await self.fetcher.wait_positions([partition], timeout_s)
+        except TimeoutError:
+            raise OperationTimedOutError(
+                f"the position in {partition.topic}-{partition.partition} could not be found out"
+                f" within {timeout_s:g} s; is the broker that leads it there?"
+            ) from None
+        return found
+
+    async def all_topics(self) -> set[str]:
+        """Asked for anew."""
+        await self.cluster.refresh(None)
+        return {name for name, info in self.cluster.topics.items() if info.partition_count}
+
+    def check_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """Raise an IllegalStateError for the first that is not assigned."""
+        for partition in partitions:
+            self.positions.state(partition)

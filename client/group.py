@@ -1,0 +1,469 @@
+"""A consumer's place in its group: does what `client.core.membership` asks for, step by step.
+
+What waits for the network (finding the coordinator, joining, leading, syncing) runs in a task of
+its own, a *round*, which one poll begins and which goes on between polls: a poll that is cancelled
+or returns records meanwhile loses nothing, and the other members are not kept waiting. What the
+application takes part in (callbacks, commits before a rebalance) runs within polls only.
+
+The heartbeat thread is begun at each answer to a JoinGroup and ended when there is no member.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from client.config import ConsumerConfig
+from client.coordinator import Coordinator
+from client.core.assignors import Assignor, RebalanceProtocol
+from client.core.assignors.assignor import Assignment
+from client.core.backoff import Backoff
+from client.core.errors import (
+    BrokerUnreachableError,
+    CommitError,
+    CommitFailedError,
+    ConsumerError,
+    RebalanceInProgressError,
+    error_for,
+)
+from client.core.group_requests import leave_request
+from client.core.heartbeat import Finding, FindingKind, HeartbeatRules, SendLeave
+from client.core.identity import NOBODY, Identity
+from client.core.membership import Membership, MemberState
+from client.core.steps import (
+    Apply,
+    Assign,
+    FindCoordinator,
+    Idle,
+    Join,
+    Prepare,
+    RefreshTopics,
+    Step,
+    Sync,
+)
+from client.core.subscription import Subscription
+from client.heartbeat_thread import HeartbeatThread, HeartbeatThreadConfig
+from client.metadata import MetadataKeeper
+from client.net.connection import DisconnectedError
+from client.net.versions import UnsupportedVersionError
+from client.rebalance import Rebalance
+from protocol.errors import ErrorCode
+from protocol.messages.join_group import JoinGroupRequest
+from protocol.messages.leave_group import LeaveGroupRequest
+
+logger = logging.getLogger(__name__)
+
+JOIN_GRACE_MS: Final = 5_000
+"""What Java adds to the rebalance's time for the answer to a JoinGroup."""
+
+INSTANCE_ID_SINCE: Final = 5
+"""The version of JoinGroup that knows static members."""
+
+LARGE_GROUP: Final = 100
+"""Members from which on an assignor runs in a thread, so that it does not hold up the loop."""
+
+
+class GroupMember:
+    """That of one consumer, for as long as it lives."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        *,
+        coordinator: Coordinator,
+        metadata: MetadataKeeper,
+        subscription: Subscription,
+        rebalance: Rebalance,
+        on_progress: Callable[[], None],
+    ) -> None:
+        """`on_progress` is called when the next poll may find something to do."""
+        self.membership = Membership(
+            config.membership,
+            assignors=config.assignors(),
+            subscription=subscription,
+            backoff=self._backoff(config),
+        )
+        self._config = config
+        self._coordinator = coordinator
+        self._metadata = metadata
+        self._subscription = subscription
+        self._rebalance = rebalance
+        self._on_progress = on_progress
+        self._round: asyncio.Task[None] | None = None
+        self._beating = NOBODY
+        """Whom the heartbeat thread works for."""
+        self._is_started = False
+        self.idle_until_ms: int | None = None
+        """When `advance` may have something to do without anything happening before."""
+        # Half a session for one answer leaves time for another attempt.
+        answer_ms = max(1, min(config.request_timeout_ms, config.session_timeout_ms // 2))
+        self.heartbeats = HeartbeatThread(
+            HeartbeatThreadConfig(
+                group_id=config.membership.group_id,
+                group_instance_id=config.group_instance_id,
+                request_timeout_ms=answer_ms,
+                connection=config.connection,
+            ),
+            HeartbeatRules(config.heartbeat, self._backoff(config)),
+            loop=asyncio.get_running_loop(),
+            on_findings=self._learn,
+        )
+
+    # What polls do.
+
+    def polled(self) -> None:
+        """The application has polled, or waits in a poll."""
+        self.heartbeats.polled()
+
+    async def advance(self, deadline_s: float) -> None:
+        """Do what is to be done now, and begin what takes longer.
+
+        Callbacks run here. Only a commit before a rebalance is waited for, until `deadline_s` (of
+        the loop's clock) at most.
+
+        Raises:
+            ConsumerError: the group cannot go on with this member.
+            whatever a callback raised, once the rebalance is through or `deadline_s` is over.
+        """
+        self.idle_until_ms = None
+        self._learn()
+        while self._round is None:
+            step = self.membership.next_step(_now_ms())
+            match step:
+                case Idle(until_ms):
+                    self.idle_until_ms = until_ms
+                    break
+                case Prepare():
+                    if not await self._prepare(step, deadline_s):
+                        return
+                case Apply():
+                    if not await self._apply(step, deadline_s):
+                        return
+                case _:
+                    self._begin_round(step)
+            self._learn()
+        if self._round is None or time.monotonic() >= deadline_s:
+            self._rebalance.raise_error()
+
+    async def _prepare(self, step: Prepare, deadline_s: float) -> bool:
+        before = self.membership.identity
+        if not await self._rebalance.prepare(step, self.membership.mode, deadline_s):
+            return False
+        if self.membership.identity == before:
+            self.membership.prepared()
+        return True
+
+    async def _apply(self, step: Apply, deadline_s: float) -> bool:
+        identity = self.membership.identity
+        is_done = await self._rebalance.apply(
+            step, deadline_s, is_valid=lambda: self.membership.identity == identity
+        )
+        if is_done:
+            self.membership.applied()
+            logger.info(
+                "group %s, generation %d: %d partitions",
+                self._coordinator.group_id,
+                identity.generation,
+                len(self._subscription.assigned),
+            )
+        return is_done
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether a join or a sync may be parked at the coordinator."""
+        return self._round is not None
+
+    # Rounds.
+
+    def _begin_round(self, step: Step) -> None:
+        if not self._is_started:
+            self._is_started = True
+            self.heartbeats.start()
+        self._round = asyncio.create_task(
+            self._run_round(step), name=f"rebalance of {self._coordinator.group_id}"
+        )
+        self._round.add_done_callback(self._round_ended)
+
+    def _round_ended(self, task: asyncio.Task[None]) -> None:
+        if self._round is task:
+            self._round = None
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self._rebalance.failed(error)
+        elif not task.cancelled():
+            task.exception()
+        self._on_progress()
+
+    async def _run_round(self, step: Step) -> None:
+        backoff = self._backoff(self._config)
+        while True:
+            try:
+                match step:
+                    case FindCoordinator():
+                        await self._find_coordinator()
+                    case RefreshTopics():
+                        await self._metadata.refresh()
+                        self.membership.topics_refreshed()
+                    case Join():
+                        await self._join(step)
+                    case Assign():
+                        await self._assign(step)
+                    case Sync():
+                        await self._sync(step)
+                    case _:
+                        return
+            except (DisconnectedError, BrokerUnreachableError) as error:
+                # Of a refresh. The others tell the membership.
+                logger.debug("group %s: %s", self._coordinator.group_id, error)
+                await asyncio.sleep(backoff.fail() / 1000)
+            self._align_heartbeats()
+            step = self.membership.next_step(_now_ms())
+
+    async def _find_coordinator(self) -> None:
+        try:
+            code = await self._coordinator.find()
+        except (DisconnectedError, BrokerUnreachableError) as error:
+            logger.debug("group %s: %s", self._coordinator.group_id, error)
+            code = ErrorCode.NETWORK_EXCEPTION
+        if code is ErrorCode.NONE:
+            self.membership.coordinator_found()
+        else:
+            self.membership.coordinator_failed(code, _now_ms())
+            self._metadata.want()
+
+    async def _join(self, step: Join) -> None:
+        self._align_heartbeats()
+        config = self._config
+        timeout_ms = max(config.request_timeout_ms, config.max_poll_interval_ms + JOIN_GRACE_MS)
+        logger.info(
+            "group %s: joining (%s: %s)",
+            self._coordinator.group_id,
+            step.request.join_reason,
+            step.request.reason,
+        )
+        try:
+            answer = await self._call(step.request, timeout_ms)
+        except DisconnectedError as error:
+            logger.debug("group %s: JoinGroup: %s", self._coordinator.group_id, error)
+            self._coordinator.lost()
+            self.membership.join_failed(step.identity, _now_ms())
+        else:
+            self.membership.join_answered(step.identity, answer, _now_ms())
+            self._forget_coordinator(answer.error_code)
+
+    async def _sync(self, step: Sync) -> None:
+        config = self._config
+        timeout_ms = max(config.request_timeout_ms, config.max_poll_interval_ms + JOIN_GRACE_MS)
+        try:
+            answer = await self._call(step.request, timeout_ms)
+        except DisconnectedError as error:
+            logger.debug("group %s: SyncGroup: %s", self._coordinator.group_id, error)
+            self._coordinator.lost()
+            self.membership.sync_failed(step.identity, _now_ms())
+        else:
+            self.membership.sync_answered(step.identity, answer, _now_ms())
+            self._forget_coordinator(answer.error_code)
+
+    async def _call(self, request: object, timeout_ms: int) -> Any:  # noqa: ANN401
+        connection = await self._coordinator.connection("group")
+        try:
+            version = connection.versions.best(type(request))
+        except UnsupportedVersionError as error:
+            self.membership.fail(error)
+            raise
+        is_join = isinstance(request, JoinGroupRequest)
+        if is_join and self._config.group_instance_id and version < INSTANCE_ID_SINCE:
+            too_old = error_for(ErrorCode.UNSUPPORTED_VERSION, "joining with a group_instance_id")
+            self.membership.fail(too_old)
+            raise too_old
+        return await connection.call(request, version=version, timeout_ms=timeout_ms)
+
+    def _forget_coordinator(self, error_code: int) -> None:
+        if error_code in {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}:
+            self._coordinator.lost()
+
+    async def _assign(self, step: Assign) -> None:
+        # Whatever others subscribe to is of interest from now on.
+        self._leading = step.topics
+        await self._metadata.refresh()
+        counts = self._metadata.cluster.partition_counts(step.topics)
+        assignment: Assignment = {}
+        if step.assignor is not None:
+            assignment = await self._run_assignor(step.assignor, step, counts)
+        # A topic that does not exist yet is watched as well.
+        self.membership.assigned(assignment, {one: counts.get(one, 0) for one in step.topics})
+
+    _leading: frozenset[str] = frozenset()
+    """Topics of the group that this member has just become the leader of."""
+
+    async def _run_assignor(
+        self, assignor: Assignor, step: Assign, counts: dict[str, int]
+    ) -> Assignment:
+        if len(step.members) < LARGE_GROUP:
+            return assignor.assign(counts, step.members)
+        return await asyncio.to_thread(assignor.assign, counts, step.members)
+
+    # What happens meanwhile.
+
+    @property
+    def watched_topics(self) -> frozenset[str]:
+        """Topics that this member has to know about because it leads the group."""
+        return self._leading.union(self.membership.watched_topics)
+
+    def metadata_updated(self) -> None:
+        """There was an answer about topics."""
+        if self.membership.state is MemberState.STABLE and not self.membership.is_leader:
+            self._leading = frozenset()
+        watched = self.membership.watched_topics
+        self.membership.metadata_updated(self._metadata.cluster.partition_counts(watched))
+
+    def coordinator_lost(self) -> None:
+        """A request to the coordinator came back without it."""
+        self._coordinator.lost()
+        self.membership.findings([Finding(FindingKind.COORDINATOR_LOST, self.membership.identity)])
+
+    def _learn(self) -> None:
+        """Take over what the heartbeat thread has found out."""
+        findings = self.heartbeats.take_findings()
+        if not findings:
+            return
+        if any(one.kind is FindingKind.COORDINATOR_LOST for one in findings):
+            self._coordinator.lost()
+        self.membership.findings(findings)
+        self._align_heartbeats()
+        self._on_progress()
+
+    def _align_heartbeats(self) -> None:
+        """Have heartbeats sent for whoever this is now."""
+        membership = self.membership
+        address = self._coordinator.address
+        is_member = membership.state in {MemberState.COMPLETING_REBALANCE, MemberState.STABLE}
+        wanted = membership.identity if is_member and address is not None else NOBODY
+        if is_member and address is None:
+            return  # The thread looks for the coordinator by itself.
+        if wanted == self._beating:
+            return
+        self._beating = wanted
+        if wanted is NOBODY or address is None:
+            self.heartbeats.end()
+        else:
+            self.heartbeats.begin(wanted, address, self._metadata.cluster.addresses)
+
+    # Commits.
+
+    def commit_identity(self) -> Identity:
+        """Who commits now.
+
+        Raises:
+            RebalanceInProgressError: nobody before the rebalance is over.
+            CommitFailedError: this consumer is no member.
+        """
+        membership = self.membership
+        state, identity = membership.state, membership.identity
+        if state is MemberState.STABLE:
+            return identity
+        is_cooperative = membership.mode is RebalanceProtocol.COOPERATIVE
+        if identity.is_valid and is_cooperative and state is not MemberState.UNJOINED:
+            # Whether it is too late for what is kept, the coordinator knows.
+            return identity
+        if identity.is_valid or self.is_joining:
+            raise RebalanceInProgressError(
+                "the group rebalances; poll until that is over, then commit again",
+                ErrorCode.REBALANCE_IN_PROGRESS,
+            )
+        raise CommitFailedError(
+            "this consumer is not a member of the group now, so others may read its partitions;"
+            " if it was one before, polls came too seldom (max_poll_interval_ms) or heartbeats did"
+            " not get through (session_timeout_ms)",
+            ErrorCode.UNKNOWN_MEMBER_ID,
+        )
+
+    def commit_refused(self, sent: Identity, code: ErrorCode) -> CommitError | None:
+        """A commit was answered that `sent` is not what the group knows."""
+        membership = self.membership
+        is_same = sent == membership.identity
+        in_progress = RebalanceInProgressError(
+            f"the group rebalances ({code.name}); poll until that is over, then commit again", code
+        )
+        if code is ErrorCode.REBALANCE_IN_PROGRESS:
+            membership.rebalance_noticed(sent)
+            self._on_progress()
+            return in_progress
+        is_changing = membership.state in {
+            MemberState.PREPARING_REBALANCE,
+            MemberState.COMPLETING_REBALANCE,
+        }
+        if is_changing and (not is_same or membership.state is MemberState.PREPARING_REBALANCE):
+            return in_progress
+        if code is ErrorCode.FENCED_INSTANCE_ID and is_same:
+            membership.findings([Finding(FindingKind.FATAL, sent, code)])
+            self._align_heartbeats()
+            return None
+        keeps_id = code is ErrorCode.ILLEGAL_GENERATION
+        if membership.lost(sent, keeps_id=keeps_id, why=code.name):
+            self._align_heartbeats()
+            self._on_progress()
+        return CommitFailedError(
+            f"the group has gone on without this member ({code.name}), so others may read its"
+            " partitions; poll more often, or set max_poll_interval_ms higher",
+            code,
+        )
+
+    # The end.
+
+    async def leave(self, reason: str, *, leaves: bool | None, timeout_s: float) -> None:
+        """Be no member any more; after the callbacks for that were called.
+
+        Args:
+            leaves: whether to tell the group (KIP-1092); None: dynamic members do.
+            timeout_s: how long that may take at most.
+        """
+        was_joining = self.is_joining
+        self._end_round()
+        goodbye = self.membership.leave(reason, leaves=leaves)
+        self._align_heartbeats()
+        if goodbye is not None and timeout_s > 0:
+            await self._say_goodbye(goodbye, timeout_s, "offsets" if was_joining else "group")
+
+    async def _say_goodbye(self, goodbye: SendLeave, timeout_s: float, purpose: str) -> None:
+        config = self._config
+        try:
+            async with asyncio.timeout(timeout_s):
+                connection = await self._coordinator.connection(purpose)
+                version = connection.versions.best(LeaveGroupRequest)
+                request = leave_request(
+                    self._coordinator.group_id, config.group_instance_id, goodbye, version
+                )
+                answer = await connection.call(request, version=version)
+        except (ConsumerError, TimeoutError) as error:
+            logger.warning(
+                "group %s was not told that this member leaves: %s",
+                self._coordinator.group_id,
+                str(error) or "no answer in time",
+            )
+            return
+        if answer.error_code:
+            logger.info("LeaveGroup: %s", ErrorCode(answer.error_code).name)
+
+    async def close(self, timeout_s: float) -> None:
+        """End the rounds and the heartbeat thread."""
+        self._end_round()
+        self.heartbeats.stop()
+        if not await self.heartbeats.wait_stopped(timeout_s):
+            logger.warning("the heartbeat thread does not end")
+
+    def _end_round(self) -> None:
+        if self._round is not None:
+            self._round.cancel()
+            self._round = None
+
+    @staticmethod
+    def _backoff(config: ConsumerConfig) -> Backoff:
+        return Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random.random)
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

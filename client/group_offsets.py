@@ -1,0 +1,367 @@
+"""Committed positions: stored with the group's coordinator, and fetched from there.
+
+Commits go out one at a time, in the order in which they were asked for, so that an older one never
+overwrites a newer one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
+
+from client.coordinator import Coordinator
+from client.core.backoff import Backoff
+from client.core.errors import (
+    BrokerUnreachableError,
+    CommitError,
+    CommitFailedError,
+    ConsumerError,
+    IllegalStateError,
+    OperationTimedOutError,
+    RebalanceInProgressError,
+    error_for,
+)
+from client.core.identity import NOBODY, Identity
+from client.core.offset_requests import (
+    commit_request,
+    committed_in,
+    errors_in,
+    fetch_request,
+)
+from client.core.offsets import OffsetAndMetadata
+from client.core.partitions import TopicPartition
+from client.net.cluster import Cluster
+from client.net.connection import Connection, DisconnectedError
+from protocol.errors import ErrorCode
+from protocol.messages.offset_commit import OffsetCommitRequest
+from protocol.messages.offset_fetch import OffsetFetchRequest
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_NO_ORDER: Final = nullcontext()
+
+Offsets: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
+Committed: TypeAlias = dict[TopicPartition, OffsetAndMetadata | None]
+CommitCallback: TypeAlias = Callable[[Offsets, Exception | None], Awaitable[None] | None]
+"""Told how a commit went: None for well. A plain function or a coroutine."""
+
+ASYNC_COMMITS_MAX: Final = 1_000
+"""That wait to be sent. Who gets there commits faster than the coordinator answers."""
+
+_COORDINATOR_GONE: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+_STALE_TOPIC: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID})
+_RETRIED: Final = (
+    _COORDINATOR_GONE
+    | _STALE_TOPIC
+    | {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    }
+)
+_COMMIT_RETRIED: Final = _RETRIED | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+_LOST_MEMBERSHIP: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.STALE_MEMBER_EPOCH,
+    }
+)
+
+
+class Committer(Protocol):
+    """On whose behalf commits are made."""
+
+    def commit_identity(self) -> Identity:
+        """Who commits. Raises a CommitError if that cannot be done now."""
+
+    def commit_refused(self, sent: Identity, code: ErrorCode) -> CommitError | None:
+        """The coordinator does not take `sent` for a member of this generation; what to raise."""
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether the group's own connection may be held up by a join."""
+
+
+class Outsider:
+    """Commits without being a member: with partitions of one's own choice."""
+
+    is_joining = False
+
+    def commit_identity(self) -> Identity:
+        return NOBODY
+
+    def commit_refused(self, sent: Identity, code: ErrorCode) -> CommitError | None:  # noqa: ARG002
+        return CommitFailedError(
+            f"the group does not take commits from outside ({code.name}): it has members, which"
+            " subscribe; give this consumer a group_id of its own",
+            code,
+        )
+
+
+class GroupOffsets:
+    """Those of one consumer's group."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        coordinator: Coordinator,
+        *,
+        group_instance_id: str | None,
+        backoff_ms: tuple[int, int],
+        on_progress: Callable[[], None],
+    ) -> None:
+        """`on_progress` is called when a callback of `commit_async` is there to be told."""
+        self.committer: Committer = Outsider()
+        self.on_coordinator_lost: Callable[[], None] = coordinator.lost
+        self.on_stale_metadata: Callable[[], None] = lambda: None
+        self.on_committed: Callable[[float], None] = lambda _: None
+        """Told how many seconds a commit took."""
+        self._cluster = cluster
+        self._coordinator = coordinator
+        self._instance_id = group_instance_id
+        self._backoff_ms = backoff_ms
+        self._on_progress = on_progress
+        self._order = asyncio.Lock()
+        """Fair: commits get it in the order in which they asked."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._told: deque[tuple[CommitCallback, Offsets, Exception | None]] = deque()
+
+    # Commits.
+
+    async def commit(self, offsets: Offsets, timeout_s: float) -> None:
+        """Store them, after all commits that were asked for before; tries again if that may help.
+
+        Raises:
+            CommitFailedError, RebalanceInProgressError: see there.
+            OperationTimedOutError: no success in time.
+            AuthorizationError, CommitError: it is refused.
+        """
+        if offsets:
+            doing = f"commit in group {self._coordinator.group_id}"
+            await self._retrying(lambda: self._commit_once(offsets), doing, timeout_s, self._order)
+
+    def commit_async(
+        self,
+        offsets: Offsets,
+        callback: CommitCallback | None,
+        *,
+        on_done: Callable[[BaseException | None], None] | None = None,
+    ) -> None:
+        """Have them stored, one attempt only: a later one could overtake another commit.
+
+        `callback` is the application's, and waits for `tell_callbacks`; `on_done` does not.
+
+        Raises:
+            IllegalStateError: far too many are waiting.
+        """
+        if len(self._tasks) >= ASYNC_COMMITS_MAX:
+            raise IllegalStateError(
+                f"{ASYNC_COMMITS_MAX} commits wait to be sent; commit less often, or await some"
+            )
+        task = asyncio.create_task(self._once_in_turn(offsets), name="commit")
+        self._tasks.add(task)
+
+        def done(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            if task.cancelled():
+                return
+            error = task.exception()
+            if on_done is not None:
+                on_done(error)
+            elif callback is not None:
+                assert error is None or isinstance(error, Exception)
+                self._told.append((callback, offsets, error))
+                self._on_progress()
+            elif error is not None:
+                logger.warning("a commit failed: %s", error)
+
+        task.add_done_callback(done)
+
+    @property
+    def has_callbacks(self) -> bool:
+        """Whether `tell_callbacks` has anything to do."""
+        return bool(self._told)
+
+    async def tell_callbacks(self) -> None:
+        """Call the callbacks of finished commits, in the order of the commits."""
+        while self._told:
+            callback, offsets, error = self._told.popleft()
+            answer = callback(offsets, error)
+            if answer is not None:
+                await answer
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _once_in_turn(self, offsets: Offsets) -> None:
+        async with self._order:
+            await self._commit_once(offsets)
+
+    async def _commit_once(self, offsets: Offsets) -> None:
+        identity = self.committer.commit_identity()
+        connection = await self._connection()
+        ids = {topic: info.topic_id for topic, info in self._cluster.topics.items()}
+        version = connection.versions.best(OffsetCommitRequest)
+        if version >= 10 and not all(ids.get(one.topic) for one in offsets):
+            version = 9  # Without their ids topics can only be named.
+        instance_id = self._instance_id if identity.is_valid else None
+        request = commit_request(self._coordinator.group_id, identity, instance_id, offsets, ids)
+        began_s = asyncio.get_running_loop().time()
+        answer = await self._call(connection, request, version)
+        self.on_committed(asyncio.get_running_loop().time() - began_s)
+        self._look_at(errors_in(answer, ids), identity)
+
+    def _look_at(self, errors: Mapping[TopicPartition, ErrorCode], sent: Identity) -> None:
+        """Raise the error that matters most, if there is one."""
+        codes = set(errors.values())
+        for code in codes & _LOST_MEMBERSHIP | codes & _IDENTITY_ERRORS:
+            if error := self.committer.commit_refused(sent, code):
+                raise error
+        refused = codes - _COMMIT_RETRIED
+        if refused:
+            code = min(refused)
+            partitions = sorted(one for one, found in errors.items() if found is code)
+            raise _commit_error(code, partitions)
+        self._raise_retried(codes)
+
+    # Fetching what was committed.
+
+    async def fetch(self, partitions: Collection[TopicPartition], timeout_s: float) -> Committed:
+        """What the group has committed for each of them, None for nothing.
+
+        Raises:
+            OperationTimedOutError: no success in time.
+            AuthorizationError, UnknownTopicError: it is refused.
+        """
+        return await self._retrying(lambda: self._fetch_once(partitions), self._fetching, timeout_s)
+
+    async def fetch_patiently(self, partitions: Collection[TopicPartition]) -> Committed:
+        """As `fetch`, for as long as it takes."""
+        return await self._retrying(lambda: self._fetch_once(partitions), self._fetching, None)
+
+    @property
+    def _fetching(self) -> str:
+        return f"fetching what group {self._coordinator.group_id} has committed"
+
+    async def _fetch_once(self, partitions: Collection[TopicPartition]) -> Committed:
+        if not partitions:
+            return {}
+        connection = await self._connection()
+        ids = {topic: info.topic_id for topic, info in self._cluster.topics.items()}
+        version = connection.versions.best(OffsetFetchRequest)
+        if version >= 10 and not all(ids.get(one.topic) for one in partitions):
+            version = 9
+        request = fetch_request(self._coordinator.group_id, partitions, ids, version)
+        answer = await self._call(connection, request, version)
+        group_error, found, errors = committed_in(answer, ids)
+        codes = {group_error, *errors.values()} - {ErrorCode.NONE}
+        refused = codes - _RETRIED
+        if refused:
+            code = min(refused)
+            raise _fetch_error(
+                code, self._coordinator.group_id, [one for one in errors if errors[one] is code]
+            )
+        self._raise_retried(codes)
+        return {partition: found.get(partition) for partition in partitions}
+
+    # Attempts.
+
+    async def _connection(self) -> Connection:
+        """To the coordinator; not one that a join holds up."""
+        coordinator = self._coordinator
+        if coordinator.address is None:
+            code = await coordinator.find()
+            if code in _RETRIED:
+                raise _RetriableError(code)
+            if code:
+                raise error_for(code, f"finding the coordinator of {coordinator.group_id}")
+        try:
+            return await coordinator.connection("offsets" if self.committer.is_joining else "group")
+        except DisconnectedError:
+            self.on_coordinator_lost()
+            raise
+
+    async def _call(self, connection: Connection, request: object, version: int) -> Any:  # noqa: ANN401
+        try:
+            return await connection.call(request, version=version)
+        except DisconnectedError:
+            self.on_coordinator_lost()
+            raise
+
+    def _raise_retried(self, codes: Collection[ErrorCode]) -> None:
+        codes = [code for code in codes if code]
+        if not codes:
+            return
+        if any(code in _COORDINATOR_GONE for code in codes):
+            self.on_coordinator_lost()
+        if any(code in _STALE_TOPIC for code in codes):
+            self.on_stale_metadata()
+        raise _RetriableError(codes[0])
+
+    async def _retrying(
+        self,
+        attempt: Callable[[], Awaitable[T]],
+        doing: str,
+        timeout_s: float | None,
+        order: AbstractAsyncContextManager[object] = _NO_ORDER,
+    ) -> T:
+        """Try until it works, or cannot work, or the time is over."""
+        backoff = Backoff(*self._backoff_ms, random.random)
+        last: ConsumerError | None = None
+        try:
+            async with asyncio.timeout(timeout_s), order:
+                while True:
+                    try:
+                        return await attempt()
+                    except (DisconnectedError, BrokerUnreachableError, _RetriableError) as error:
+                        logger.debug("%s: %s", doing, error)
+                        last = error
+                    await asyncio.sleep(backoff.fail() / 1000)
+        except TimeoutError:
+            why = f"; the last attempt: {last}" if last else ""
+            code = last.code if last else ErrorCode.REQUEST_TIMED_OUT
+            text = f"{doing}: no success within {timeout_s:g} s{why}"
+            raise OperationTimedOutError(text, code) from last
+
+
+class _RetriableError(CommitError):
+    """Worth another attempt."""
+
+    def __init__(self, code: ErrorCode) -> None:
+        super().__init__(f"{code.name}: try again", code)
+
+
+_IDENTITY_ERRORS: Final = frozenset({ErrorCode.FENCED_INSTANCE_ID, ErrorCode.REBALANCE_IN_PROGRESS})
+
+
+def _commit_error(code: ErrorCode, partitions: Collection[TopicPartition]) -> ConsumerError:
+    topics = ", ".join(sorted({one.topic for one in partitions}))
+    if code is ErrorCode.REBALANCE_IN_PROGRESS:
+        return RebalanceInProgressError("the group rebalances; poll, then commit again", code)
+    return error_for(code, f"committing positions in {topics}")
+
+
+def _fetch_error(
+    code: ErrorCode, group_id: str, partitions: Collection[TopicPartition]
+) -> ConsumerError:
+    names = ", ".join(f"{one.topic}-{one.partition}" for one in sorted(partitions))
+    return error_for(code, f"fetching what group {group_id} has committed in {names or 'topics'}")

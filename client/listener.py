@@ -1,0 +1,87 @@
+"""What a consumer tells its application about its partitions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from collections.abc import Set as AbstractSet
+from typing import Any, Final, TypeAlias
+
+from client.core.partitions import TopicPartition
+
+Partitions: TypeAlias = AbstractSet[TopicPartition]
+Answer: TypeAlias = Awaitable[None] | None
+"""Methods may be plain functions or coroutines."""
+
+
+class RebalanceListener:
+    """Derive from it and write what you need; each method may be `def` or `async def`.
+
+    All of them are called within `poll` (or iteration, `getone`, `close`, `unsubscribe`), on the
+    task that called it, and may use the consumer: commit, seek, pause; not poll. They count as time
+    between polls, so max_poll_interval_ms bounds them.
+
+    One that raises does not stop the rebalance: the first exception is raised by that poll once the
+    rebalance is through, or its time is up.
+    """
+
+    def on_revoked(self, partitions: Partitions) -> Answer:
+        """These will be read by others. They are still owned: what was processed can be committed.
+
+        In an eager group these are all partitions, at the beginning of each rebalance, and may be
+        none; in a cooperative one those that move, if there are any.
+        """
+
+    def on_assigned(self, partitions: Partitions) -> Answer:
+        """These are new, and will be read from now on. Called after each rebalance, if need be with
+        no partitions.
+        """
+
+    def on_lost(self, partitions: Partitions) -> Answer:
+        """These may be read by others already: membership was lost. Nothing can be committed.
+
+        By default as `on_revoked`.
+        """
+        return self.on_revoked(partitions)
+
+
+class AiokafkaListener(RebalanceListener):
+    """Calls a listener that was written for aiokafka."""
+
+    def __init__(self, listener: Any) -> None:  # noqa: ANN401 - has what aiokafka's base class has.
+        self._listener = listener
+
+    def on_revoked(self, partitions: Partitions) -> Answer:
+        answer: Answer = self._listener.on_partitions_revoked(partitions)
+        return answer
+
+    def on_assigned(self, partitions: Partitions) -> Answer:
+        answer: Answer = self._listener.on_partitions_assigned(partitions)
+        return answer
+
+
+NO_LISTENER: Final = RebalanceListener()
+
+
+def listener_from(given: object) -> RebalanceListener:
+    """Ours, or one that has the methods of aiokafka's.
+
+    Raises:
+        TypeError: neither.
+    """
+    if given is None:
+        return NO_LISTENER
+    if isinstance(given, RebalanceListener):
+        return given
+    if hasattr(given, "on_partitions_revoked") and hasattr(given, "on_partitions_assigned"):
+        return AiokafkaListener(given)
+    raise TypeError(
+        f"a listener must derive from RebalanceListener, {type(given).__name__} does not"
+    )
+
+
+async def tell(method: Callable[[Partitions], Answer], partitions: Partitions) -> None:
+    """Call one of the methods, whichever kind it is."""
+    answer = method(partitions)
+    if inspect.isawaitable(answer):
+        await answer

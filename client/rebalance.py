@@ -1,0 +1,173 @@
+"""The part of a rebalance that the application takes part in: commits, callbacks, a new share.
+
+A poll that is cancelled in the middle leaves off where it was: a callback that was called is not
+called again, a commit that was not answered is made again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection
+from typing import Final
+
+from client.core.assignors import RebalanceProtocol
+from client.core.errors import ConsumerError
+from client.core.partitions import TopicPartition
+from client.core.positions import Positions
+from client.core.steps import Apply, Prepare
+from client.core.subscription import Subscription
+from client.fetcher import Fetcher
+from client.group_offsets import GroupOffsets
+from client.listener import NO_LISTENER, Answer, Partitions, RebalanceListener, tell
+
+logger = logging.getLogger(__name__)
+
+NOTHING: Final[Partitions] = frozenset()
+
+
+class Rebalance:
+    """That of one consumer; nothing of it is left between two rebalances."""
+
+    def __init__(
+        self,
+        *,
+        subscription: Subscription,
+        positions: Positions,
+        fetcher: Fetcher,
+        offsets: GroupOffsets | None,
+        commits_by_itself: bool,
+        commit_timeout_s: float,
+        on_progress: Callable[[], None],
+    ) -> None:
+        """`commit_timeout_s`: after so long a rebalance goes on without its commit."""
+        self.listener: RebalanceListener = NO_LISTENER
+        self._subscription = subscription
+        self._positions = positions
+        self._fetcher = fetcher
+        self._offsets = offsets
+        self._commits_by_itself = commits_by_itself
+        self._commit_timeout_s = commit_timeout_s
+        self._on_progress = on_progress
+        self._commit: asyncio.Task[None] | None = None
+        self._is_committed = False
+        self._called: set[str] = set()
+        """Callbacks of the step that is under way."""
+        self._error: BaseException | None = None
+
+    # Steps.
+
+    async def prepare(self, step: Prepare, mode: RebalanceProtocol, deadline_s: float) -> bool:
+        """Commit, tell the listener, and keep what is kept; whether that is done."""
+        if step.revoked is not None or mode is RebalanceProtocol.COOPERATIVE:
+            held = self._subscription.assigned - step.kept
+            if not step.lost and not await self._commit_before(held, deadline_s):
+                return False
+        if step.revoked is not None:
+            await self._tell("on_revoked", self.listener.on_revoked, step.revoked)
+        if step.lost:
+            await self._tell("on_lost", self.listener.on_lost, step.lost)
+        self._finish(step.kept)
+        return True
+
+    async def apply(self, step: Apply, deadline_s: float, is_valid: Callable[[], bool]) -> bool:
+        """Give up what was taken away, own the new share, tell the listener; whether it is done."""
+        if step.revoked and "on_assigned" not in self._called:
+            if not await self._commit_before(step.revoked, deadline_s):
+                return False
+            await self._tell("on_revoked", self.listener.on_revoked, step.revoked)
+        if not is_valid():
+            # Membership was lost meanwhile: what is left is the next step's business.
+            self._finish(self._subscription.assigned - step.revoked)
+            return True
+        self.own(step.assigned)
+        await self._tell("on_assigned", self.listener.on_assigned, step.added)
+        self._finish(None)
+        return True
+
+    async def give_up(self, *, is_lost: bool) -> None:
+        """Own nothing any more, outside of a rebalance: at close and unsubscribe."""
+        owned = self._subscription.assigned
+        self._called.clear()
+        if is_lost:
+            if owned:
+                await self._tell("on_lost", self.listener.on_lost, owned)
+        else:
+            await self._tell("on_revoked", self.listener.on_revoked, owned)
+        self._finish(NOTHING)
+
+    def own(self, partitions: Partitions) -> None:
+        """Read these and no others."""
+        if partitions == self._subscription.assigned == set(self._positions.assigned):
+            # The same, but nothing is held back any more.
+            self._positions.set_assigned(self._positions.assigned)
+            self._fetcher.wake()
+            return
+        self._subscription.assigned = frozenset(partitions)
+        self._positions.set_assigned(sorted(partitions))
+        self._fetcher.assignment_changed()
+
+    # Errors.
+
+    def failed(self, error: BaseException) -> None:
+        """To be raised by a poll; the first one is."""
+        if self._error is None:
+            self._error = error
+
+    def raise_error(self) -> None:
+        """Raise what was kept."""
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    # Inside.
+
+    def _finish(self, owned: Partitions | None) -> None:
+        if owned is not None:
+            self.own(owned)
+        self._called.clear()
+        self._is_committed = False
+        self._commit = None
+
+    async def _tell(
+        self, name: str, method: Callable[[Partitions], Answer], partitions: Partitions
+    ) -> None:
+        if name in self._called:
+            return
+        self._called.add(name)
+        try:
+            await tell(method, partitions)
+        except Exception as error:  # noqa: BLE001 - the application's; raised by the poll.
+            logger.warning("%s raised %r; the rebalance goes on", name, error)
+            self.failed(error)
+
+    async def _commit_before(self, held: Collection[TopicPartition], deadline_s: float) -> bool:
+        """Commit what was returned, with nothing returned of `held` meanwhile; whether it is over.
+
+        The commit outlives the poll. It is given up after `commit_timeout_s`.
+        """
+        if not self._commits_by_itself or self._offsets is None or self._is_committed:
+            return True
+        if self._commit is None:
+            self._positions.hold(held)
+            consumed = self._positions.consumed()
+            if not consumed:
+                return True
+            self._commit = asyncio.create_task(
+                self._offsets.commit(consumed, self._commit_timeout_s),
+                name="commit before a rebalance",
+            )
+            self._commit.add_done_callback(lambda _: self._on_progress())
+        left_s = max(0.0, deadline_s - time.monotonic())
+        done, _ = await asyncio.wait([self._commit], timeout=left_s)
+        if not done:
+            return False
+        task, self._commit = self._commit, None
+        self._is_committed = True
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, ConsumerError):
+            logger.warning("the commit before a rebalance failed: %s", error)
+        elif error is not None:
+            raise error
+        return True
