@@ -13,7 +13,7 @@ import random
 import secrets
 import ssl
 from collections import deque
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from client.core.errors import ConsumerError
 from client.net.frame_codec import Expected, decode_response, encode_request
@@ -190,8 +190,8 @@ class Connection(asyncio.BufferedProtocol):
     # Of the protocol.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Not asserted: uvloop's does what asyncio.Transport does, and is none.
+        self._transport = cast("asyncio.Transport", transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         del sizehint
