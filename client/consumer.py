@@ -87,9 +87,9 @@ class Consumer:
         Raises:
             whatever the listener raises, once everything has ended.
         """
-        self._is_closed = True
         if self._engine is not None:
             await self._engine.close(timeout, leaves=leave)
+        self._is_closed = True
 
     close = stop
 
@@ -439,7 +439,7 @@ class Consumer:
 
     def _running(self) -> Engine:
         engine = self._engine
-        if self._is_closed:
+        if self._is_closed or (engine is not None and engine.is_closed):
             raise ConsumerClosedError("this consumer is closed")
         if engine is None:
             raise IllegalStateError("start() the consumer first, or use it with async with")

@@ -220,11 +220,12 @@ class Engine:
         self.polled_s = now_s
         # First, so that whatever happens meanwhile can bring the next one forward.
         self.turn_due_s = now_s + TURN_S
+        if self.member is not None:
+            self.member.polled()
         if self.offsets is not None and self.offsets.has_callbacks:
             await self.offsets.tell_callbacks()
         self.metadata.raise_error()
         if self.member is not None:
-            self.member.polled()
             await self.member.advance(deadline_s)
         if self._auto_commit is not None:
             self._auto_commit.polled(now_s)
@@ -319,7 +320,7 @@ class Engine:
         if not consumed:
             return
         try:
-            await offsets.commit(consumed, timeout_s)
+            await offsets.commit(consumed, timeout_s, is_automatic=True)
         except ConsumerError as error:
             logger.warning("the last positions were not committed: %s", error)
 
@@ -339,8 +340,7 @@ class Engine:
             await self.fetcher.close()
             async with self._turn:
                 self._turning = asyncio.current_task()
-                if self._positions_task is not None:
-                    self._positions_task.cancel()
+                await self._give_up_positions()
                 await self._give_up("the consumer is closed", timeout_s, leaves=leaves)
         finally:
             self._turning = None
@@ -349,7 +349,13 @@ class Engine:
             await self.offsets.tell_callbacks()
         self.rebalance.raise_error()
 
+    async def _give_up_positions(self) -> None:
+        if self._positions_task is not None:
+            self._positions_task.cancel()
+            await asyncio.gather(self._positions_task, return_exceptions=True)
+
     async def _close_parts(self, timeout_s: float) -> None:
+        self.rebalance.close()
         await self.metadata.close()
         if self.offsets is not None:
             await self.offsets.close()

@@ -48,7 +48,7 @@ from client.core.steps import (
 from client.core.subscription import Subscription
 from client.heartbeat_thread import HeartbeatThread, HeartbeatThreadConfig
 from client.metadata import MetadataKeeper
-from client.net.connection import DisconnectedError
+from client.net.connection import Connection, DisconnectedError
 from client.net.versions import UnsupportedVersionError
 from client.rebalance import Rebalance
 from protocol.errors import ErrorCode
@@ -96,6 +96,10 @@ class GroupMember:
         self._round: asyncio.Task[None] | None = None
         self._beating = NOBODY
         """Whom the heartbeat thread works for."""
+        self._error: BaseException | None = None
+        """What ended a round, for the next poll."""
+        self._parked_on: Connection | None = None
+        """Where the answer to a join or sync is waited for."""
         self._is_started = False
         self.idle_until_ms: int | None = None
         """When `advance` may have something to do without anything happening before."""
@@ -131,6 +135,9 @@ class GroupMember:
         """
         self.idle_until_ms = None
         self._learn()
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
         while self._round is None:
             step = self.membership.next_step(_now_ms())
             match step:
@@ -192,7 +199,7 @@ class GroupMember:
         if self._round is task:
             self._round = None
             if not task.cancelled() and (error := task.exception()) is not None:
-                self._rebalance.failed(error)
+                self._error = error
         elif not task.cancelled():
             task.exception()
         self._on_progress()
@@ -279,7 +286,11 @@ class GroupMember:
             too_old = error_for(ErrorCode.UNSUPPORTED_VERSION, "joining with a group_instance_id")
             self.membership.fail(too_old)
             raise too_old
-        return await connection.call(request, version=version, timeout_ms=timeout_ms)
+        self._parked_on = connection
+        try:
+            return await connection.call(request, version=version, timeout_ms=timeout_ms)
+        finally:
+            self._parked_on = None
 
     def _forget_coordinator(self, error_code: int) -> None:
         if error_code in {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}:
@@ -288,7 +299,10 @@ class GroupMember:
     async def _assign(self, step: Assign) -> None:
         # Whatever others subscribe to is of interest from now on.
         self._leading = step.topics
-        await self._metadata.refresh()
+        try:
+            await self._metadata.refresh()
+        finally:
+            self._leading = frozenset()
         counts = self._metadata.cluster.partition_counts(step.topics)
         assignment: Assignment = {}
         if step.assignor is not None:
@@ -315,8 +329,6 @@ class GroupMember:
 
     def metadata_updated(self) -> None:
         """There was an answer about topics."""
-        if self.membership.state is MemberState.STABLE and not self.membership.is_leader:
-            self._leading = frozenset()
         watched = self.membership.watched_topics
         self.membership.metadata_updated(self._metadata.cluster.partition_counts(watched))
 
@@ -361,6 +373,7 @@ class GroupMember:
             RebalanceInProgressError: nobody before the rebalance is over.
             CommitFailedError: this consumer is no member.
         """
+        self._learn()
         membership = self.membership
         state, identity = membership.state, membership.identity
         if state is MemberState.STABLE:
@@ -421,18 +434,17 @@ class GroupMember:
             leaves: whether to tell the group (KIP-1092); None: dynamic members do.
             timeout_s: how long that may take at most.
         """
-        was_joining = self.is_joining
         self._end_round()
         goodbye = self.membership.leave(reason, leaves=leaves)
         self._align_heartbeats()
         if goodbye is not None and timeout_s > 0:
-            await self._say_goodbye(goodbye, timeout_s, "offsets" if was_joining else "group")
+            await self._say_goodbye(goodbye, timeout_s)
 
-    async def _say_goodbye(self, goodbye: SendLeave, timeout_s: float, purpose: str) -> None:
+    async def _say_goodbye(self, goodbye: SendLeave, timeout_s: float) -> None:
         config = self._config
         try:
             async with asyncio.timeout(timeout_s):
-                connection = await self._coordinator.connection(purpose)
+                connection = await self._coordinator.connection("group")
                 version = connection.versions.best(LeaveGroupRequest)
                 request = leave_request(
                     self._coordinator.group_id, config.group_instance_id, goodbye, version
@@ -456,9 +468,15 @@ class GroupMember:
             logger.warning("the heartbeat thread does not end")
 
     def _end_round(self) -> None:
-        if self._round is not None:
-            self._round.cancel()
-            self._round = None
+        self._error = None
+        if self._round is None:
+            return
+        self._round.cancel()
+        self._round = None
+        if self._parked_on is not None:
+            # Whatever is sent there would wait behind the join that nobody wants any more.
+            self._parked_on.close()
+            self._parked_on = None
 
     @staticmethod
     def _backoff(config: ConsumerConfig) -> Backoff:

@@ -40,6 +40,7 @@ from client.net.connection import Connection, DisconnectedError
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest
+from protocol.types import ZERO_UUID
 
 logger = logging.getLogger(__name__)
 
@@ -143,8 +144,12 @@ class GroupOffsets:
 
     # Commits.
 
-    async def commit(self, offsets: Offsets, timeout_s: float) -> None:
+    async def commit(
+        self, offsets: Offsets, timeout_s: float, *, is_automatic: bool = False
+    ) -> None:
         """Store them, after all commits that were asked for before; tries again if that may help.
+
+        `is_automatic`: topics that are gone by now are not waited for.
 
         Raises:
             CommitFailedError, RebalanceInProgressError: see there.
@@ -153,7 +158,12 @@ class GroupOffsets:
         """
         if offsets:
             doing = f"commit in group {self._coordinator.group_id}"
-            await self._retrying(lambda: self._commit_once(offsets), doing, timeout_s, self._order)
+            await self._retrying(
+                lambda: self._commit_once(offsets, is_automatic=is_automatic),
+                doing,
+                timeout_s,
+                self._order,
+            )
 
     def commit_async(
         self,
@@ -216,27 +226,33 @@ class GroupOffsets:
         async with self._order:
             await self._commit_once(offsets)
 
-    async def _commit_once(self, offsets: Offsets) -> None:
+    async def _commit_once(self, offsets: Offsets, *, is_automatic: bool = False) -> None:
         identity = self.committer.commit_identity()
         connection = await self._connection()
-        ids = {topic: info.topic_id for topic, info in self._cluster.topics.items()}
+        ids = self._topic_ids()
         version = connection.versions.best(OffsetCommitRequest)
-        if version >= 10 and not all(ids.get(one.topic) for one in offsets):
+        if version >= 10 and any(one.topic not in ids for one in offsets):
             version = 9  # Without their ids topics can only be named.
         instance_id = self._instance_id if identity.is_valid else None
         request = commit_request(self._coordinator.group_id, identity, instance_id, offsets, ids)
         began_s = asyncio.get_running_loop().time()
         answer = await self._call(connection, request, version)
         self.on_committed(asyncio.get_running_loop().time() - began_s)
-        self._look_at(errors_in(answer, ids), identity)
+        self._look_at(errors_in(answer, ids), identity, is_automatic=is_automatic)
 
-    def _look_at(self, errors: Mapping[TopicPartition, ErrorCode], sent: Identity) -> None:
+    def _look_at(
+        self,
+        errors: Mapping[TopicPartition, ErrorCode],
+        sent: Identity,
+        *,
+        is_automatic: bool,
+    ) -> None:
         """Raise the error that matters most, if there is one."""
         codes = set(errors.values())
         for code in codes & _LOST_MEMBERSHIP | codes & _IDENTITY_ERRORS:
             if error := self.committer.commit_refused(sent, code):
                 raise error
-        refused = codes - _COMMIT_RETRIED
+        refused = codes - (_RETRIED if is_automatic else _COMMIT_RETRIED)
         if refused:
             code = min(refused)
             partitions = sorted(one for one, found in errors.items() if found is code)
@@ -266,9 +282,9 @@ class GroupOffsets:
         if not partitions:
             return {}
         connection = await self._connection()
-        ids = {topic: info.topic_id for topic, info in self._cluster.topics.items()}
+        ids = self._topic_ids()
         version = connection.versions.best(OffsetFetchRequest)
-        if version >= 10 and not all(ids.get(one.topic) for one in partitions):
+        if version >= 10 and any(one.topic not in ids for one in partitions):
             version = 9
         request = fetch_request(self._coordinator.group_id, partitions, ids, version)
         answer = await self._call(connection, request, version)
@@ -284,6 +300,13 @@ class GroupOffsets:
         return {partition: found.get(partition) for partition in partitions}
 
     # Attempts.
+
+    def _topic_ids(self) -> dict[str, bytes]:
+        return {
+            topic: info.topic_id
+            for topic, info in self._cluster.topics.items()
+            if info.topic_id != ZERO_UUID
+        }
 
     async def _connection(self) -> Connection:
         """To the coordinator; not one that a join holds up."""

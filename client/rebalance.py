@@ -108,6 +108,11 @@ class Rebalance:
         self._positions.set_assigned(sorted(partitions))
         self._fetcher.assignment_changed()
 
+    def close(self) -> None:
+        """Give up a commit that nobody waits for any more."""
+        if self._commit is not None:
+            self._commit.cancel()
+
     # Errors.
 
     def failed(self, error: BaseException) -> None:
@@ -155,7 +160,7 @@ class Rebalance:
             if not consumed:
                 return True
             self._commit = asyncio.create_task(
-                self._offsets.commit(consumed, self._commit_timeout_s),
+                self._offsets.commit(consumed, self._commit_timeout_s, is_automatic=True),
                 name="commit before a rebalance",
             )
             self._commit.add_done_callback(lambda _: self._on_progress())

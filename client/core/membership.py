@@ -85,6 +85,7 @@ class Membership:
         self._is_coordinator_known = False
         self._wait_until_ms = 0
         self._fatal: ConsumerError | None = None
+        self._has_joined = False
         self._rejoin: Rejoin | None = self._first_rejoin()
         self._is_prepared = False
         self._are_topics_fresh = False
@@ -229,6 +230,7 @@ class Membership:
             self._fatal = _wrong_protocol(response.protocol_name)
             return
         self._backoff.succeed()
+        self._has_joined = True
         self.identity = Identity(response.generation_id, response.member_id, chosen.name)
         self.state = MemberState.COMPLETING_REBALANCE
         self.is_leader = response.leader == response.member_id
@@ -353,7 +355,7 @@ class Membership:
     # Inside.
 
     def _first_rejoin(self) -> Rejoin:
-        reason = self.config.first_reason
+        reason = JoinReason.RESTART if self._has_joined else self.config.first_reason
         is_static = self.config.group_instance_id is not None
         text = "restarted" if is_static and reason is JoinReason.RESTART else _FIRST_TEXTS[reason]
         return Rejoin(reason, text)
