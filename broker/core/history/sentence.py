@@ -39,7 +39,8 @@ def sentence(record: HistoryRecord, clock_text: ClockText = utc_time) -> str:
             f"did not rebalance {clock_text(record.at_ms)}, generation {record.generation} stays, "
             f"although {cause_text(record.trigger)}"
         )
-    parts = [f"{_beginning(record, clock_text)} because {cause_text(record.trigger)}"]
+    cause = cause_text(record.trigger, record.protocol_type)
+    parts = [f"{_beginning(record, clock_text)} because {cause}"]
     parts += _effects(record)
     return "; ".join(parts)
 
@@ -142,7 +143,8 @@ def _trigger_lines(record: HistoryRecord) -> Iterator[str]:
 
 def _cause_lines(record: RebalanceRecord) -> Iterator[str]:
     for cause in record.further_causes[:_CAUSES_SHOWN]:
-        yield f"also, after {duration(cause.after_ms or 0)}: {cause_text(cause)}"
+        text = cause_text(cause, record.protocol_type)
+        yield f"also, after {duration(cause.after_ms or 0)}: {text}"
     left = len(record.further_causes) - _CAUSES_SHOWN + record.further_causes_dropped
     if left > 0:
         yield f"and {counted(left, 'further cause')}"

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from broker.core.group.events import TriggerKind
+from broker.core.group.protocols import CONSUMER
 from broker.core.history.model import TriggerRecord
 
 ClockText: TypeAlias = Callable[[int], str]
@@ -61,9 +62,9 @@ def member_text(member_id: str, instance_id: str | None, host: str | None) -> st
     return f"member {shown(member_id)}{ending}"
 
 
-def cause_text(trigger: TriggerRecord) -> str:
+def cause_text(trigger: TriggerRecord, protocol_type: str | None = CONSUMER) -> str:
     """What happened, as half a sentence: "member X (host z) left"."""
-    return _happened(trigger) + _stated(trigger)
+    return _happened(trigger, protocol_type) + _stated(trigger)
 
 
 def _who(trigger: TriggerRecord) -> str:
@@ -96,10 +97,10 @@ _HAPPENED: Final = {
 }
 
 
-def _happened(trigger: TriggerRecord) -> str:
+def _happened(trigger: TriggerRecord, protocol_type: str | None) -> str:
     text = _HAPPENED[trigger.kind].format(
         who=_who(trigger),
-        changed=_changed(trigger),
+        changed=_changed(trigger, protocol_type),
         session=_of(trigger.session_timeout_ms),
         rebalance=_of(trigger.rebalance_timeout_ms),
         error=trigger.error,
@@ -111,10 +112,12 @@ def _of(timeout_ms: int | None) -> str:
     return "" if timeout_ms is None else f" of {duration(timeout_ms)}"
 
 
-def _changed(trigger: TriggerRecord) -> str:
+def _changed(trigger: TriggerRecord, protocol_type: str | None) -> str:
     if trigger.old_protocols != trigger.new_protocols:
         old, new = listed(trigger.old_protocols), listed(trigger.new_protocols)
         return f"changed its assignors from {old} to {new}"
+    if protocol_type != CONSUMER:  # Such as Connect's, which means something else by it.
+        return "joined again with other metadata"
     return "joined again with another subscription or other owned partitions"
 
 

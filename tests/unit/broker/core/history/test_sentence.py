@@ -110,6 +110,18 @@ def test_causes_are_told_in_plain_words() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("protocol_type", "words"),
+    [("consumer", "another subscription or other owned partitions"), ("connect", "other metadata")],
+)
+def test_what_has_changed_is_told_in_the_words_of_the_protocol_type(
+    protocol_type: str, words: str
+) -> None:
+    trigger = replace(RECORD.trigger, kind=TriggerKind.PROTOCOLS_CHANGED)
+    text = sentence(replace(RECORD, trigger=trigger, protocol_type=protocol_type))
+    assert f"joined again with {words}" in text
+
+
 def test_an_avoided_rebalance_says_what_did_not_happen() -> None:
     trigger = TriggerRecord(
         kind=TriggerKind.LEADER_REJOINED,
