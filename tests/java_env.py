@@ -16,7 +16,7 @@ import pytest
 KAFKA_VERSION = "4.4.0"
 TOOLS_VERSION = "4.3.1"
 
-Kind = Literal["broker", "tools"]
+Kind = Literal["broker", "tools", "apps"]
 
 _CACHE = Path(__file__).parents[1] / ".cache" / "java"
 
@@ -39,7 +39,9 @@ def jar(name: str) -> Path:
 
 
 def classpath(kind: Kind = "broker") -> str:
-    """Our own programs with either Kafka 4.4.0 itself or the 4.3.1 command line tools."""
+    """Our own programs with Kafka 4.4.0 itself, or what is made of it, which is 4.3.1: its command
+    line tools, or Streams and Connect.
+    """
     jars = _CACHE / kind
     if not jars.is_dir():
         missing(f"Kafka's jars for {kind} were not fetched")

@@ -1,0 +1,107 @@
+"""A worker of Kafka Connect in distributed mode, and its REST API."""
+
+import json
+import subprocess
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from tests import java_env
+from tests.interop.model import wait_until
+from tests.interop.trouble import SESSION_TIMEOUT_MS
+from tests.server_process import free_port
+
+_LOG_SETTINGS = Path(__file__).parents[1] / "java" / "log4j2.properties"
+
+GROUP = "connect-workers"
+
+
+class ConnectWorker:
+    """One of those that share the group. It keeps its port, and so its name, when it restarts."""
+
+    def __init__(self, directory: Path, bootstrap: str) -> None:
+        self.name = f"127.0.0.1:{free_port()}"
+        self._directory = directory
+        self._bootstrap = bootstrap
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Returns before it answers."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        settings = self._directory / "worker.properties"
+        settings.write_text("".join(f"{key}={value}\n" for key, value in self._settings().items()))
+        command = [
+            java_env.java(),
+            "-Xmx256M",
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UseSerialGC",
+            f"-Dlog4j2.configurationFile={_LOG_SETTINGS}",
+            *("-cp", java_env.classpath("apps")),
+            *("org.apache.kafka.connect.cli.ConnectDistributed", str(settings)),
+        ]
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+
+    def wait_ready(self) -> None:
+        """Until it is a member of the group and answers."""
+        wait_until(lambda: self.get("/connectors") is not None, f"{self.name} to answer")
+
+    def _settings(self) -> dict[str, object]:
+        converter = "org.apache.kafka.connect.storage.StringConverter"
+        return {
+            "bootstrap.servers": self._bootstrap,
+            "listeners": f"HTTP://{self.name}",
+            "group.id": GROUP,
+            "key.converter": converter,
+            "value.converter": converter,
+            "config.storage.topic": "connect-configs",
+            "offset.storage.topic": "connect-offsets",
+            "offset.storage.partitions": 1,
+            "status.storage.topic": "connect-status",
+            "status.storage.partitions": 1,
+            **{f"{kind}.storage.replication.factor": 1 for kind in ("config", "offset", "status")},
+            "offset.flush.interval.ms": 300,
+            "session.timeout.ms": SESSION_TIMEOUT_MS,
+            "heartbeat.interval.ms": 300,
+            # What a worker did that has gone is given to others after this time, not after minutes.
+            "scheduled.rebalance.max.delay.ms": 1000,
+            "plugin.discovery": "SERVICE_LOAD",
+        }
+
+    def stop(self) -> None:
+        """Asks it to end: it leaves the group."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(60)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def put(self, connector: str, config: dict[str, str]) -> None:
+        """Creates a connector, as soon as the workers agree on who leads them."""
+        body = json.dumps(config).encode()
+        path = f"/connectors/{connector}/config"
+        wait_until(lambda: self._call("PUT", path, body) is not None, f"{connector} to be taken")
+
+    def get(self, path: str) -> dict[str, Any] | list[Any] | None:
+        """None: not now, or not there."""
+        return self._call("GET", path)
+
+    def _call(
+        self, method: str, path: str, body: bytes | None = None
+    ) -> dict[str, Any] | list[Any] | None:
+        request = urllib.request.Request(f"http://{self.name}{path}", body, method=method)
+        request.add_header("Content-Type", "application/json")
+        try:
+            with urllib.request.urlopen(request, timeout=90) as answer:
+                found: dict[str, Any] | list[Any] = json.load(answer)
+        except urllib.error.HTTPError as refusal:
+            # While it starts, and while the group rebalances.
+            if refusal.code in {404, 409}:
+                return None
+            raise
+        except OSError:
+            return None
+        return found
