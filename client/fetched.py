@@ -35,7 +35,8 @@ from protocol.records.batch import (
 from protocol.records.control import ControlType, decode_marker
 from protocol.records.record import inflate, log_append_timestamp
 
-Deserialiser: TypeAlias = Callable[[bytes | None], Any]
+Deserialiser: TypeAlias = Callable[[Any], Any]
+"""Is given bytes, or None; typed loosely so that what refuses None, like json.loads, is one too."""
 
 _EXTENT: Final = Struct(">qi4xb6xi")
 """Base offset, length, magic and last offset delta of a batch."""
