@@ -21,6 +21,7 @@ from client.engine import Engine
 from client.fetcher import Records
 from client.group_offsets import CommitCallback, Offsets
 from client.listener import RebalanceListener, listener_from
+from client.observed import Observed
 from client.offset_lookup import list_offsets
 from client.records import ConsumerRecord
 
@@ -36,7 +37,7 @@ class GroupMetadata(NamedTuple):
     group_instance_id: str | None = None
 
 
-class Consumer:
+class Consumer(Observed):
     """Reads records. To be closed: use it with `async with`, or call `start` and `stop`.
 
     A consumer is polled by one task at a time; `async for`, `poll`, `getone` and `getmany` all
@@ -49,7 +50,7 @@ class Consumer:
         Raises:
             ConfigError: a setting cannot be used (see `ConsumerConfig`).
         """
-        self.config: Final[ConsumerConfig] = config_from(settings)
+        self.config: ConsumerConfig = config_from(settings)
         self._subscription = Subscription()
         self._listener: RebalanceListener = listener_from(None)
         self._engine: Engine | None = None

@@ -120,6 +120,8 @@ class Engine:
             on_progress=self.wake,
         )
         offsets.on_coordinator_lost = self.member.coordinator_lost
+        statistics = self.member.statistics
+        offsets.on_committed = lambda s: statistics.committed(s * 1000, time.monotonic() * 1000)
         if config.enable_auto_commit:
             self._auto_commit = AutoCommit(
                 self.positions,

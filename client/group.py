@@ -34,6 +34,7 @@ from client.core.group_requests import leave_request
 from client.core.heartbeat import Finding, FindingKind, HeartbeatRules, SendLeave
 from client.core.identity import NOBODY, Identity
 from client.core.membership import Membership, MemberState
+from client.core.statistics import GroupStatistics
 from client.core.steps import (
     Apply,
     Assign,
@@ -87,8 +88,9 @@ class GroupMember:
             subscription=subscription,
             backoff=self._backoff(config),
         )
+        self.statistics = GroupStatistics()
         self._config = config
-        self._coordinator = coordinator
+        self.coordinator = coordinator
         self._metadata = metadata
         self._subscription = subscription
         self._rebalance = rebalance
@@ -139,7 +141,7 @@ class GroupMember:
             error, self._error = self._error, None
             raise error
         while self._round is None:
-            step = self.membership.next_step(_now_ms())
+            step = self._next_step()
             match step:
                 case Idle(until_ms):
                     self.idle_until_ms = until_ms
@@ -173,7 +175,7 @@ class GroupMember:
             self.membership.applied()
             logger.info(
                 "group %s, generation %d: %d partitions",
-                self._coordinator.group_id,
+                self.coordinator.group_id,
                 identity.generation,
                 len(self._subscription.assigned),
             )
@@ -191,7 +193,7 @@ class GroupMember:
             self._is_started = True
             self.heartbeats.start()
         self._round = asyncio.create_task(
-            self._run_round(step), name=f"rebalance of {self._coordinator.group_id}"
+            self._run_round(step), name=f"rebalance of {self.coordinator.group_id}"
         )
         self._round.add_done_callback(self._round_ended)
 
@@ -224,16 +226,22 @@ class GroupMember:
                         return
             except (DisconnectedError, BrokerUnreachableError) as error:
                 # Of a refresh. The others tell the membership.
-                logger.debug("group %s: %s", self._coordinator.group_id, error)
+                logger.debug("group %s: %s", self.coordinator.group_id, error)
                 await asyncio.sleep(backoff.fail() / 1000)
             self._align_heartbeats()
-            step = self.membership.next_step(_now_ms())
+            step = self._next_step()
+
+    def _next_step(self) -> Step:
+        now_ms = _now_ms()
+        step = self.membership.next_step(now_ms)
+        self.statistics.begun(step, self.membership.wish, now_ms)
+        return step
 
     async def _find_coordinator(self) -> None:
         try:
-            code = await self._coordinator.find()
+            code = await self.coordinator.find()
         except (DisconnectedError, BrokerUnreachableError) as error:
-            logger.debug("group %s: %s", self._coordinator.group_id, error)
+            logger.debug("group %s: %s", self.coordinator.group_id, error)
             code = ErrorCode.NETWORK_EXCEPTION
         if code is ErrorCode.NONE:
             self.membership.coordinator_found()
@@ -247,17 +255,19 @@ class GroupMember:
         timeout_ms = max(config.request_timeout_ms, config.max_poll_interval_ms + JOIN_GRACE_MS)
         logger.info(
             "group %s: joining (%s: %s)",
-            self._coordinator.group_id,
+            self.coordinator.group_id,
             step.request.join_reason,
             step.request.reason,
         )
         try:
             answer = await self._call(step.request, timeout_ms)
         except DisconnectedError as error:
-            logger.debug("group %s: JoinGroup: %s", self._coordinator.group_id, error)
-            self._coordinator.lost()
+            logger.debug("group %s: JoinGroup: %s", self.coordinator.group_id, error)
+            self.coordinator.lost()
+            self.statistics.join_answered(ErrorCode.NETWORK_EXCEPTION, _now_ms())
             self.membership.join_failed(step.identity, _now_ms())
         else:
+            self.statistics.join_answered(answer.error_code, _now_ms())
             self.membership.join_answered(step.identity, answer, _now_ms())
             self._forget_coordinator(answer.error_code)
 
@@ -267,15 +277,17 @@ class GroupMember:
         try:
             answer = await self._call(step.request, timeout_ms)
         except DisconnectedError as error:
-            logger.debug("group %s: SyncGroup: %s", self._coordinator.group_id, error)
-            self._coordinator.lost()
+            logger.debug("group %s: SyncGroup: %s", self.coordinator.group_id, error)
+            self.coordinator.lost()
+            self.statistics.sync_answered(ErrorCode.NETWORK_EXCEPTION, _now_ms())
             self.membership.sync_failed(step.identity, _now_ms())
         else:
+            self.statistics.sync_answered(answer.error_code, _now_ms())
             self.membership.sync_answered(step.identity, answer, _now_ms())
             self._forget_coordinator(answer.error_code)
 
     async def _call(self, request: object, timeout_ms: int) -> Any:  # noqa: ANN401
-        connection = await self._coordinator.connection("group")
+        connection = await self.coordinator.connection("group")
         try:
             version = connection.versions.best(type(request))
         except UnsupportedVersionError as error:
@@ -294,7 +306,7 @@ class GroupMember:
 
     def _forget_coordinator(self, error_code: int) -> None:
         if error_code in {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}:
-            self._coordinator.lost()
+            self.coordinator.lost()
 
     async def _assign(self, step: Assign) -> None:
         # Whatever others subscribe to is of interest from now on.
@@ -334,7 +346,7 @@ class GroupMember:
 
     def coordinator_lost(self) -> None:
         """A request to the coordinator came back without it."""
-        self._coordinator.lost()
+        self.coordinator.lost()
         self.membership.findings([Finding(FindingKind.COORDINATOR_LOST, self.membership.identity)])
 
     def _learn(self) -> None:
@@ -343,7 +355,7 @@ class GroupMember:
         if not findings:
             return
         if any(one.kind is FindingKind.COORDINATOR_LOST for one in findings):
-            self._coordinator.lost()
+            self.coordinator.lost()
         self.membership.findings(findings)
         self._align_heartbeats()
         self._on_progress()
@@ -351,7 +363,7 @@ class GroupMember:
     def _align_heartbeats(self) -> None:
         """Have heartbeats sent for whoever this is now."""
         membership = self.membership
-        address = self._coordinator.address
+        address = self.coordinator.address
         is_member = membership.state in {MemberState.COMPLETING_REBALANCE, MemberState.STABLE}
         wanted = membership.identity if is_member and address is not None else NOBODY
         if is_member and address is None:
@@ -436,6 +448,7 @@ class GroupMember:
         """
         self._end_round()
         goodbye = self.membership.leave(reason, leaves=leaves)
+        self.statistics.left(_now_ms())
         self._align_heartbeats()
         if goodbye is not None and timeout_s > 0:
             await self._say_goodbye(goodbye, timeout_s)
@@ -444,16 +457,16 @@ class GroupMember:
         config = self._config
         try:
             async with asyncio.timeout(timeout_s):
-                connection = await self._coordinator.connection("group")
+                connection = await self.coordinator.connection("group")
                 version = connection.versions.best(LeaveGroupRequest)
                 request = leave_request(
-                    self._coordinator.group_id, config.group_instance_id, goodbye, version
+                    self.coordinator.group_id, config.group_instance_id, goodbye, version
                 )
                 answer = await connection.call(request, version=version)
         except (ConsumerError, TimeoutError) as error:
             logger.warning(
                 "group %s was not told that this member leaves: %s",
-                self._coordinator.group_id,
+                self.coordinator.group_id,
                 str(error) or "no answer in time",
             )
             return

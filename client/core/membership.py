@@ -352,6 +352,18 @@ class Membership:
         """Raise this from every poll from now on."""
         self._fatal = error
 
+    # For those who watch.
+
+    @property
+    def failure(self) -> ConsumerError | None:
+        """What every poll raises from now on; None if nothing."""
+        return self._fatal
+
+    @property
+    def wish(self) -> str:
+        """Why it wants to join, or is joining; empty if it does not."""
+        return "" if self._rejoin is None else f"{self._rejoin.reason.name}: {self._rejoin.text}"
+
     # Inside.
 
     def _first_rejoin(self) -> Rejoin:

@@ -8,8 +8,23 @@ and metrics.sample.window.ms), so that dashboards which were made for one fit th
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from enum import Enum
+from types import MappingProxyType
 from typing import Final
+
+from client.core.steps import (
+    Apply,
+    Assign,
+    FindCoordinator,
+    Idle,
+    Join,
+    Prepare,
+    RefreshTopics,
+    Step,
+    Sync,
+)
+from protocol.errors import ErrorCode
 
 WINDOW_MS: Final = 30_000
 WINDOW_COUNT: Final = 2
@@ -36,6 +51,19 @@ class RebalancePhase(Enum):
     """Its SyncGroup waits for the leader's assignment."""
     APPLYING = "applying"
     """The listener hears what was assigned."""
+
+
+_PHASES: Final[Mapping[type[Step], RebalancePhase]] = MappingProxyType(
+    {
+        FindCoordinator: RebalancePhase.FINDING_COORDINATOR,
+        RefreshTopics: RebalancePhase.PREPARING,
+        Prepare: RebalancePhase.PREPARING,
+        Join: RebalancePhase.JOINING,
+        Assign: RebalancePhase.ASSIGNING,
+        Sync: RebalancePhase.SYNCING,
+        Apply: RebalancePhase.APPLYING,
+    }
+)
 
 
 class _Window:
@@ -148,11 +176,51 @@ class GroupStatistics:
 
     # What happens.
 
-    def entered(self, phase: RebalancePhase, now_ms: int) -> None:
-        """The consumer does this now; saying it again changes nothing."""
-        if phase is not self.phase:
+    def begun(self, step: Step, cause: str, now_ms: int) -> None:
+        """The consumer does what its membership asked for. `cause`: why it wants to join, if it
+        does; of a rebalance the first one counts.
+        """
+        phase = _PHASES.get(type(step), RebalancePhase.NONE)
+        # Idle and wanting to join: it waits before another attempt.
+        if phase is not self.phase and not (cause and isinstance(step, Idle)):
             self.phase = phase
             self.phase_since_ms = now_ms
+        if isinstance(step, Join):
+            self._join_sent_ms = now_ms
+            if self.rebalance_began_ms is None:
+                self.rebalance_began_ms = now_ms
+                self._cause = cause
+        elif isinstance(step, Sync):
+            self._sync_sent_ms = now_ms
+
+    def join_answered(self, code: int, now_ms: int) -> None:
+        """The answer to a JoinGroup; NETWORK_EXCEPTION if there was none."""
+        if code == ErrorCode.NONE:
+            self._joins.record(now_ms - self._join_sent_ms, now_ms)
+        elif code != ErrorCode.MEMBER_ID_REQUIRED:
+            # That one is the first half of every join. Java counts it as a failure.
+            self._failures.record(0, now_ms)
+
+    def sync_answered(self, code: int, now_ms: int) -> None:
+        """The answer to a SyncGroup, which ends a rebalance; NETWORK_EXCEPTION if there was none.
+
+        After an error the rebalance is still under way: attempts that fail are part of it.
+        """
+        if code != ErrorCode.NONE:
+            self._failures.record(0, now_ms)
+            return
+        self._syncs.record(now_ms - self._sync_sent_ms, now_ms)
+        began_ms, self.rebalance_began_ms = self.rebalance_began_ms, None
+        if began_ms is not None:
+            self._rebalances.record(now_ms - began_ms, now_ms)
+            self.last_duration_ms = now_ms - began_ms
+            self.last_cause, self._cause = self._cause, None
+
+    def left(self, now_ms: int) -> None:
+        """The consumer is out of its group on purpose: nothing is under way any more."""
+        self.rebalance_began_ms = self._cause = None
+        self.phase = RebalancePhase.NONE
+        self.phase_since_ms = now_ms
 
     def saw(self, now_ms: int, *, is_settled: bool) -> None:
         """How things stand; to be told at least as often as anybody asks."""
@@ -161,53 +229,9 @@ class GroupStatistics:
         elif self.unsettled_since_ms is None:
             self.unsettled_since_ms = now_ms
 
-    def rebalance_began(self, now_ms: int, cause: str) -> None:
-        """The consumer is about to join. One that is under way has begun once, and stays so until
-        it is done: attempts that fail are part of it.
-        """
-        if self.rebalance_began_ms is None:
-            self.rebalance_began_ms = now_ms
-            self._cause = cause
-
-    def join_sent(self, now_ms: int) -> None:
-        """A JoinGroup is on its way."""
-        self._join_sent_ms = now_ms
-        self.entered(RebalancePhase.JOINING, now_ms)
-
-    def join_answered(self, now_ms: int) -> None:
-        """It was answered without an error."""
-        self._joins.record(now_ms - self._join_sent_ms, now_ms)
-
-    def sync_sent(self, now_ms: int) -> None:
-        """A SyncGroup is on its way."""
-        self._sync_sent_ms = now_ms
-        self.entered(RebalancePhase.SYNCING, now_ms)
-
-    def sync_answered(self, now_ms: int) -> None:
-        """It was answered without an error."""
-        self._syncs.record(now_ms - self._sync_sent_ms, now_ms)
-
-    def rebalance_done(self, now_ms: int) -> None:
-        """The assignment is there."""
-        began_ms, self.rebalance_began_ms = self.rebalance_began_ms, None
-        if began_ms is None:
-            return
-        self._rebalances.record(now_ms - began_ms, now_ms)
-        self.last_duration_ms = now_ms - began_ms
-        self.last_cause, self._cause = self._cause, None
-
-    def rebalance_failed(self, now_ms: int) -> None:
-        """A JoinGroup or SyncGroup got no answer, or an error."""
-        self._failures.record(0, now_ms)
-
-    def rebalance_ended(self, now_ms: int) -> None:
-        """The consumer has left, or given up: there is nothing under way any more."""
-        self.rebalance_began_ms = self._cause = None
-        self.entered(RebalancePhase.NONE, now_ms)
-
-    def committed(self, latency_ms: float, now_ms: int) -> None:
+    def committed(self, latency_ms: float, now_ms: float) -> None:
         """An OffsetCommit was answered, that long after it was sent."""
-        self._commits.record(latency_ms, now_ms)
+        self._commits.record(latency_ms, int(now_ms))
 
     # What came of it.
 
@@ -216,9 +240,10 @@ class GroupStatistics:
         """Of the rebalance that is under way."""
         return self._cause
 
-    def last_rebalance_seconds_ago(self, now_ms: int) -> float:
-        """Since the last one was complete; NEVER."""
-        return self._rebalances.seconds_ago(now_ms)
+    @property
+    def last_rebalance_ms(self) -> int | None:
+        """When the last one was complete."""
+        return self._rebalances.last_ms
 
     def figures(self, now_ms: int) -> Figures:
         """Under Java's names; times are milliseconds unless the name says otherwise."""

@@ -4,11 +4,15 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from client.core.identity import NOBODY
 from client.core.membership import MemberState
 from client.core.partitions import TopicPartition
 from client.core.statistics import Figures, GroupStatistics, HeartbeatStatistics
+from client.core.steps import Join
 from client.health import Health, HealthLimits
 from client.metrics import COORDINATOR, FIGURES, ConsumerCollector
+from protocol.errors import ErrorCode
+from protocol.messages.join_group import JoinGroupRequest
 
 LIMITS = HealthLimits(session_timeout_ms=10_000, max_poll_interval_ms=60_000)
 
@@ -20,8 +24,11 @@ class StillConsumer:
         self.client_id = client_id
         self.lag = lag
         self.statistics = GroupStatistics()
-        self.statistics.rebalance_began(0, "started")
-        self.statistics.rebalance_done(250)
+        join = JoinGroupRequest(
+            group_id="g", session_timeout_ms=1, member_id="", protocol_type="", protocols=[]
+        )
+        self.statistics.begun(Join(NOBODY, join), "started", 0)
+        self.statistics.sync_answered(ErrorCode.NONE, 250)
 
     def health(self) -> Health:
         return Health(

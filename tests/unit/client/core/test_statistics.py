@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from client.core.backoff import Backoff
 from client.core.heartbeat import HeartbeatConfig, HeartbeatRules, SendHeartbeat
-from client.core.identity import Identity
+from client.core.identity import NOBODY, Identity
 from client.core.statistics import (
     NEVER,
     WINDOW_COUNT,
@@ -16,7 +16,10 @@ from client.core.statistics import (
     RebalancePhase,
     Sampled,
 )
+from client.core.steps import Idle, Join, Prepare, Step, Sync
 from protocol.errors import ErrorCode
+from protocol.messages.join_group import JoinGroupRequest
+from protocol.messages.sync_group import SyncGroupRequest
 
 JAVA_NAMES = {
     *("heartbeat-rate", "heartbeat-total", "heartbeat-response-time-max"),
@@ -44,17 +47,25 @@ def test_before_anything_happened_there_is_nothing_to_measure() -> None:
     assert figures["last-rebalance-seconds-ago"] == NEVER
 
 
+JOIN = Join(
+    NOBODY,
+    JoinGroupRequest(
+        group_id="g", session_timeout_ms=1, member_id="", protocol_type="", protocols=[]
+    ),
+)
+SYNC = Sync(NOBODY, SyncGroupRequest(group_id="g", generation_id=1, member_id="", assignments=[]))
+NONE, FAILED = ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION
+
+
 def rebalance(
     statistics: GroupStatistics, begin_ms: int, *, join_ms: int, sync_ms: int, cause: str = "why"
 ) -> int:
     """One that goes well; when it ends."""
-    statistics.rebalance_began(begin_ms, cause)
-    statistics.join_sent(begin_ms)
-    statistics.join_answered(begin_ms + join_ms)
-    statistics.sync_sent(begin_ms + join_ms)
+    statistics.begun(JOIN, cause, begin_ms)
+    statistics.join_answered(NONE, begin_ms + join_ms)
+    statistics.begun(SYNC, cause, begin_ms + join_ms)
     end_ms = begin_ms + join_ms + sync_ms
-    statistics.sync_answered(end_ms)
-    statistics.rebalance_done(end_ms)
+    statistics.sync_answered(NONE, end_ms)
     return end_ms
 
 
@@ -74,36 +85,62 @@ def test_joins_syncs_and_rebalances_are_timed() -> None:
 
 def test_failed_attempts_are_counted_and_do_not_restart_the_clock() -> None:
     statistics = GroupStatistics()
-    statistics.rebalance_began(0, "first words")
-    statistics.join_sent(0)
-    statistics.rebalance_failed(500)
+    statistics.begun(JOIN, "first words", 0)
+    statistics.join_answered(FAILED, 500)
+    statistics.begun(JOIN, "first words", 600)
+    statistics.join_answered(NONE, 700)
+    statistics.begun(SYNC, "first words", 700)
+    statistics.sync_answered(ErrorCode.REBALANCE_IN_PROGRESS, 800)
     rebalance(statistics, 1_000, join_ms=100, sync_ms=50, cause="a later attempt")
     figures = statistics.figures(2_000)
-    assert figures["failed-rebalance-total"] == 1
+    assert figures["failed-rebalance-total"] == 2
     assert figures["rebalance-total"] == 1
     assert figures["rebalance-latency-max"] == 1_150
     assert statistics.last_cause == "first words"
 
 
-def test_a_rebalance_that_is_given_up_is_none() -> None:
+def test_being_given_a_member_id_is_half_of_a_join_and_no_failure() -> None:
     statistics = GroupStatistics()
-    statistics.rebalance_began(0, "why")
-    statistics.rebalance_ended(100)
-    statistics.rebalance_done(200)
+    statistics.begun(JOIN, "why", 0)
+    statistics.join_answered(ErrorCode.MEMBER_ID_REQUIRED, 10)
+    figures = statistics.figures(20)
+    assert figures["join-total"] == figures["failed-rebalance-total"] == 0
+
+
+def test_a_rebalance_that_the_consumer_walks_out_of_is_none() -> None:
+    statistics = GroupStatistics()
+    statistics.begun(JOIN, "why", 0)
+    assert (statistics.cause, statistics.rebalance_began_ms) == ("why", 0)
+    statistics.left(100)
+    assert (statistics.cause, statistics.rebalance_began_ms) == (None, None)
+    assert statistics.phase is RebalancePhase.NONE
     assert statistics.figures(300)["rebalance-total"] == 0
-    assert statistics.rebalance_began_ms is None
-    assert statistics.cause is None
 
 
 def test_a_phase_is_as_old_as_when_it_was_entered_first() -> None:
     statistics = GroupStatistics()
-    statistics.entered(RebalancePhase.PREPARING, 10)
-    statistics.entered(RebalancePhase.PREPARING, 20)
-    assert statistics.phase_since_ms == 10
-    statistics.join_sent(30)
-    assert (statistics.phase, statistics.phase_since_ms) == (RebalancePhase.JOINING, 30)
-    statistics.sync_sent(40)
-    assert (statistics.phase, statistics.phase_since_ms) == (RebalancePhase.SYNCING, 40)
+    prepare = Prepare(None, frozenset(), frozenset())
+    seen = []
+    steps: list[Step] = [prepare, prepare, JOIN, SYNC, SYNC]
+    for at_ms, step in enumerate(steps):
+        statistics.begun(step, "why", at_ms)
+        seen.append((statistics.phase, statistics.phase_since_ms))
+    assert seen == [
+        (RebalancePhase.PREPARING, 0),
+        (RebalancePhase.PREPARING, 0),
+        (RebalancePhase.JOINING, 2),
+        (RebalancePhase.SYNCING, 3),
+        (RebalancePhase.SYNCING, 3),
+    ]
+
+
+def test_waiting_for_another_attempt_is_part_of_the_phase_and_being_done_is_not() -> None:
+    statistics = GroupStatistics()
+    statistics.begun(JOIN, "why", 0)
+    statistics.begun(Idle(500), "why", 100)
+    assert statistics.phase is RebalancePhase.JOINING
+    statistics.begun(Idle(), "", 200)
+    assert (statistics.phase, statistics.phase_since_ms) == (RebalancePhase.NONE, 200)
 
 
 def test_being_unsettled_counts_from_when_it_was_noticed_first() -> None:

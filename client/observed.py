@@ -1,0 +1,97 @@
+"""What a consumer tells about itself: `health()` and `metrics()`. A part of `Consumer`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from typing import Any
+
+from client.config import ConsumerConfig
+from client.core.membership import MemberState
+from client.core.partitions import TopicPartition
+from client.core.statistics import Figures, GroupStatistics, HeartbeatStatistics
+from client.core.subscription import Subscription
+from client.engine import Engine
+from client.group import GroupMember
+from client.health import Health, HealthLimits
+
+
+class Observed:
+    """Asks the engine's parts; never waits, and works before the start and after the end."""
+
+    config: ConsumerConfig
+    _subscription: Subscription
+    _engine: Engine | None
+    _is_closed: bool
+
+    def health(self) -> Health:
+        """Whether it does its work, and all that one needs to see why not. Costs microseconds."""
+        config, engine = self.config, self._engine
+        now_ms = time.monotonic_ns() // 1_000_000
+        is_by_group = self._subscription.is_by_group
+        polled_s = None if engine is None else engine.polled_s
+        member = None if engine is None or not is_by_group else engine.member
+        return Health(
+            client_id=config.client_id,
+            group_id=config.group_id,
+            group_instance_id=config.group_instance_id,
+            is_subscribed=is_by_group,
+            is_closed=self._is_closed,
+            last_poll_seconds_ago=None if polled_s is None else max(0, now_ms / 1000 - polled_s),
+            lag={} if engine is None else _lags(engine, self._subscription.assigned),
+            limits=HealthLimits(
+                session_timeout_ms=config.session_timeout_ms,
+                max_poll_interval_ms=config.max_poll_interval_ms,
+            ),
+            **({} if member is None else _membership(member, now_ms)),
+        )
+
+    def metrics(self) -> Figures:
+        """Figures of its group under Java's names, as `rebalance-total`; None where Java has NaN.
+
+        Times are milliseconds unless the name says seconds. `client.metrics.ConsumerCollector`
+        gives them to Prometheus.
+        """
+        now_ms = time.monotonic_ns() // 1_000_000
+        member = None if self._engine is None else self._engine.member
+        if member is None:
+            figures = GroupStatistics().figures(now_ms) | HeartbeatStatistics().figures(now_ms)
+        else:
+            figures = member.statistics.figures(now_ms) | member.heartbeats.figures(now_ms)
+        return {**figures, "assigned-partitions": len(self._subscription.assigned)}
+
+
+def _lags(engine: Engine, assigned: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
+    positions = engine.positions
+    return {
+        one: None if positions.find(one) is None else positions.lag(one) for one in sorted(assigned)
+    }
+
+
+def _membership(member: GroupMember, now_ms: int) -> dict[str, Any]:
+    """The fields about the group."""
+    membership, statistics = member.membership, member.statistics
+    statistics.saw(now_ms, is_settled=membership.state is MemberState.STABLE)
+    address = member.coordinator.address
+    lasted_ms = statistics.last_duration_ms
+
+    def since(then_ms: int | None) -> float | None:
+        return None if then_ms is None else (now_ms - then_ms) / 1000
+
+    return {
+        "error": None if membership.failure is None else str(membership.failure),
+        "member_state": membership.state,
+        "generation": membership.identity.generation,
+        "member_id": membership.identity.member_id,
+        "is_leader": membership.is_leader,
+        "unsettled_seconds": since(statistics.unsettled_since_ms),
+        "coordinator": None if address is None else f"{address.host}:{address.port}",
+        "last_heartbeat_seconds_ago": since(member.heartbeats.last_success_ms),
+        "rebalance_phase": statistics.phase,
+        "rebalance_phase_seconds": since(statistics.phase_since_ms),
+        "rebalance_seconds": since(statistics.rebalance_began_ms),
+        "rebalance_cause": statistics.cause,
+        "last_rebalance_cause": statistics.last_cause,
+        "last_rebalance_duration_seconds": None if lasted_ms is None else lasted_ms / 1000,
+        "last_rebalance_seconds_ago": since(statistics.last_rebalance_ms),
+    }
