@@ -197,7 +197,7 @@ RUNNING: Final = Table(
 QUARANTINE: Final = Table(
     "quarantine",
     "What could not be read as an event of the history, as it was found.",
-    ("cluster_id", "topic", "partition", "offset"),
+    ("cluster_id", "topic", "partition", "offset", "value", "reason"),
     (
         CLUSTER,
         *SOURCE,

@@ -1,0 +1,152 @@
+"""What only several events together tell, made anew for each group that has new events.
+
+Why anew, and not carried on from batch to batch: a late event, a gap that closes, or another
+threshold changes what was found before, and a kill may fall between any two writes. What is made
+from the tables of the history alone is right whenever it is made. A batch costs as much as the
+history of its groups, of which the large part, stops of members, is looked at for `days` only.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from pipeline.lake import Lake
+from pipeline.schemas import (
+    AVOIDED,
+    CAUSES,
+    FINDINGS,
+    FLAPPING,
+    GROUPS,
+    HEARTBEAT_GAPS,
+    MEMBERS,
+    NEEDLESS,
+    PARTITIONS,
+    REBALANCES,
+    RUNNING,
+    SEQUENCE_GAPS,
+    SLOW_MEMBERS,
+    STORMS,
+    UNAVAILABILITY,
+    Table,
+)
+from pipeline.transformations.common import GROUP
+from pipeline.transformations.flapping import flapping
+from pipeline.transformations.ownership import partitions, unavailability
+from pipeline.transformations.storms import storms
+from pipeline.transformations.summaries import causes, groups, needless, numbers, sequence_gaps
+from pipeline.transformations.waiting import heartbeat_gaps, slow_members
+
+DAY_MS: Final = 24 * 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """What counts as much; the command line says it."""
+
+    days: int = 35
+    """How far back from the newest event of a group findings go."""
+    storm_quiet_ms: int = 60_000
+    storm_size: int = 3
+    flapping_moves: int = 3
+    flapping_window_ms: int = 3_600_000
+
+
+class Findings:
+    """Renews the tables FINDINGS. Raises PipelineError."""
+
+    def __init__(self, lake: Lake, thresholds: Thresholds) -> None:
+        self._lake = lake
+        self._thresholds = thresholds
+
+    def renew(self, *, everything: bool = False) -> int:
+        """For groups whose row in `groups` does not fit their events; returns how many."""
+        is_whole = all(self._lake.exists(table.name) for table in FINDINGS)
+        for table in FINDINGS:
+            self._lake.create(table.name, table.schema)
+        changed = self._changed(everything=everything or not is_whole).persist()
+        try:
+            count = changed.count()
+            if count:
+                self._renew(changed)
+        finally:
+            changed.unpersist()
+        return count
+
+    def _changed(self, *, everything: bool) -> DataFrame:
+        """Groups, and since when their findings are wanted."""
+        seen = (
+            numbers(self._lake.read(REBALANCES.name), self._lake.read(AVOIDED.name))
+            .groupBy(*GROUP)
+            .agg(
+                f.count("*").alias("event_count"),
+                f.max("sequence").alias("last_sequence"),
+                f.max("at").alias("last_at"),
+            )
+        )
+        if not everything:
+            done = self._lake.read(GROUPS.name).select(*GROUP, "event_count", "last_sequence")
+            seen = seen.join(done, [*GROUP, "event_count", "last_sequence"], "left_anti")
+        since_ms = f.unix_millis("last_at") - self._thresholds.days * DAY_MS
+        return seen.select(*GROUP, f.timestamp_millis(since_ms).alias("since"))
+
+    def _renew(self, changed: DataFrame) -> None:
+        history = {
+            table.name: self._lake.read(table.name).join(f.broadcast(changed), list(GROUP))
+            for table in (REBALANCES, AVOIDED, MEMBERS, RUNNING)
+        }
+        rebalances = history[REBALANCES.name].drop("event").persist()
+        members = history[MEMBERS.name].persist()
+        try:
+            self._make(changed, rebalances, members, history[AVOIDED.name], history[RUNNING.name])
+        finally:
+            rebalances.unpersist()
+            members.unpersist()
+
+    def _make(
+        self,
+        changed: DataFrame,
+        rebalances: DataFrame,
+        members: DataFrame,
+        avoided: DataFrame,
+        running: DataFrame,
+    ) -> None:
+        limits = self._thresholds
+        lately = rebalances.where(f.col("started_at") >= f.col("since"))
+        members_lately = members.where(f.col("started_at") >= f.col("since"))
+        avoided_lately = avoided.where(f.col("at") >= f.col("since"))
+
+        def owned() -> DataFrame:
+            rows = partitions(members, rebalances, members_lately)
+            is_late = f.col("until_at").isNull() | (f.col("until_at") >= f.col("since"))
+            return rows.join(f.broadcast(changed), list(GROUP)).where(is_late).drop("since")
+
+        def found(table: Table) -> DataFrame:
+            """As it was just written."""
+            return self._lake.read(table.name).join(f.broadcast(changed), list(GROUP), "left_semi")
+
+        makers: Mapping[Table, Callable[[], DataFrame]] = {
+            PARTITIONS: owned,
+            UNAVAILABILITY: lambda: unavailability(found(PARTITIONS)),
+            STORMS: lambda: storms(
+                lately, members_lately, quiet_ms=limits.storm_quiet_ms, size=limits.storm_size
+            ),
+            FLAPPING: lambda: flapping(
+                found(PARTITIONS), moves=limits.flapping_moves, window_ms=limits.flapping_window_ms
+            ),
+            SLOW_MEMBERS: lambda: slow_members(lately, members_lately),
+            HEARTBEAT_GAPS: lambda: heartbeat_gaps(lately, members_lately),
+            CAUSES: lambda: causes(lately, avoided_lately),
+            NEEDLESS: lambda: needless(lately),
+            SEQUENCE_GAPS: lambda: sequence_gaps(numbers(rebalances, avoided), running),
+            GROUPS: lambda: groups(rebalances, avoided, found(UNAVAILABILITY), found(STORMS)),
+        }
+        for table in FINDINGS:
+            self._replace(table, makers[table](), changed)
+
+    def _replace(self, table: Table, rows: DataFrame, changed: DataFrame) -> None:
+        """All rows of the groups that changed; the others stay. One transaction."""
+        others = self._lake.read(table.name).join(f.broadcast(changed), list(GROUP), "left_anti")
+        self._lake.overwrite(others.unionByName(rows), table.name)

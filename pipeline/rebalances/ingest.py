@@ -1,0 +1,144 @@
+"""Records of the history into tables, each event once, however often its record comes.
+
+An event is known by cluster, group and sequence number. Every table takes rows by their key and
+keeps the first, so a batch that was half written before a kill is simply written again.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
+
+from pipeline.lake import Lake
+from pipeline.schemas import AVOIDED, HISTORY, MEMBERS, QUARANTINE, REBALANCES, RUNNING, Table
+from pipeline.transformations import history, parsing
+from pipeline.transformations.common import EVENT
+
+
+@dataclass(slots=True)
+class Tally:
+    """What came in, repetitions included."""
+
+    rebalances: int = 0
+    avoided: int = 0
+    running: int = 0
+    quarantined: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
+    """Why, of those that are in quarantine."""
+
+    def add(self, other: "Tally") -> None:
+        self.rebalances += other.rebalances
+        self.avoided += other.avoided
+        self.running += other.running
+        self.quarantined += other.quarantined
+        for reason, count in other.reasons.items():
+            self.reasons[reason] = self.reasons.get(reason, 0) + count
+
+    def shown(self) -> str:
+        text = f"{self.rebalances:,} rebalances, {self.avoided:,} avoided"
+        if self.running:
+            text += f", {self.running:,} of them told of while they ran"
+        if self.quarantined:
+            reasons = ", ".join(f"{name} {count:,}" for name, count in sorted(self.reasons.items()))
+            text += f"; {self.quarantined:,} in quarantine ({reasons})"
+        return text
+
+
+class Ingest:
+    """Writes batches of RAW records. Raises PipelineError."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        ids = {table.name: lake.create(table.name, table.schema) for table in HISTORY}
+        self.table_id: Final = ids[REBALANCES.name]
+        """Of the table of rebalances: its checkpoints belong to it."""
+
+    def take(self, raw: DataFrame) -> Tally:
+        """One batch."""
+        parsed = parsing.parsed(raw).persist()
+        try:
+            tally = _tally(parsed)
+            good = parsing.good(parsed)
+            accepted, refused = self._settle(parsing.complete(good))
+            accepted = accepted.persist()
+            try:
+                self._write(tally, parsed, accepted, refused)
+            finally:
+                accepted.unpersist()
+        finally:
+            parsed.unpersist()
+        return tally
+
+    def _write(
+        self, tally: Tally, parsed: DataFrame, accepted: DataFrame, refused: DataFrame
+    ) -> None:
+        if tally.quarantined:
+            self._merge(parsing.quarantined(parsed), QUARANTINE)
+        contradictions = refused.persist()
+        try:
+            count = contradictions.count()
+            if count:
+                self._merge(contradictions, QUARANTINE)
+                tally.add(Tally(quarantined=count, reasons={"sequence_taken": count}))
+        finally:
+            contradictions.unpersist()
+        if tally.running:
+            self._merge(history.running(parsing.unfinished(parsing.good(parsed))), RUNNING)
+        # Members first: whoever sees a rebalance finds its members.
+        if tally.rebalances:
+            self._merge(history.members(accepted), MEMBERS)
+            self._merge(history.rebalances(accepted), REBALANCES)
+        if tally.avoided:
+            self._merge(history.avoided(accepted), AVOIDED)
+
+    def _settle(self, events: DataFrame) -> tuple[DataFrame, DataFrame]:
+        """Which events go into the tables, and which contradict one that is there."""
+        once = parsing.without_repetitions(parsing.identified(events))
+        in_order = Window.partitionBy(*EVENT).orderBy("offset")
+        ranked = once.withColumn("rank", f.row_number().over(in_order))
+        compared = ranked.join(self._fingerprints(once), list(EVENT), "left")
+        is_other = f.when(
+            f.col("known").isNotNull(), f.col("known") != f.col("fingerprint")
+        ).otherwise(f.col("rank") > 1)
+        return compared.where(~is_other), parsing.refused(compared.where(is_other))
+
+    def _fingerprints(self, events: DataFrame) -> DataFrame:
+        """Of those of `events` whose numbers the tables have already."""
+        keys = events.select(*EVENT).distinct()
+        there = [
+            self._lake.read(table.name).select(*EVENT, "event") for table in (REBALANCES, AVOIDED)
+        ]
+        both = there[0].unionByName(there[1])
+        # Few or none, and few columns are read to know it; the events' text only if there are.
+        repeated = both.select(*EVENT).join(f.broadcast(keys), list(EVENT), "left_semi")
+        if repeated.isEmpty():
+            both = both.limit(0)
+        return both.join(f.broadcast(keys), list(EVENT), "left_semi").select(
+            *EVENT, parsing.fingerprint_of_text(f.col("event")).alias("known")
+        )
+
+    def _merge(self, frame: DataFrame, table: Table) -> None:
+        self._lake.merge_new(frame, table.name, on=table.key)
+
+
+def _tally(parsed: DataFrame) -> Tally:
+    is_running = f.coalesce(f.col("event.outcome") == "running", f.lit(False))
+    kind = f.when(is_running, "running").otherwise(f.col("event.kind"))
+    rows = (
+        parsed.select("reason", f.when(f.col("reason").isNull(), kind).alias("kind"))
+        .groupBy("reason", "kind")
+        .count()
+        .collect()
+    )
+    tally = Tally()
+    for reason, kind_of, count in rows:
+        if reason is not None:
+            tally.add(Tally(quarantined=count, reasons={reason: count}))
+        elif kind_of == "avoided":
+            tally.avoided += count
+        elif kind_of == "running":
+            tally.running += count
+        else:
+            tally.rebalances += count
+    return tally
