@@ -1,0 +1,130 @@
+"""What happened to the processes of a group, free of what the settings of the time made of it.
+
+Moments are milliseconds since 1970, as in the history.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from pipeline.advisor.setting import Setting
+from protocol.join_reason import JoinReason
+
+DELAY_DEFAULT_MS: Final = 50
+"""From being told of a rebalance to joining it, where no history says how long it took."""
+ANSWER_DEFAULT_MS: Final = 5
+"""From the answer to a join to the sync, likewise."""
+
+
+class End(StrEnum):
+    """How the run of a process ended."""
+
+    LEFT = "left"
+    """In good order: a dynamic member says so, a static one goes without a word."""
+    SILENT = "silent"
+    """It was not heard of any more."""
+    REMOVED = "removed"
+    """An administrator took it out, static or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A process, from its first join to its end."""
+
+    start_ms: int
+    end_ms: int | None = None
+    """None if it was alive when the recording ended."""
+    end: End | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A process was silent for so long that its session ended, and then went on."""
+
+    from_ms: int
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """How long a process took for something, whenever it did it: the history of its slowness."""
+
+    at_ms: tuple[int, ...] = ()
+    """When, in order."""
+    took_ms: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, samples: list[tuple[int, int]]) -> Delays:
+        ordered = sorted(samples)
+        return cls(tuple(at for at, _ in ordered), tuple(took for _, took in ordered))
+
+    def near(self, at_ms: int, default_ms: int) -> int:
+        """What it took the time that is nearest to `at_ms`."""
+        if not self.at_ms:
+            return default_ms
+        after = bisect_left(self.at_ms, at_ms)
+        if after == len(self.at_ms):
+            return self.took_ms[-1]
+        if after and at_ms - self.at_ms[after - 1] <= self.at_ms[after] - at_ms:
+            return self.took_ms[after - 1]
+        return self.took_ms[after]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The place of one process and of those that were started in its stead."""
+
+    name: str
+    """Its instance id, or one that is made up."""
+    client_id: str
+    host: str
+    instance_id: str | None
+    runs: tuple[Run, ...]
+    pauses: tuple[Pause, ...] = ()
+    join: Delays = field(default_factory=Delays)
+    """From being told of a rebalance to joining it."""
+    assign: Delays = field(default_factory=Delays)
+    """As the leader, from the answer to its join until its assignment was in force."""
+    sync: Delays = field(default_factory=Delays)
+    """As a follower, from the answer to its join to its sync."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejoin:
+    """A member joins though nobody asked it to."""
+
+    at_ms: int
+    slot: int | None
+    """None: whoever leads, since leaders watch the topics."""
+    reason: JoinReason
+    changes_protocols: bool = False
+    """It offers something else than before: another subscription, for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """All that the advisor knows of a group."""
+
+    group: str
+    slots: tuple[Slot, ...]
+    rejoins: tuple[Rejoin, ...]
+    begin_ms: int
+    end_ms: int
+    recorded: Setting
+    """What it was recorded under, as far as can be seen; see `unknown` for the rest."""
+    partition_count: int
+    default_join_ms: int = DELAY_DEFAULT_MS
+    """Of those of whom none is known."""
+    default_sync_ms: int = ANSWER_DEFAULT_MS
+    default_assign_ms: int = ANSWER_DEFAULT_MS
+    revoke_ms: int = 0
+    """Cooperative members: from an assignment that takes partitions to the join that says so."""
+    rebalances: int = 0
+    """That the history holds."""
+    stopped_ms: int | None = None
+    """That the history adds up to; None where it does not tell."""
+    unknown: tuple[str, ...] = ()
+    """What the history does not say, in words."""
