@@ -1,0 +1,192 @@
+from client.core.errors import RecordError
+from client.core.offsets import EARLIEST
+from client.core.partitions import TopicPartition
+from client.core.positions import Positions
+from client.fetch_buffers import AHEAD_RECORDS, CHUNK_OVERHEAD_BYTES, FetchBuffers
+from client.fetched import Fetched, ReadOptions
+from protocol.records.builder import encode_batch
+from protocol.records.control import ControlType, EndTransactionMarker, encode_marker
+from protocol.records.record import Record
+from tests.batches import with_header
+
+A, B, C = (TopicPartition("t", index) for index in range(3))
+
+
+class Fixture:
+    """Buffers, with positions at 0 and a note of what they said."""
+
+    def __init__(self, *partitions: TopicPartition) -> None:
+        self.positions = Positions()
+        self.positions.set_assigned(partitions)
+        for partition in partitions:
+            self.positions.seek(partition, 0)
+        self.left: dict[TopicPartition, int] = {}
+        self.failures: list[tuple[TopicPartition, RecordError]] = []
+        self.buffers = FetchBuffers(
+            self.positions,
+            on_less=self.left.__setitem__,
+            on_failed=lambda partition, error: self.failures.append((partition, error)),
+        )
+
+    def fetched(self, partition: TopicPartition, *batches: bytes) -> int:
+        chunk = Fetched(partition, memoryview(b"".join(batches)), ReadOptions())
+        return self.buffers.add(partition, self.positions.state(partition).fence, chunk)
+
+    def take(self, max_records: int = 1_000) -> dict[TopicPartition, list[int]]:
+        taken = self.buffers.take(max_records)
+        return {one: [record.offset for record in records] for one, records in taken.items()}
+
+    def iterate(self) -> list[tuple[TopicPartition, int]]:
+        """Until there is no more, by what is read one by one."""
+        found = []
+        while self.buffers.has_readable:
+            if (record := self.buffers.next_record()) is not None:
+                found.append((TopicPartition(record.topic, record.partition), record.offset))
+        return found
+
+
+def batch_of(offset: int, count: int) -> bytes:
+    return encode_batch([Record(b"v")] * count, base_offset=offset)
+
+
+def test_taking_moves_positions_past_what_was_taken() -> None:
+    one = Fixture(A, B)
+    one.fetched(A, batch_of(0, 3), batch_of(3, 3))
+    one.fetched(B, batch_of(0, 2))
+    assert one.take(4) == {A: [0, 1, 2, 3]}
+    assert (one.positions.position(A), one.positions.position(B)) == (4, 0)
+    assert one.take() == {A: [4, 5], B: [0, 1]}
+    assert (one.positions.position(A), one.positions.position(B)) == (6, 2)
+    assert not one.buffers.has_readable
+
+
+def test_a_partition_whose_answer_is_used_up_lets_the_others_go_first() -> None:
+    one = Fixture(A, B)
+    one.fetched(A, batch_of(0, 2))
+    one.fetched(A, batch_of(2, 2))
+    one.fetched(B, batch_of(0, 2))
+    assert one.buffers.next_offset(A) == 4
+    assert [one.take(2) for _ in range(3)] == [{A: [0, 1]}, {B: [0, 1]}, {A: [2, 3]}]
+
+
+def test_paused_partitions_keep_what_they_have_for_later() -> None:
+    one = Fixture(A, B)
+    one.fetched(A, batch_of(0, 2))
+    one.fetched(B, batch_of(0, 2))
+    assert one.take(1) == {A: [0]}
+    one.positions.pause([A])
+    one.buffers.drop_outdated()
+    assert one.take() == {B: [0, 1]}
+    assert not one.buffers.has_readable
+    one.positions.resume([A])
+    assert one.take() == {A: [1]}
+
+
+def test_kept_partitions_keep_what_they_have_and_others_nothing() -> None:
+    one = Fixture(A, B)
+    one.fetched(A, batch_of(0, 2))
+    one.fetched(B, batch_of(0, 2))
+    one.positions.hold([B])
+    assert one.take(1) == {A: [0]}
+    one.positions.set_assigned([A, C])
+    one.buffers.drop_outdated()
+    assert one.left[B] == 0
+    assert one.take() == {A: [1]}
+    one.positions.set_assigned([A, B])
+    one.positions.seek(B, 0)
+    assert one.take() == {}
+
+
+def test_what_was_fetched_before_a_seek_is_not_returned_after_it() -> None:
+    one = Fixture(A)
+    one.fetched(A, batch_of(0, 5))
+    one.take(1)
+    one.positions.seek(A, 1)
+    assert one.take() == {}
+    one.buffers.drop_outdated()
+    assert one.buffers.next_offset(A) is None
+    one.fetched(A, batch_of(0, 5))
+    assert one.take() == {A: [1, 2, 3, 4]}
+
+
+def test_a_partition_without_a_position_returns_nothing() -> None:
+    one = Fixture(A)
+    one.fetched(A, batch_of(0, 5))
+    one.positions.seek_to(A, EARLIEST)
+    assert (one.take(), one.buffers.next_record()) == ({}, None)
+
+
+def test_reading_one_by_one_moves_the_position_record_by_record() -> None:
+    one = Fixture(A, B)
+    one.fetched(A, batch_of(0, AHEAD_RECORDS + 5))
+    one.fetched(B, batch_of(0, 3))
+    for offset in range(AHEAD_RECORDS + 5):
+        record = one.buffers.next_record()
+        assert record is not None
+        assert (record.partition, record.offset) == (0, offset)
+        assert (one.positions.position(A), one.positions.position(B)) == (offset + 1, 0)
+    assert one.iterate() == [(B, offset) for offset in range(3)]
+
+
+def test_both_ways_of_reading_go_on_where_the_other_one_was() -> None:
+    one = Fixture(A)
+    one.fetched(A, batch_of(0, 10), batch_of(10, 2))
+    first = one.buffers.next_record()
+    assert first is not None
+    assert one.take(2) == {A: [1, 2]}
+    assert one.iterate() == [(A, offset) for offset in range(3, 12)]
+
+
+def test_a_pause_between_two_records_is_heeded() -> None:
+    one = Fixture(A, B)
+    one.fetched(A, batch_of(0, 3))
+    one.fetched(B, batch_of(0, 1))
+    assert one.buffers.next_record() is not None
+    one.positions.pause([A])
+    assert one.iterate() == [(B, 0)]
+    one.positions.resume([A])
+    assert one.iterate() == [(A, 1), (A, 2)]
+
+
+def test_a_seek_between_two_records_is_heeded() -> None:
+    one = Fixture(A)
+    one.fetched(A, batch_of(0, 3))
+    assert one.buffers.next_record() is not None
+    one.positions.seek(A, 0)
+    assert one.buffers.next_record() is None
+
+
+def test_positions_move_past_what_is_not_for_users() -> None:
+    for take in (Fixture.take, Fixture.iterate):
+        one = Fixture(A)
+        commit = EndTransactionMarker(ControlType.COMMIT, 0)
+        one.fetched(A, encode_marker(commit, producer_id=1, producer_epoch=0, timestamp=0))
+        assert not take(one)
+        assert one.positions.position(A) == 1
+
+
+def test_what_is_left_is_told_while_it_is_taken() -> None:
+    one = Fixture(A)
+    first, second = batch_of(0, 5), batch_of(5, 5)
+    had = one.fetched(A, first, second)
+    assert had == len(first) + len(second) + CHUNK_OVERHEAD_BYTES
+    one.take(5)
+    assert one.left.get(A, had) == had
+    one.take(1)
+    assert one.left[A] == len(second) + CHUNK_OVERHEAD_BYTES
+    one.take()
+    assert one.left[A] == 0
+
+
+def test_a_record_that_cannot_be_given_out_keeps_its_position_and_no_other_from_being_read() -> (
+    None
+):
+    one = Fixture(A, B)
+    one.fetched(A, batch_of(0, 2), with_header(batch_of(2, 2), crc=1))
+    one.fetched(B, batch_of(0, 2))
+    assert one.take() == {A: [0, 1], B: [0, 1]}
+    assert [partition for partition, _ in one.failures] == [A]
+    assert one.positions.position(A) == 2
+    assert one.left[A] == 0
+    one.fetched(A, batch_of(2, 2))
+    assert one.iterate() == [(A, 2), (A, 3)]
