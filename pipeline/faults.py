@@ -4,13 +4,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from pipeline.errors import PipelineError, UnavailableError
 
 _TEXT_MAX: Final = 600
 """Characters of Spark's own words that are shown when nothing better is known."""
+
+_CAUSES_MAX: Final = 20
 
 _FULL_DISK: Final = ("No space left on device", "Disk quota exceeded")
 _NOT_ALLOWED: Final = ("Permission denied", "AccessDeniedException", "Read-only file system")
@@ -37,7 +39,7 @@ def explained(what: str) -> Iterator[None]:
 
 def explain(what: str, error: Exception) -> PipelineError:
     """The cause of `error`, which befell `what`."""
-    text = str(error)
+    text = _words(error)
     if any(sign in text for sign in _FULL_DISK):
         return UnavailableError(
             f"{what}: the disk is full. Nothing half-written counts; make room and run it again."
@@ -50,6 +52,18 @@ def explain(what: str, error: Exception) -> PipelineError:
             "Is that directory a lake of this pipeline?"
         )
     return PipelineError(f"{what}: {_first_line(text)}")
+
+
+def _words(error: Exception) -> str:
+    """Java's causes from the outside in, instead of "An error occurred while calling"."""
+    if not isinstance(error, Py4JJavaError):
+        return str(error)
+    words: list[str] = []
+    cause = error.java_exception
+    while cause is not None and len(words) < _CAUSES_MAX:
+        words.append(f"{cause.getClass().getSimpleName()}: {cause.getMessage()}")
+        cause = cause.getCause()
+    return "\n".join(words)
 
 
 def _first_line(text: str) -> str:

@@ -189,7 +189,8 @@ def _ivy_module(share: Sequence[Jar]) -> str:
     return (
         '<ivy-module version="2.0"><info organisation="kohort" module="jars"/>'
         '<configurations><conf name="default"/></configurations>\n'
-        f'<dependencies defaultconf="default->master">\n{dependencies}</dependencies></ivy-module>'
+        f'<dependencies defaultconf="default->master(default)">\n{dependencies}</dependencies>'
+        "</ivy-module>"
     )
 
 

@@ -27,3 +27,9 @@ def of(spark: SparkSession) -> Any:  # noqa: ANN401 - packages and classes of th
 def hadoop_configuration(spark: SparkSession) -> Any:  # noqa: ANN401 - as above.
     """Where the session's file systems are configured."""
     return spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - as above.
+
+
+def delta_log(spark: SparkSession, path: str) -> Any:  # noqa: ANN401 - as above.
+    """Delta's own view of the table at a path."""
+    session = spark._jsparkSession  # noqa: SLF001 - as above.
+    return of(spark).org.apache.spark.sql.delta.DeltaLog.forTable(session, path)

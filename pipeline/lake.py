@@ -52,15 +52,15 @@ class Lake:
     def create(self, name: str, schema: StructType) -> str:
         """Makes an empty table if there is none; returns the id that the table keeps for life."""
         with explained(self._called(name)):
-            self._check_place(name)
-            made = (
-                DeltaTable.createIfNotExists(self._spark)
-                .location(self.path(name))
-                .addColumns(schema)
-                .execute()
-            )
-            (row,) = made.detail().select("id").collect()
-            return str(row["id"])
+            if not self._check_place(name):
+                (
+                    DeltaTable.createIfNotExists(self._spark)
+                    .location(self.path(name))
+                    .addColumns(schema)
+                    .execute()
+                )
+            # DeltaTable.detail() says it too, by a query that takes seconds.
+            return str(jvm.delta_log(self._spark, self.path(name)).unsafeVolatileTableId())
 
     def append_once(self, frame: DataFrame, name: str, *, app_id: str, batch_id: int) -> None:
         """Adds rows; does nothing if `app_id` has added a batch of this or a higher id before.
@@ -103,10 +103,14 @@ class Lake:
             self._check_place(name)
             writer.save(self.path(name))
 
-    def _check_place(self, name: str) -> None:
-        """Raises where files of something else are: Delta would make a table around them."""
+    def _check_place(self, name: str) -> bool:
+        """Whether the table is there.
+
+        Raises:
+            PipelineError: files of something else are: Delta would make a table around them.
+        """
         if name in self._known:
-            return
+            return True
         if not DeltaTable.isDeltaTable(self._spark, self.path(name)):
             place = jvm.of(self._spark).org.apache.hadoop.fs.Path(self.path(name))
             files = place.getFileSystem(jvm.hadoop_configuration(self._spark))
@@ -115,7 +119,9 @@ class Lake:
                     f"{self._called(name)}: files are there that are not a table's. "
                     "Is that directory a lake of this pipeline?"
                 )
+            return False
         self._known.add(name)
+        return True
 
     def _called(self, name: str) -> str:
         return f"the table {name} of {self.root}"

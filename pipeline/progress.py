@@ -1,7 +1,8 @@
 """What a streaming query has done lately, for whoever watches the job."""
 
 import json
-from typing import Any
+import threading
+from typing import Any, Final
 
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -11,8 +12,12 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
     StreamingQueryProgress,
 )
+from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline.notice import tell
+
+LATE_S_MAX: Final = 10.0
+"""News that have not come by then will not come: Spark drops some when it has too many."""
 
 
 class Progress(StreamingQueryListener):
@@ -21,6 +26,13 @@ class Progress(StreamingQueryListener):
     def __init__(self) -> None:
         self.rows: dict[str, int] = {}
         """All rows so far, by the name of the query."""
+        self._ended: set[str] = set()
+        self._has_ended = threading.Condition()
+
+    def wait_told(self, query: StreamingQuery) -> None:
+        """Returns when all has been told of a query that has ended: its news come a bit later."""
+        with self._has_ended:
+            self._has_ended.wait_for(lambda: str(query.runId) in self._ended, LATE_S_MAX)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name.
         pass
@@ -37,7 +49,9 @@ class Progress(StreamingQueryListener):
         pass
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name.
-        pass
+        with self._has_ended:
+            self._ended.add(str(event.runId))
+            self._has_ended.notify_all()
 
 
 def line(name: str, progress: StreamingQueryProgress) -> str:

@@ -10,19 +10,17 @@ import argparse
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline import options as common
 from pipeline.errors import PipelineError, UnavailableError
 from pipeline.faults import explain
-from pipeline.kafka import Kafka
 from pipeline.lake import Lake
 from pipeline.landing.topic import Settings, TopicLander, TopicReplacedError
 from pipeline.notice import tell
@@ -117,9 +115,20 @@ def run(options: argparse.Namespace) -> int:
     lake = common.lake_of(options, spark)
     progress = Progress()
     spark.streams.addListener(progress)
-    with _stop_on_signals() as stopping:
-        job = _Job(spark, kafka, lake, settings_of(options, lake), options.patience, stopping)
-        job.run(list(dict.fromkeys(options.topics)))
+    try:
+        with _stop_on_signals() as stopping:
+            settings = settings_of(options, lake)
+            job = _Job(
+                lambda topic: TopicLander(spark, kafka, lake, topic, settings),
+                progress,
+                settings,
+                options.patience,
+                stopping,
+            )
+            job.run(list(dict.fromkeys(options.topics)))
+    finally:
+        # The session may be somebody's who goes on with it.
+        spark.streams.removeListener(progress)
     tell(f"land: {sum(progress.rows.values()):,} rows in all")
     return 0
 
@@ -167,14 +176,15 @@ class _Job:
 
     def __init__(
         self,
-        spark: SparkSession,
-        kafka: Kafka,
-        lake: Lake,
+        lander_of: Callable[[str], TopicLander],
+        progress: Progress,
         settings: Settings,
         patience_s: float,
         stopping: threading.Event,
     ) -> None:
-        self._spark, self._kafka, self._lake, self._settings = spark, kafka, lake, settings
+        self._lander_of = lander_of
+        self._progress = progress
+        self._settings = settings
         self._patience_s = patience_s
         self._stopping = stopping
         self._running: dict[str, _Running] = {}
@@ -195,6 +205,7 @@ class _Job:
         finally:
             for running in self._running.values():
                 running.query.stop()
+                self._progress.wait_told(running.query)
                 running.lander.close()
         if failures:
             for failure in failures[1:]:
@@ -206,7 +217,7 @@ class _Job:
 
     def _attempt(self, topic: str, waiting: list[str], failures: list[PipelineError]) -> None:
         try:
-            lander = TopicLander(self._spark, self._kafka, self._lake, topic, self._settings)
+            lander = self._lander_of(topic)
             self._running[topic] = _Running(lander, lander.start())
         except PipelineError as error:
             self._judge(topic, error, waiting, failures)
@@ -214,6 +225,7 @@ class _Job:
     def _settle(self, topic: str, waiting: list[str], failures: list[PipelineError]) -> None:
         running = self._running.pop(topic)
         error = running.outcome()
+        self._progress.wait_told(running.query)
         running.lander.close()
         if running.query.lastProgress is not None:
             self._last_good_s = time.monotonic()

@@ -6,16 +6,22 @@ fail where everything has to be there (CI=true).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
+from kohort.cli import main
 from tests import java_env
+from tests.kohort_server import KohortServer
+from tests.pipeline.topics import Topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+Pipeline: TypeAlias = Callable[..., int]
+"""Takes the arguments of `kohort pipeline` and returns the exit code."""
 
 JARS = Path(__file__).parents[2] / ".cache" / "jars"
 """Where `make` has put them."""
@@ -70,3 +76,24 @@ def spark(spark_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def kohort(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KohortServer]:
+    """A broker for all tests that do nothing to it."""
+    with KohortServer(tmp_path_factory.mktemp("kohort")) as server:
+        yield server
+
+
+@pytest.fixture
+def topics(kohort: KohortServer) -> Topics:
+    return Topics(kohort.bootstrap)
+
+
+@pytest.fixture
+def pipeline(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+    """`kohort pipeline`, within the session of the tests."""
+    assert spark is not None
+    monkeypatch.setenv("KOHORT_JARS", str(JARS))
+    monkeypatch.setenv("KOHORT_SPARK_MASTER", "local[2]")
+    return lambda *arguments: main(["pipeline", *map(str, arguments)])

@@ -1,0 +1,252 @@
+"""`kohort pipeline land`: what is in the tables is what is in the topics, whatever happened."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from tests.kohort_server import KohortServer
+from tests.pipeline.conftest import Pipeline
+from tests.pipeline.topics import Row, Topics, in_order
+
+
+class Land:
+    """Runs the job, until it is caught up, into a lake of the test's own."""
+
+    def __init__(self, pipeline: Pipeline, spark: SparkSession, topics: Topics, lake: Path) -> None:
+        self.lake = lake
+        self._pipeline, self._spark, self._topics = pipeline, spark, topics
+
+    def __call__(self, *arguments: object) -> int:
+        bootstrap = ("--bootstrap-server", self._topics.bootstrap)
+        given = arguments if "--bootstrap-server" in arguments else (*arguments, *bootstrap)
+        return self._pipeline("land", *given, "--lake", self.lake, "--available-now")
+
+    def rows(self, topic: str) -> list[Row]:
+        """The table, as `Topics.read` shows a topic."""
+        table = self._spark.read.format("delta").load(str(self.lake / "land" / topic))
+        milliseconds = f.unix_millis("timestamp").alias("at")
+        picked = table.select("partition", "offset", milliseconds, "key", "value", "headers")
+        return in_order(
+            (
+                row["partition"],
+                row["offset"],
+                row["at"],
+                row["key"] if row["key"] is None else bytes(row["key"]),
+                bytes(row["value"]),
+                tuple(
+                    (key, None if value is None else bytes(value))
+                    for key, value in row["headers"] or ()
+                ),
+            )
+            for row in picked.collect()
+        )
+
+    def gaps(self) -> list[Row]:
+        table = self._spark.read.format("delta").load(str(self.lake / "gaps"))
+        picked = table.select("topic", "partition", "from_offset", "to_offset", "reason")
+        return sorted(tuple(row) for row in picked.collect())
+
+
+@pytest.fixture
+def land(pipeline: Pipeline, spark: SparkSession, topics: Topics, tmp_path: Path) -> Land:
+    return Land(pipeline, spark, topics, tmp_path / "lake")
+
+
+def test_a_table_has_each_record_of_its_topic_once_over_several_runs(
+    land: Land, topics: Topics, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first, second = topics.create(3), topics.create()
+    topics.produce(first, 500, partitions=3)
+    topics.produce(second, 10)
+    # More than one batch, and the last of them not full.
+    assert land(first, "--max-offsets-per-trigger", 200) == 0
+    assert land.rows(first) == topics.read(first)
+    told = capfd.readouterr().err
+    assert f"land {first}: batch 2, " in told
+    assert "land: 500 rows in all" in told
+
+    topics.produce(first, 100, partitions=3, first=500)
+    topics.add_partitions(first, 4)
+    topics.produce(first, 40, partitions=4, first=600)
+    assert land(first, second) == 0
+    assert land.rows(first) == topics.read(first)
+    assert land.rows(second) == topics.read(second)
+
+    assert land(first, second) == 0
+    assert "land: 0 rows in all" in capfd.readouterr().err
+    assert land.rows(first) == topics.read(first)
+
+
+def test_how_far_the_table_is_can_be_seen_as_the_lag_of_a_group(land: Land, topics: Topics) -> None:
+    topic = topics.create(2)
+    topics.produce(topic, 100, partitions=2)
+    assert land(topic, "--group", f"lake-{topic}") == 0
+    assert topics.committed(f"lake-{topic}", topic) == {0: 50, 1: 50}
+    topics.produce(topic, 10, partitions=2)
+    assert land(topic, "--group", f"lake-{topic}") == 0
+    assert topics.committed(f"lake-{topic}", topic) == {0: 55, 1: 55}
+
+
+def test_records_that_were_deleted_before_they_were_landed_end_the_job_by_name(
+    land: Land, topics: Topics, capfd: pytest.CaptureFixture[str]
+) -> None:
+    topic = topics.create(2)
+    topics.produce(topic, 100, partitions=2)
+    assert land(topic) == 0
+    topics.produce(topic, 100, partitions=2)
+    topics.delete_records(topic, 1, 70)
+    before = land.rows(topic)
+    assert land(topic) == 1
+    told = capfd.readouterr().err
+    assert f"records of {topic} are gone" in told
+    assert "partition 1 offsets 50 to 69" in told
+    assert "--on-data-loss=record" in told
+    assert land.rows(topic) == before
+
+
+def test_records_that_were_deleted_are_noted_once_where_that_is_wanted(
+    land: Land, topics: Topics
+) -> None:
+    topic = topics.create(2)
+    topics.produce(topic, 100, partitions=2)
+    assert land(topic) == 0
+    landed = land.rows(topic)
+    topics.produce(topic, 100, partitions=2)
+    topics.delete_records(topic, 1, 70)
+    assert land(topic, "--on-data-loss", "record") == 0
+    assert land(topic, "--on-data-loss", "record") == 0
+    kept = [row for row in landed if row[:2] not in {r[:2] for r in topics.read(topic)}]
+    assert land.rows(topic) == in_order(kept + topics.read(topic))
+    ((name, partition, first, behind, reason),) = land.gaps()
+    assert (name, partition, first, behind) == (topic, 1, 50, 70)
+    assert reason.startswith("deleted before it was read")
+
+
+def test_a_topic_that_was_created_anew_is_not_taken_for_the_one_it_was(
+    land: Land, topics: Topics, capfd: pytest.CaptureFixture[str]
+) -> None:
+    topic = topics.create()
+    topics.produce(topic, 100)
+    assert land(topic) == 0
+    former = land.rows(topic)
+    topics.delete(topic)
+    topics.create(name=topic)
+    # Longer than the former one was when it was landed: offsets alone would not tell.
+    topics.produce(topic, 150, first=1000)
+
+    assert land(topic) == 1
+    told = capfd.readouterr().err
+    assert f"{topic} was deleted and created anew" in told
+    assert "up to 0: 100" in told
+    assert land.rows(topic) == former
+
+    assert land(topic, "--on-data-loss", "record") == 0
+    assert land.rows(topic) == in_order(former + topics.read(topic))
+    ((name, partition, first, behind, reason),) = land.gaps()
+    assert (name, partition, first, behind) == (topic, 0, 100, None)
+    assert "created anew" in reason
+    # From now on it is the topic that is landed.
+    assert land(topic) == 0
+
+
+def test_a_table_whose_checkpoint_was_lost_goes_on_where_it_ends(
+    land: Land, topics: Topics
+) -> None:
+    topic = topics.create(2)
+    topics.produce(topic, 100, partitions=2)
+    assert land(topic) == 0
+    shutil.rmtree(land.lake / "_checkpoints")
+    topics.produce(topic, 30, partitions=2)
+    assert land(topic) == 0
+    assert land.rows(topic) == topics.read(topic)
+
+
+def test_a_checkpoint_of_another_table_is_refused(
+    land: Land, topics: Topics, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    topic = topics.create()
+    topics.produce(topic, 10)
+    checkpoints = ("--checkpoints", tmp_path / "checkpoints")
+    assert land(topic, *checkpoints) == 0
+    land.lake = tmp_path / "other"
+    assert land(topic, *checkpoints) == 1
+    told = capfd.readouterr().err
+    assert "is a checkpoint for the table with id" in told
+    assert "--checkpoints" in told
+    assert land.rows(topic) == []
+
+
+def test_a_checkpoint_of_another_query_is_refused(
+    land: Land, topics: Topics, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    topic = topics.create()
+    topics.produce(topic, 10)
+    checkpoints = ("--checkpoints", tmp_path / "checkpoints")
+    assert land(topic, *checkpoints) == 0
+    ((paper),) = (tmp_path / "checkpoints").rglob("job.json")
+    paper.unlink()
+    # The checksum that Hadoop keeps beside a file would give the next one away.
+    paper.with_name(".job.json.crc").unlink()
+    assert land(topic, *checkpoints) == 1
+    assert "is the checkpoint of another query" in capfd.readouterr().err
+    paper.write_text('{"claim": {}}')
+    assert land(topic, *checkpoints) == 1
+    assert "job.json cannot be understood" in capfd.readouterr().err
+
+
+def test_a_topic_that_is_missing_is_named_and_not_created(
+    land: Land, topics: Topics, capfd: pytest.CaptureFixture[str]
+) -> None:
+    there = topics.create()
+    topics.produce(there, 10)
+    assert land("nobody-made-this", there) == 1
+    told = capfd.readouterr().err
+    assert f"there is no topic nobody-made-this at {topics.bootstrap}" in told
+    assert "nobody-made-this" not in topics.admin.list_topics(timeout=10).topics
+    # The other one is none the worse for it.
+    assert land.rows(there) == topics.read(there)
+
+
+def test_a_broker_that_is_not_there_is_named_at_once(
+    land: Land, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert land("orders", "--bootstrap-server", "127.0.0.1:1") == 3
+    told = capfd.readouterr().err
+    assert "no broker can be reached (127.0.0.1:1: Connection refused)" in told
+    assert "Traceback" not in told
+
+
+def test_a_lake_that_is_a_file_is_named(
+    land: Land, topics: Topics, capfd: pytest.CaptureFixture[str]
+) -> None:
+    land.lake.write_text("a file")
+    topic = topics.create()
+    assert land(topic) == 1
+    told = capfd.readouterr().err
+    assert "Is that directory a lake of this pipeline?" in told
+    assert "Traceback" not in told
+
+
+def test_a_group_with_members_is_no_reason_to_stop(
+    land: Land, topics: Topics, kohort: KohortServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from confluent_kafka import Consumer  # noqa: PLC0415
+
+    topic = topics.create()
+    topics.produce(topic, 10)
+    group = f"taken-{topic}"
+    member = Consumer({"bootstrap.servers": kohort.bootstrap, "group.id": group})
+    try:
+        member.subscribe([topic])
+        while not member.assignment():
+            member.poll(0.1)
+        assert land(topic, "--group", group) == 0
+    finally:
+        member.close()
+    assert "it has members, name another with --group" in capfd.readouterr().err
+    assert land.rows(topic) == topics.read(topic)

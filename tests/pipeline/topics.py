@@ -1,0 +1,113 @@
+"""Topics for the pipeline's tests: written, and read as a Kafka client reads them."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.cimpl import NewTopic
+
+Row: TypeAlias = tuple[Any, ...]
+"""(partition, offset, timestamp in ms, key, value, headers)."""
+
+
+class Topics:
+    """Topics of one broker."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    def create(self, partitions: int = 1, *, name: str | None = None, **config: str) -> str:
+        """A topic of that name, or of one that nobody else has."""
+        chosen = name or f"pipeline-{uuid.uuid4().hex[:12]}"
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        # The records are of long ago, and are to stay.
+        settings.setdefault("retention.ms", "-1")
+        topic = NewTopic(chosen, num_partitions=partitions, replication_factor=1, config=settings)
+        _wait(self.admin.create_topics([topic]).values())
+        # A real Kafka answers when its controller has the topic, a moment before its broker has.
+        _until(lambda: chosen in self.admin.list_topics(timeout=10).topics, f"{chosen} to appear")
+        return chosen
+
+    def delete(self, name: str) -> None:
+        _wait(self.admin.delete_topics([name]).values())
+        _until(lambda: name not in self.admin.list_topics(timeout=10).topics, f"{name} to go")
+
+    def add_partitions(self, name: str, total: int) -> None:
+        _wait(self.admin.create_partitions([NewPartitions(name, total)]).values())
+
+    def delete_records(self, name: str, partition: int, before: int) -> None:
+        _wait(self.admin.delete_records([TopicPartition(name, partition, before)]).values())
+
+    def produce(
+        self, name: str, count: int, *, partitions: int = 1, size: int = 100, first: int = 0
+    ) -> None:
+        """Numbered records, the n-th to partition n modulo `partitions`; all are acknowledged."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5})
+        for number in range(first, first + count):
+            producer.produce(
+                name,
+                str(number).encode().ljust(size, b"."),
+                key=None if number % 10 == 7 else f"key {number % 5}".encode(),
+                partition=number % partitions,
+                timestamp=1_700_000_000_000 + number,
+                headers=[("number", str(number).encode()), ("twice", b"1"), ("twice", None)],
+            )
+            if number % 500 == 0:
+                producer.poll(0)
+        assert producer.flush(60) == 0
+
+    def read(self, name: str) -> list[Row]:
+        """All that is in the topic, by partition and offset."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "nobody"})
+        rows: list[Row] = []
+        try:
+            partitions = self.admin.list_topics(name, timeout=10).topics[name].partitions
+            assert partitions, f"{name} has no partitions"
+            for index in partitions:
+                low, high = consumer.get_watermark_offsets(TopicPartition(name, index), timeout=20)
+                consumer.assign([TopicPartition(name, index, low)])
+                at = low
+                while at < high:
+                    for message in consumer.consume(10_000, timeout=0.2):
+                        if message.error():
+                            raise KafkaException(message.error())
+                        at = (message.offset() or 0) + 1
+                        headers = tuple(tuple(header) for header in message.headers() or [])
+                        row = (message.timestamp()[1], message.key(), message.value(), headers)
+                        rows.append((index, message.offset(), *row))
+        finally:
+            consumer.close()
+        return in_order(rows)
+
+    def committed(self, group: str, name: str) -> dict[int, int]:
+        """What a group has committed, by partition."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group})
+        try:
+            partitions = self.admin.list_topics(name, timeout=10).topics[name].partitions
+            asked = [TopicPartition(name, index) for index in partitions]
+            return {one.partition: one.offset for one in consumer.committed(asked, timeout=20)}
+        finally:
+            consumer.close()
+
+
+def in_order(rows: Iterable[Row]) -> list[Row]:
+    """By partition, offset and time: topics of the same name may have the same offsets."""
+    return sorted(rows, key=lambda row: row[:3])
+
+
+def _wait(futures: Iterable[Any]) -> None:
+    for future in futures:
+        future.result(30)
+
+
+def _until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.05)

@@ -1,0 +1,55 @@
+"""The list of jars, and that nothing else than what is listed is ever used."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline import jars
+from pipeline.errors import UnavailableError
+from pipeline.java import find_java
+
+pyspark = pytest.importorskip("pyspark")
+
+
+def test_the_connector_fits_the_spark_that_is_installed() -> None:
+    by_artifact = {jar.artifact: jar for jar in jars.locked()}
+    assert by_artifact["spark-sql-kafka-0-10_2.13"].version == pyspark.__version__
+
+
+def test_no_jar_is_listed_that_spark_brings_itself() -> None:
+    own = {path.name for path in Path(pyspark.__file__).with_name("jars").glob("*.jar")}
+    artifacts = {name.rpartition("-")[0] for name in own}
+    assert not artifacts & {jar.artifact for jar in jars.locked()}
+
+
+def test_a_damaged_jar_is_not_taken_for_the_one_that_is_listed(tmp_path: Path) -> None:
+    jar = jars.Jar("group", "artifact", "1", 5, "0" * 64)
+    path = tmp_path / jar.file_name
+    assert not jar.is_at(path)
+    path.write_bytes(b"other")
+    assert not jar.is_at(path)
+
+
+def test_a_jar_that_another_than_the_listed_one_is_served_for_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = jars.Jar("org.example", "thing", "1", 5, "0" * 64)
+    monkeypatch.setattr(jars, "locked", lambda: [wanted])
+    served = tmp_path / "mirror" / "org.example" / "thing" / "1"
+    served.mkdir(parents=True)
+    (served / "thing-1.jar").write_bytes(b"other")
+    settings = tmp_path / "ivysettings.xml"
+    settings.write_text(
+        '<ivysettings><settings defaultResolver="m"/><resolvers><filesystem name="m">'
+        f'<artifact pattern="{tmp_path}/mirror/[organisation]/[module]/[revision]/'
+        '[artifact]-[revision].[ext]"/></filesystem></resolvers></ivysettings>'
+    )
+    monkeypatch.setenv(jars.IVY_SETTINGS, str(settings))
+    place = tmp_path / "jars"
+    try:
+        find_java()
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    with pytest.raises(UnavailableError, match=r"thing-1\.jar is not the file that was expected"):
+        jars.ensure(place)
+    assert list(place.iterdir()) == []
