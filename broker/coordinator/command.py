@@ -33,6 +33,8 @@ class Command:
     """Makes the group instead, if there is none."""
     is_exclusive: bool = False
     """Wants a turn of its own, with nothing else on its way to the log."""
+    is_gathered: bool = False
+    """Steps with those that come in the same turn of the loop, so that they share one append."""
     writes_group: bool = False
     """Will probably write all members down, and can wait a little so that others share the record.
     """

@@ -104,6 +104,7 @@ class GroupCoordinator(GroupHost):
             ticket,
             absent_answer=CommitResult((error,) * len(request.offsets)),
             creates_group=not error,
+            is_gathered=True,
         )
         return self._send(group_id, command, ticket)
 

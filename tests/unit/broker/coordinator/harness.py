@@ -122,6 +122,11 @@ class Harness:
         ticket = self.groups.commit(group_id, request, names_group_errors=True)
         return ticket.then(lambda result: result)
 
+    async def do_commit(self, offset: int = 42, **changes: Any) -> CommitResult:  # noqa: ANN401
+        """A commit with its answer."""
+        answer = self.ask_commit(offset, **changes)
+        return await answer if isinstance(answer, asyncio.Future) else answer
+
     def commit(self, offset: int = 42, **changes: Any) -> asyncio.Future[CommitResult]:  # noqa: ANN401
         """A commit that waits for its append."""
         future = self.ask_commit(offset, **changes)

@@ -37,7 +37,9 @@ class TestAppends:
         async with running(clock, log) as h:
             log.hold()
             first = h.commit(1)
+            await turns()
             others = [h.commit(2), h.commit(3), h.commit(4)]
+            await turns()
             assert log.append_count == 1
             log.release()
             await asyncio.gather(first, *others)
@@ -45,10 +47,36 @@ class TestAppends:
             assert h.offset() == 4
 
     @virtual
+    async def test_commits_of_one_turn_of_the_loop_share_an_append(
+        self,
+        clock: VirtualClock,
+    ) -> None:
+        log = MemoryOffsetsLog()
+        async with running(clock, log) as h:
+            commits = [h.commit(offset) for offset in (1, 2, 3)]
+            other = h.commit(9, group_id="other")
+            for commit in (*commits, other):
+                assert (await commit).errors == (ErrorCode.NONE,)
+            assert (h.offset(), h.offset("other")) == (3, 9)
+            assert log.append_count == 2
+
+    @virtual
+    async def test_what_comes_behind_a_commit_is_stepped_behind_it(
+        self,
+        clock: VirtualClock,
+    ) -> None:
+        async with running(clock) as h:
+            commit = h.commit(1)
+            # In the other order the commit would find members, and be refused.
+            join = h.join(instance="i")
+            assert (await commit).errors == (ErrorCode.NONE,)
+            assert (await join).generation == 1
+
+    @virtual
     async def test_a_commit_is_not_visible_before_it_is_durable(self, clock: VirtualClock) -> None:
         log = MemoryOffsetsLog()
         async with running(clock, log) as h:
-            h.ask_commit(1)
+            await h.do_commit(1)
             log.hold()
             future = h.commit(2)
             await turns()
@@ -64,7 +92,7 @@ class TestAppends:
     ) -> None:
         log = MemoryOffsetsLog()
         async with running(clock, log) as h:
-            h.ask_commit(1)
+            await h.do_commit(1)
             log.hold()
             futures = [h.commit(2), h.commit(3)]
             log.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -73,7 +101,7 @@ class TestAppends:
                 assert (await future).errors == (ErrorCode.NOT_COORDINATOR,)
             assert h.offset() == 1
             log.failure = None
-            h.ask_commit(4)
+            await h.do_commit(4)
             assert h.offset() == 4
 
     @virtual
@@ -139,7 +167,9 @@ class TestAppends:
         async with running(clock, log, config) as h:
             log.hold()
             start_ms = clock.monotonic_ms()
-            first, second = h.commit(1), h.commit(2, partition=1)
+            first = h.commit(1)
+            await turns()
+            second = h.commit(2, partition=1)
             assert (await first).errors == (UNAVAILABLE,)
             assert clock.monotonic_ms() - start_ms == 2_000
             with pytest.raises(KafkaError) as raised:
@@ -149,7 +179,7 @@ class TestAppends:
             await turns()
             # The first was on its way already and counts, the second was never begun.
             assert (h.offset(), h.offset(partition=1)) == (1, None)
-            h.ask_commit(3)
+            await h.do_commit(3)
             assert h.offset() == 3
 
     @virtual
@@ -185,7 +215,7 @@ class TestExclusive:
     async def test_who_comes_for_a_deleted_group_finds_none(self, clock: VirtualClock) -> None:
         log = MemoryOffsetsLog()
         async with running(clock, log) as h:
-            h.ask_commit(1)
+            await h.do_commit(1)
             log.hold()
             deletion = asyncio.ensure_future(h.groups.delete_group("g").wait())
             await turns()
@@ -215,7 +245,7 @@ class TestFaults:
     ) -> None:
         async with running(clock) as h:
             members = await h.stable_static("a", "b")
-            h.ask_commit(7, member_id=members["a"], generation=1)
+            await h.do_commit(7, member_id=members["a"], generation=1)
             waiting = h.join(instance="c")
             before = h.groups.group("g")
             with pytest.raises(KafkaError) as raised:
@@ -244,7 +274,9 @@ class TestFaults:
         log = MemoryOffsetsLog()
         async with running(clock, log) as h:
             log.hold()
-            first, second = h.commit(1), h.commit(2, partition=1)
+            first = h.commit(1)
+            await turns()
+            second = h.commit(2, partition=1)
             fault = submit_fault(h)
             third = h.commit(3, partition=2)
             log.release()
@@ -260,17 +292,17 @@ class TestFaults:
     @virtual
     async def test_after_too_many_the_group_stays_unavailable(self, clock: VirtualClock) -> None:
         async with running(clock) as h:
-            h.ask_commit()
+            await h.do_commit()
             for _ in range(FAULTS_MAX):
                 submit_fault(h)
             with pytest.raises(KafkaError) as raised:
-                h.ask_commit()
+                await h.do_commit()
             assert raised.value.code is UNAVAILABLE
             assert h.groups.heartbeat("g", "m", None, 1) is UNAVAILABLE
             assert h.groups.read_error("g") is UNAVAILABLE
             await h.groups.sweep()
             # Other groups do not notice.
-            h.ask_commit(group_id="h")
+            await h.do_commit(group_id="h")
             assert h.offset("h") == 42
 
     @virtual
@@ -280,7 +312,7 @@ class TestFaults:
     ) -> None:
         log = MemoryOffsetsLog()
         async with running(clock, log) as h:
-            h.ask_commit()
+            await h.do_commit()
 
             def read(partition: int) -> None:
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE)
@@ -356,7 +388,7 @@ class TestLargeGroups:
             await asyncio.sleep(0.1)
             h.ask_join(instance="i0")
             waiting = h.join(instance="i1")
-            h.ask_commit(7, member_id=members["i2"], generation=1)
+            await h.do_commit(7, member_id=members["i2"], generation=1)
             assert h.offset() == 7
             assert not waiting.done()
             assert (await waiting).error is ErrorCode.NONE

@@ -59,7 +59,7 @@ class TestAbsentGroups:
         self, clock: VirtualClock
     ) -> None:
         async with running(clock) as h:
-            h.ask_commit()
+            await h.do_commit()
             h.ask_join("other")
             assert {group.group_id for group in h.groups.groups()} == {"g", "other"}
             assert h.offset() == 42
@@ -75,7 +75,7 @@ class TestAbsentGroups:
             assert await h.groups.leave("", [LeaveEntry("m")]).wait() == LeaveResult(invalid)
             result = await h.groups.delete_offsets("", [TopicPartition("t", 0)]).wait()
             assert result == DeleteOffsetsResult(invalid)
-            h.ask_commit(group_id="")
+            await h.do_commit(group_id="")
             assert h.offset("") == 42
             assert await h.groups.delete_group("").wait() is ErrorCode.NONE
 
@@ -169,8 +169,8 @@ class TestRestart:
         log = MemoryOffsetsLog()
         async with running(clock, log) as h:
             members = await h.stable_static("a", "b")
-            h.ask_commit(7, member_id=members["a"], generation=1)
-            h.ask_commit(9, group_id="simple")
+            await h.do_commit(7, member_id=members["a"], generation=1)
+            await h.do_commit(9, group_id="simple")
         async with running(clock, log) as h:
             assert h.state() == "Stable"
             assert h.ask_sync(members["b"], 1) == SyncResult(
@@ -201,7 +201,7 @@ class TestRestart:
             assert h.groups.heartbeat("g", "m", None, 1) is unavailable
             assert h.groups.read_error("g") is unavailable
             assert h.groups.read_error("payments") is ErrorCode.NONE
-            h.ask_commit(group_id="payments")
+            await h.do_commit(group_id="payments")
             assert h.offset("payments") == 42
 
 
@@ -240,7 +240,9 @@ class TestStop:
         log = MemoryOffsetsLog()
         async with running(clock, log) as h:
             log.hold()
-            first, second = h.commit(7), h.commit(8)
+            first = h.commit(7)
+            await asyncio.sleep(0)
+            second = h.commit(8)
             await h.groups.close()
             assert (await first).errors[0] is not ErrorCode.NONE
             with pytest.raises(KafkaError):
@@ -281,7 +283,7 @@ class TestUpkeep:
     ) -> None:
         async with running(clock) as h:
             for index in range(1_000):
-                h.ask_commit(group_id=f"g{index}")
+                await h.do_commit(group_id=f"g{index}")
             assert await turns_during(h.groups.sweep()) >= 10
 
     @virtual
@@ -289,15 +291,16 @@ class TestUpkeep:
         positions = tuple(OffsetToCommit("t", number, 1) for number in range(5_000))
         async with running(clock) as h:
             for index in range(10):
-                h.groups.commit(f"g{index}", CommitRequest(positions), names_group_errors=True)
+                request = CommitRequest(positions)
+                await h.groups.commit(f"g{index}", request, names_group_errors=True).wait()
             assert await turns_during(h.groups.sweep()) >= 10
 
     @virtual
     async def test_offsets_go_with_their_topic(self, clock: VirtualClock) -> None:
         log = MemoryOffsetsLog()
         async with running(clock, log) as h:
-            h.ask_commit()
-            h.ask_commit(group_id="h")
+            await h.do_commit()
+            await h.do_commit(group_id="h")
             h.groups.forget_topics(["other"])
             assert log.append_count == 2
             h.groups.forget_topics(["t"])
@@ -334,14 +337,14 @@ class TestBounds:
     async def test_there_are_only_so_many_groups(self, clock: VirtualClock) -> None:
         config = CoordinatorConfig(GroupConfig(), groups_max=2)
         async with running(clock, config=config) as h:
-            h.ask_commit(group_id="a")
-            h.ask_commit(group_id="b")
+            await h.do_commit(group_id="a")
+            await h.do_commit(group_id="b")
             with pytest.raises(KafkaError) as raised:
-                h.ask_commit(group_id="c")
+                await h.do_commit(group_id="c")
             assert raised.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-            h.ask_commit(7, group_id="b")
+            await h.do_commit(7, group_id="b")
             await h.groups.delete_group("a").wait()
-            h.ask_commit(group_id="c")
+            await h.do_commit(group_id="c")
             assert h.offset("c") == 42
 
     @virtual
@@ -350,9 +353,11 @@ class TestBounds:
         config = CoordinatorConfig(GroupConfig(), inbox_max=3)
         async with running(clock, log, config) as h:
             log.hold()
-            waiting = [h.commit(index, partition=index) for index in range(4)]
+            waiting = [h.commit(0)]
+            await asyncio.sleep(0)
+            waiting += [h.commit(index, partition=index) for index in range(1, 4)]
             with pytest.raises(KafkaError) as raised:
-                h.ask_commit(9)
+                await h.do_commit(9)
             assert raised.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
             log.release()
             for future in waiting:
@@ -372,7 +377,7 @@ class TestBounds:
                 "waiting_requests": 0,
                 "tasks": 0,
             }
-            h.ask_commit(group_id="simple")
+            await h.do_commit(group_id="simple")
             before = sum(kind["delayed"] for kind in h.purgatory.stats().values())
             await asyncio.sleep(10.1)
             after = sum(kind["delayed"] for kind in h.purgatory.stats().values())
