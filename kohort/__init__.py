@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Final
 _HOMES: Final = {
     "Assignor": "client.core.assignors",
     "Consumer": "client.consumer",
+    "ConsumerCollector": "client.metrics",
     "ConsumerConfig": "client.config",
     "ConsumerRecord": "client.records",
     "GroupMember": "client.core.assignors",
     "GroupMetadata": "client.consumer",
+    "Health": "client.health",
     "JoinReason": "protocol.join_reason",
     "OffsetAndMetadata": "client.core.offsets",
     "OffsetAndTimestamp": "client.core.offsets",
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
     from client.core.offsets import OffsetAndMetadata as OffsetAndMetadata
     from client.core.offsets import OffsetAndTimestamp as OffsetAndTimestamp
     from client.core.partitions import TopicPartition as TopicPartition
+    from client.health import Health as Health
     from client.listener import RebalanceListener as RebalanceListener
+    from client.metrics import ConsumerCollector as ConsumerCollector
     from client.records import ConsumerRecord as ConsumerRecord
     from protocol.join_reason import JoinReason as JoinReason
