@@ -10,8 +10,8 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from client.coordinator import Coordinator
@@ -137,8 +137,8 @@ class GroupOffsets:
         self._instance_id = group_instance_id
         self._backoff_ms = backoff_ms
         self._on_progress = on_progress
-        self._order = asyncio.Lock()
-        """Fair: commits get it in the order in which they asked."""
+        self._last_place: asyncio.Future[None] | None = None
+        """Done when the commit that was asked for last is over."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._told: deque[tuple[CommitCallback, Offsets, Exception | None]] = deque()
 
@@ -162,7 +162,7 @@ class GroupOffsets:
                 lambda: self._commit_once(offsets, is_automatic=is_automatic),
                 doing,
                 timeout_s,
-                self._order,
+                self._in_turn(),
             )
 
     def commit_async(
@@ -183,11 +183,14 @@ class GroupOffsets:
             raise IllegalStateError(
                 f"{ASYNC_COMMITS_MAX} commits wait to be sent; commit less often, or await some"
             )
-        task = asyncio.create_task(self._once_in_turn(offsets), name="commit")
+        # Now, not when the task begins: a commit that is waited for does not wait for that.
+        before, place = self._take_place()
+        task = asyncio.create_task(self._once_in_turn(offsets, before), name="commit")
         self._tasks.add(task)
 
         def done(task: asyncio.Task[None]) -> None:
             self._tasks.discard(task)
+            _leave_place(place, before)
             if task.cancelled():
                 return
             error = task.exception()
@@ -222,9 +225,26 @@ class GroupOffsets:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _once_in_turn(self, offsets: Offsets) -> None:
-        async with self._order:
-            await self._commit_once(offsets)
+    async def _once_in_turn(self, offsets: Offsets, before: asyncio.Future[None] | None) -> None:
+        if before is not None:
+            await asyncio.wait([before])
+        await self._commit_once(offsets)
+
+    @asynccontextmanager
+    async def _in_turn(self) -> AsyncIterator[None]:
+        """Waits for all commits that were asked for before this one was."""
+        before, place = self._take_place()
+        try:
+            if before is not None:
+                await asyncio.wait([before])
+            yield
+        finally:
+            _leave_place(place, before)
+
+    def _take_place(self) -> tuple[asyncio.Future[None] | None, asyncio.Future[None]]:
+        before = self._last_place
+        place = self._last_place = asyncio.get_running_loop().create_future()
+        return before, place
 
     async def _commit_once(self, offsets: Offsets, *, is_automatic: bool = False) -> None:
         identity = self.committer.commit_identity()
@@ -364,6 +384,14 @@ class GroupOffsets:
             code = last.code if last else ErrorCode.REQUEST_TIMED_OUT
             text = f"{doing}: no success within {timeout_s:g} s{why}"
             raise OperationTimedOutError(text, code) from last
+
+
+def _leave_place(place: asyncio.Future[None], before: asyncio.Future[None] | None) -> None:
+    if before is None or before.done():
+        place.set_result(None)
+    else:
+        # Given up while others are still before it; those behind wait for them.
+        before.add_done_callback(lambda _: place.set_result(None))
 
 
 class _RetriableError(CommitError):

@@ -1,0 +1,51 @@
+"""Kohort's consumer on either broker: every test here runs on a Kohort and on a real Kafka."""
+
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from tests.interop.consumer.members import Members, Topics
+from tests.kafka_server import KafkaServer
+from tests.kohort_server import KohortServer
+from tests.server_process import ServerProcess
+
+BROKERS: dict[str, type[ServerProcess]] = {"kohort": KohortServer, "kafka": KafkaServer}
+OVERRIDES = {"group.min.session.timeout.ms": "500", "group.initial.rebalance.delay.ms": "0"}
+
+
+@pytest.fixture(scope="session", params=BROKERS)
+def any_broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    """Each of the two in turn."""
+    kind: Any = BROKERS[request.param]
+    with kind(tmp_path_factory.mktemp(request.param), overrides=OVERRIDES) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def bootstrap(any_broker: ServerProcess) -> str:
+    return any_broker.bootstrap
+
+
+@pytest.fixture(scope="session")
+def topics(bootstrap: str) -> Iterator[Topics]:
+    """Creates topics and fills them."""
+    topics = Topics(bootstrap)
+    yield topics
+    topics.delete_all()
+
+
+@pytest.fixture
+def group() -> str:
+    """A group id that nobody else uses."""
+    return f"consumer-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+async def members(bootstrap: str, group: str) -> AsyncIterator[Members]:
+    """Makes consumers, and closes them after the test."""
+    async with Members(bootstrap, group) as members:
+        yield members

@@ -1,0 +1,201 @@
+"""Consumers of one test and the topics that they read."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from typing import Any, Self
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from client.core.membership import MemberState
+from client.listener import Partitions
+from kohort import Consumer, ConsumerRecord, RebalanceListener, TopicPartition
+from tests.interop.clients.confluent_client import admin_client
+from tests.interop.model import wait_until
+
+PATIENCE_S = 60
+"""For what takes a moment on a machine that has nothing else to do."""
+
+
+class Topics:
+    """Of one broker, under names of their own."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._admin: AdminClient = admin_client(bootstrap)
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+        self._made: list[str] = []
+
+    def create(self, partitions: int = 1, *, name: str | None = None, **config: str) -> str:
+        """A new topic; its name."""
+        name = name or f"read-{uuid.uuid4().hex[:12]}"
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
+        self._admin.create_topics([topic])[name].result(30)
+        self._made.append(name)
+        # A real Kafka answers when its controller has the topic, a moment before its broker has.
+        wait_until(lambda: name in self._admin.list_topics(timeout=10).topics, f"{name} is known")
+        return name
+
+    def add_partitions(self, name: str, count: int) -> None:
+        """So that it has `count`."""
+        self._admin.create_partitions([NewPartitions(name, count)])[name].result(30)
+
+    def delete(self, name: str) -> None:
+        self._made.remove(name)
+        self._admin.delete_topics([name])[name].result(30)
+
+    def fill(self, name: str, values: Iterable[str | bytes | int], partition: int = 0) -> None:
+        """Append one record for each value, with the time at which it was given."""
+        for value in values:
+            data = value if isinstance(value, bytes) else str(value).encode()
+            self._producer.produce(name, data, partition=partition)
+        assert not self._producer.flush(30)
+
+    def fill_at(self, name: str, timestamps: Iterable[int], partition: int = 0) -> None:
+        """Append records with these timestamps."""
+        for timestamp in timestamps:
+            self._producer.produce(
+                name, str(timestamp).encode(), partition=partition, timestamp=timestamp
+            )
+        assert not self._producer.flush(30)
+
+    def delete_all(self) -> None:
+        # Its thread must not outlive the broker.
+        del self._producer
+        if self._made:
+            for future in self._admin.delete_topics(self._made).values():
+                future.exception(30)
+
+
+class Note(RebalanceListener):
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, list[int]]] = []
+
+    def on_revoked(self, partitions: Partitions) -> None:
+        self.calls.append(("revoked", numbers(partitions)))
+
+    def on_assigned(self, partitions: Partitions) -> None:
+        self.calls.append(("assigned", numbers(partitions)))
+
+    def on_lost(self, partitions: Partitions) -> None:
+        self.calls.append(("lost", numbers(partitions)))
+
+
+class Members:
+    """Consumers that are closed at the end; made with settings that keep tests short."""
+
+    def __init__(self, bootstrap: str, group: str) -> None:
+        self.bootstrap = bootstrap
+        self.group = group
+        self._made: list[Consumer] = []
+
+    def make(self, *topics: str, **settings: object) -> Consumer:
+        """One that is not started."""
+        given: dict[str, Any] = {
+            "bootstrap_servers": self.bootstrap,
+            "group_id": self.group,
+            "auto_offset_reset": "earliest",
+            "heartbeat_interval_ms": 100,
+            "retry_backoff_ms": 20,
+            "partition_assignment_strategy": "cooperative-sticky",
+            **settings,
+        }
+        consumer = Consumer(*topics, **given)
+        self._made.append(consumer)
+        return consumer
+
+    async def start(
+        self, *topics: str, listener: RebalanceListener | None = None, **settings: object
+    ) -> Consumer:
+        """One that is started, and subscribes if there are topics."""
+        consumer = self.make(**settings)
+        if topics:
+            consumer.subscribe(topics, listener=listener)
+        await consumer.start()
+        return consumer
+
+    async def settle(self, *consumers: Consumer, partitions: int) -> None:
+        """Poll all of them until they share that many partitions, and nothing changes any more."""
+        await self.poll_until(consumers, lambda: is_settled(consumers, partitions))
+
+    async def poll_until(
+        self, consumers: Sequence[Consumer], condition: Callable[[], bool]
+    ) -> list[ConsumerRecord[Any, Any]]:
+        """Poll all of them in turn until then; the records that came meanwhile."""
+        records: list[ConsumerRecord[Any, Any]] = []
+        async with asyncio.timeout(PATIENCE_S):
+            while not condition():
+                records += await self.poll_once(*consumers)
+        return records
+
+    async def poll_once(self, *consumers: Consumer) -> list[ConsumerRecord[Any, Any]]:
+        """One short poll of each; the records that came."""
+        return [
+            record
+            for consumer in consumers
+            for found in (await consumer.poll(0.02)).values()
+            for record in found
+        ]
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        for consumer in self._made:
+            with suppress(Exception):
+                await consumer.stop(5)
+
+
+def is_settled(consumers: Collection[Consumer], partitions: int) -> bool:
+    """Whether all are members of one generation, with nothing left to do, and each partition has
+    one owner.
+    """
+    shares = [consumer.assignment() for consumer in consumers]
+    return (
+        all(map(is_at_rest, consumers))
+        and len({generation(consumer) for consumer in consumers}) == 1
+        and sum(map(len, shares)) == partitions == len(frozenset().union(*shares))
+    )
+
+
+def is_at_rest(consumer: Consumer) -> bool:
+    """Whether it is a member and does not mean to join again."""
+    assert consumer._engine is not None
+    assert consumer._engine.member is not None
+    membership = consumer._engine.member.membership
+    return (
+        membership.state is MemberState.STABLE
+        and membership._rejoin is None
+        and membership._next is None
+    )
+
+
+def generation(consumer: Consumer) -> int:
+    return consumer.group_metadata().generation_id
+
+
+async def read(consumer: Consumer, count: int) -> list[ConsumerRecord[Any, Any]]:
+    """So many records; fails if they do not come."""
+    records: list[ConsumerRecord[Any, Any]] = []
+    async with asyncio.timeout(PATIENCE_S):
+        while len(records) < count:
+            for found in (await consumer.poll(0.5, count - len(records))).values():
+                records += found
+    return records
+
+
+def values(records: Iterable[ConsumerRecord[Any, Any]]) -> list[str]:
+    return [record.value.decode() for record in records]
+
+
+def numbers(partitions: Iterable[TopicPartition]) -> list[int]:
+    return sorted(one.partition for one in partitions)
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
