@@ -2,10 +2,19 @@
 
 import asyncio
 import ssl
+import time
+import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import (
+    NewTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
 
 from client.core.errors import (
     AuthenticationError,
@@ -22,8 +31,11 @@ from client.net.connection import (
     open_connection,
 )
 from client.net.security import SecurityConfig
+from kohort import Consumer
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataRequest
+from tests.interop.clients.confluent_client import ConfluentClient, admin_client
+from tests.interop.model import Record
 from tests.secure_kafka import LISTENERS, PASSWORD, SESSION_MS, USER, SecureKafka
 
 TIMEOUT_MS = 10_000
@@ -220,3 +232,95 @@ async def test_the_thread_knows_when_its_session_ends(kafka: SecureKafka) -> Non
     seen.append(connection.is_retiring)
     assert seen == [False, True]
     connection.close()
+
+
+def consumer_settings(kafka: SecureKafka, listener: str, name: str) -> dict[str, Any]:
+    security = security_for(kafka, listener, sasl_mechanism="SCRAM-SHA-256")
+    return {
+        "bootstrap_servers": f"127.0.0.1:{kafka.ports[listener]}",
+        "group_id": name,
+        "auto_offset_reset": "earliest",
+        "heartbeat_interval_ms": 200,
+        "security_protocol": security.security_protocol,
+        "ssl_context": security.ssl_context,
+        "sasl_mechanism": security.sasl_mechanism,
+        "sasl_plain_username": security.sasl_plain_username,
+        "sasl_plain_password": security.sasl_plain_password,
+    }
+
+
+def fill(kafka: SecureKafka, topic: str, *values: bytes) -> None:
+    admin = admin_client(kafka.bootstrap)
+    if topic not in admin.list_topics(timeout=10).topics:
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    ConfluentClient(kafka.bootstrap).produce(topic, [Record(value) for value in values])
+
+
+async def test_a_whole_consumer_outlives_its_sessions(kafka: SecureKafka) -> None:
+    """All three of its connections are replaced meanwhile, the heartbeat thread's too."""
+    name = f"short-{uuid.uuid4().hex[:12]}"
+    await asyncio.to_thread(fill, kafka, name, b"first")
+    async with (
+        asyncio.timeout(60),
+        Consumer(name, **consumer_settings(kafka, "SHORT", name)) as one,
+    ):
+        assert (await one.getone()).value == b"first"
+        identity = one.group_metadata()
+        end_s = time.monotonic() + 2.5 * SESSION_MS / 1000
+        while time.monotonic() < end_s:
+            await one.poll(0.1)
+        await asyncio.to_thread(fill, kafka, name, b"second")
+        assert (await one.getone()).value == b"second"
+        await one.commit()
+        assert one.group_metadata() == identity
+        assert one.metrics()["failed-rebalance-total"] == 0
+        assert one.health().is_healthy
+
+
+async def test_a_whole_consumer_speaks_sasl_over_tls(kafka: SecureKafka) -> None:
+    name = f"secure-{uuid.uuid4().hex[:12]}"
+    await asyncio.to_thread(fill, kafka, name, b"value")
+    settings = consumer_settings(kafka, "SASL_SSL", name)
+    async with asyncio.timeout(60), Consumer(name, **settings) as one:
+        assert (await one.getone()).value == b"value"
+        await one.commit()
+        while not one.metrics()["heartbeat-total"]:
+            await one.poll(0.1)
+
+
+async def test_a_consumer_with_a_wrong_password_does_not_start(kafka: SecureKafka) -> None:
+    settings = consumer_settings(kafka, "SASL_SSL", "any")
+    settings["sasl_plain_password"] = "some-other-word"
+    async with asyncio.timeout(30):
+        with pytest.raises(AuthenticationError, match=USER) as refused:
+            await Consumer("any", **settings).start()
+    assert "some-other-word" not in str(refused.value)
+
+
+async def test_a_consumer_whose_user_goes_away_is_told_by_its_next_poll(kafka: SecureKafka) -> None:
+    """When its session ends: the heartbeat thread has to find out, or a connection of the loop."""
+    name = f"gone-{uuid.uuid4().hex[:12]}"
+    await asyncio.to_thread(fill, kafka, name, b"value")
+    guest, password = f"guest-{name}", "welcome"
+    await asyncio.to_thread(change_user, kafka, guest, password)
+    settings = consumer_settings(kafka, "SHORT", name)
+    settings |= {"sasl_plain_username": guest, "sasl_plain_password": password}
+    async with asyncio.timeout(90):
+        one = Consumer(name, **settings)
+        await one.start()
+        assert (await one.getone()).value == b"value"
+        await asyncio.to_thread(change_user, kafka, guest, None)
+        with pytest.raises(AuthenticationError):
+            await one.getone()
+        await one.stop()
+
+
+def change_user(kafka: SecureKafka, user: str, password: str | None) -> None:
+    """Make a user, or take one away."""
+    admin = admin_client(kafka.bootstrap)
+    change: Any = UserScramCredentialDeletion(user, ScramMechanism.SCRAM_SHA_256)
+    if password is not None:
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4_096)
+        change = UserScramCredentialUpsertion(user, info, password.encode())
+    for future in admin.alter_user_scram_credentials([change]).values():
+        future.result(30)

@@ -190,3 +190,13 @@ def _live_until(rules: HeartbeatRules, end_ms: int) -> None:
     for at_ms in range(0, end_ms, 1_000):
         if isinstance(rules.next_action(at_ms), SendHeartbeat):
             rules.answered(ME, ErrorCode.NONE, at_ms)
+
+
+def test_a_member_that_is_not_let_in_any_more_is_told_for_good_and_sends_nothing() -> None:
+    rules = rules_of()
+    assert rules.next_action(3_000) == SendHeartbeat(ME)
+    rules.refused(ErrorCode.SASL_AUTHENTICATION_FAILED)
+    assert rules.take_findings() == [
+        Finding(FindingKind.FATAL, ME, ErrorCode.SASL_AUTHENTICATION_FAILED)
+    ]
+    assert rules.next_action(10_000) == Wait(None)
