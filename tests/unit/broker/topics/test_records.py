@@ -1,0 +1,93 @@
+"""Reading what the broker keeps in topics, which a Kafka may have written in transactions."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from broker.topics.partition import Partition
+from broker.topics.records import read_records
+from protocol.records.builder import encode_batch
+from protocol.records.control import ControlType, EndTransactionMarker, encode_marker
+from protocol.records.record import Record
+from tests.running_topics import append, running_topics
+from tests.storage_tools import append as append_to_log
+
+COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
+
+
+class Log:
+    """Batches of several producers, put where they would be after a Kafka had written them."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+
+    def plain(self, value: bytes) -> None:
+        self._append(encode_batch([Record(value)]))
+
+    def in_transaction(self, producer_id: int, value: bytes) -> None:
+        self._append(
+            encode_batch(
+                [Record(value)],
+                producer_id=producer_id,
+                producer_epoch=0,
+                base_sequence=0,
+                is_transactional=True,
+            )
+        )
+
+    def end(self, producer_id: int, control_type: ControlType) -> None:
+        marker = EndTransactionMarker(control_type, coordinator_epoch=0)
+        self._append(encode_marker(marker, producer_id=producer_id, producer_epoch=0, timestamp=0))
+
+    def _append(self, batch: bytes) -> None:
+        append_to_log(self.partition.log, batch)
+
+    def read(self, offset: int = 0) -> list[bytes | None]:
+        append(self.partition, b"the end")  # Which raises the high watermark.
+        values = [record.value for record in read_records(self.partition, offset)]
+        assert values[-1] == b"the end"
+        return [value for value in values if value != b"the end"]
+
+
+@pytest.fixture
+async def log(tmp_path: Path) -> AsyncIterator[Log]:
+    async with running_topics(tmp_path) as topics:
+        yield Log((await topics.create_topic("t", partition_count=1)).partitions[0])
+
+
+def test_what_is_written_outside_of_transactions_is_read_in_order(log: Log) -> None:
+    log.plain(b"one")
+    log.plain(b"two")
+    assert log.read() == [b"one", b"two"]
+    assert log.read(1) == [b"two"]
+
+
+def test_a_committed_record_counts_where_it_lies_and_not_where_its_transaction_ends(
+    log: Log,
+) -> None:
+    log.in_transaction(1, b"committed")
+    log.plain(b"later")
+    log.end(1, COMMIT)
+    assert log.read() == [b"committed", b"later"]
+
+
+def test_records_of_aborted_and_of_open_transactions_are_left_out(log: Log) -> None:
+    log.in_transaction(1, b"aborted")
+    log.in_transaction(2, b"open")
+    log.plain(b"plain")
+    log.end(1, ABORT)
+    assert log.read() == [b"plain"]
+
+
+def test_each_marker_ends_the_transaction_before_it_of_its_own_producer(log: Log) -> None:
+    log.in_transaction(1, b"first of 1")
+    log.in_transaction(2, b"first of 2")
+    log.end(2, ABORT)
+    log.end(1, COMMIT)
+    log.in_transaction(1, b"second of 1")
+    log.in_transaction(2, b"second of 2")
+    log.end(2, COMMIT)
+    log.end(1, ABORT)
+    assert log.read() == [b"first of 1", b"second of 2"]
+    assert log.read(3) == [b"second of 2"]
