@@ -186,6 +186,11 @@ class Fetcher:
             self._raise_errors()
         return record
 
+    @property
+    def waiting_bytes(self) -> int:
+        """What was fetched and not taken yet."""
+        return self._plan.waiting_bytes
+
     async def wait(self, timeout_s: float) -> bool:
         """Until there is something to take (records or an error), or `wake` is called.
 

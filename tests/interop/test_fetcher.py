@@ -1,0 +1,411 @@
+"""What a fetcher makes of a Kohort and of a real Kafka; the same on both."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from client.core.errors import (
+    DeserialisationError,
+    OffsetOutOfRangeError,
+    RecordTooLargeError,
+    UnknownTopicError,
+)
+from client.core.offsets import (
+    EARLIEST as FROM_THE_START,
+)
+from client.core.offsets import (
+    LATEST as FROM_THE_END,
+)
+from client.core.offsets import (
+    RESET_NONE,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    ResetPolicy,
+)
+from client.core.partitions import TopicPartition
+from client.fetched import Deserialisers, IsolationLevel
+from client.fetcher import FetchConfig
+from client.offset_lookup import list_offsets
+from protocol.types import ZERO_UUID
+from tests.interop.clients.confluent_client import admin_client
+from tests.interop.fetching import EARLIEST, produce, reading
+from tests.interop.model import wait_until
+from tests.interop.same_answers.pair import Twins
+
+CreateTopic = Callable[..., str]
+
+
+@pytest.fixture(params=["kohort", "kafka"])
+def kind(request: pytest.FixtureRequest) -> str:
+    value: str = request.param
+    return value
+
+
+@pytest.fixture
+def address(twins: Twins, kind: str) -> str:
+    """Of each broker in turn."""
+    return (twins.kohort if kind == "kohort" else twins.kafka).bootstrap
+
+
+@pytest.fixture
+def its_admin(address: str) -> AdminClient:
+    return admin_client(address)
+
+
+def create(admin: AdminClient, name: str, partitions: int = 1, **config: str) -> None:
+    settings = {key.replace("_", "."): value for key, value in config.items()}
+    topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
+    admin.create_topics([topic])[name].result(30)
+    wait_until(lambda: name in admin.list_topics(timeout=10).topics, f"{name} to be known")
+
+
+@pytest.fixture
+def new_topic(its_admin: AdminClient) -> CreateTopic:
+    def make(partitions: int = 1, **config: str) -> str:
+        name = f"fetch-{uuid.uuid4().hex[:12]}"
+        create(its_admin, name, partitions, **config)
+        return name
+
+    return make
+
+
+@pytest.fixture
+def one(new_topic: CreateTopic) -> TopicPartition:
+    """The partition of a topic with no other."""
+    return TopicPartition(new_topic(), 0)
+
+
+def numbered(count: int, size: int = 0) -> list[bytes]:
+    return [b"%d" % number + bytes(size) for number in range(count)]
+
+
+@pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
+async def test_records_of_all_partitions_come_in_their_order(
+    address: str, new_topic: CreateTopic, codec: str | None
+) -> None:
+    topic = new_topic(3)
+    values = {TopicPartition(topic, index): numbered(200 + index, 20) for index in range(3)}
+    await produce(address, values, compression_type=codec)
+    async with reading(address, *values) as reader:
+        records = await reader.read(603, at_most=100)
+        for partition, expected in values.items():
+            mine = [record for record in records if record.partition == partition.partition]
+            assert [record.value for record in mine] == expected
+            assert [record.offset for record in mine] == list(range(len(expected)))
+            assert reader.positions.consumed()[partition].offset == len(expected)
+            assert reader.positions.lag(partition) == 0
+        assert not reader.fetcher.take(1)
+
+
+async def test_keys_headers_and_times_come_as_they_were_sent(
+    address: str, one: TopicPartition
+) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=address) as producer:
+        await producer.send_and_wait(
+            one.topic, None, b"key", timestamp_ms=1_700_000_000_001, headers=[("ключ", b"1")]
+        )
+    async with reading(address, one) as reader:
+        (record,) = await reader.read(1)
+    assert (record.topic, record.partition, record.offset) == (*one, 0)
+    assert (record.key, record.value, record.headers) == (b"key", None, (("ключ", b"1"),))
+    assert (record.timestamp, record.timestamp_type) == (1_700_000_000_001, 0)
+    assert record.leader_epoch >= 0
+
+
+async def test_topics_are_asked_for_by_name_where_no_id_is_known(
+    address: str, one: TopicPartition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await produce(address, {one: numbered(3)})
+    async with reading(address) as reader:
+        await reader.cluster.refresh([one.topic])
+        info = reader.cluster.topics[one.topic]
+        assert info.topic_id != ZERO_UUID
+        reader.cluster.topics[one.topic] = replace(info, topic_id=ZERO_UUID)
+        await reader.assign(one)
+        assert [record.value for record in await reader.read(3)] == numbered(3)
+
+
+async def test_what_waits_to_be_taken_is_bounded_over_all_partitions(
+    address: str, new_topic: CreateTopic
+) -> None:
+    topic = new_topic(4)
+    values = {TopicPartition(topic, index): numbered(200, 1_000) for index in range(4)}
+    await produce(address, values, max_batch_size=20_000)
+    config = replace(EARLIEST, max_partition_fetch_bytes=50_000, prefetch_bytes_limit=150_000)
+    async with reading(address, *values, config=config) as reader:
+        await reader.until(lambda: reader.fetcher.waiting_bytes > 50_000)
+        most = 0
+        seen = 0
+        while seen < 800:
+            # Time for whatever is going to be fetched, without a poll.
+            await asyncio.sleep(0.02)
+            most = max(most, reader.fetcher.waiting_bytes)
+            seen += len(await reader.read(40))
+        # One batch may come on top of the limit.
+        assert 50_000 < most <= 175_000
+
+
+async def test_a_batch_that_is_larger_than_all_limits_is_returned(
+    address: str, one: TopicPartition
+) -> None:
+    values = [b"small", bytes(200_000), b"small again", bytes(300_000)]
+    for value in values:
+        await produce(address, {one: [value]})
+    config = replace(
+        EARLIEST, fetch_max_bytes=1_000, max_partition_fetch_bytes=1_000, prefetch_bytes_limit=1_000
+    )
+    async with reading(address, one, config=config) as reader:
+        assert [record.value for record in await reader.read(4)] == values
+
+
+async def test_every_partition_has_its_turn_when_only_one_fits_in_an_answer(
+    address: str, new_topic: CreateTopic
+) -> None:
+    topic = new_topic(5)
+    values = {TopicPartition(topic, index): numbered(20, 500) for index in range(5)}
+    await produce(address, values, max_batch_size=1_200)
+    config = replace(EARLIEST, fetch_max_bytes=1_500, max_partition_fetch_bytes=1_500)
+    async with reading(address, *values, config=config) as reader:
+        records = await reader.read(50)
+        assert {record.partition for record in records} == set(range(5))
+        assert len(await reader.read(50)) == 50
+
+
+async def test_a_batch_that_inflates_beyond_the_limit_is_named_and_can_be_passed_over(
+    address: str, one: TopicPartition
+) -> None:
+    for value in (b"first", bytes(500_000), b"last"):
+        await produce(address, {one: [value]}, compression_type="gzip")
+    config = replace(EARLIEST, inflated_bytes_limit=100_000)
+    async with reading(address, one, config=config) as reader:
+        await reader.read(1)
+        for _ in range(2):
+            with pytest.raises(RecordTooLargeError, match="raise inflated_bytes_limit"):
+                await reader.read(1)
+        reader.positions.seek(one, 2)
+        reader.fetcher.wake()
+        assert [record.value for record in await reader.read(1)] == [b"last"]
+
+
+async def test_only_committed_transactions_are_read_if_that_is_wanted(
+    address: str, kind: str, one: TopicPartition
+) -> None:
+    if kind == "kohort":
+        pytest.skip("Kohort has no transactions yet")
+    settings: dict[str, Any] = {"bootstrap_servers": address, "transactional_id": one.topic}
+    async with AIOKafkaProducer(**settings) as producer:
+        for number in range(6):
+            await producer.begin_transaction()
+            for part in range(3):
+                await producer.send_and_wait(one.topic, b"%d.%d" % (number, part), partition=0)
+            if number % 2:
+                await producer.abort_transaction()
+            else:
+                await producer.commit_transaction()
+        committed = [b"%d.%d" % (number, part) for number in (0, 2, 4) for part in range(3)]
+        config = replace(EARLIEST, isolation_level=IsolationLevel.READ_COMMITTED)
+        async with reading(address, one, config=config) as reader:
+            assert [record.value for record in await reader.read(9)] == committed
+            # The markers and the last, aborted transaction are passed over as well.
+            await reader.until(
+                lambda: not reader.fetcher.take(1) and reader.positions.lag(one) == 0
+            )
+            assert reader.positions.position(one) == 24
+            await producer.begin_transaction()
+            await producer.send_and_wait(one.topic, b"open", partition=0)
+            await reader.until(lambda: reader.positions.high_watermark(one) == 25)
+            assert not reader.fetcher.take(1)
+            assert reader.positions.last_stable(one) == 24
+            ends = await list_offsets(
+                reader.cluster, {one: FROM_THE_END}, IsolationLevel.READ_COMMITTED
+            )
+            assert ends == {one: OffsetAndTimestamp(24, -1, 0)}
+            await producer.commit_transaction()
+            assert [record.value for record in await reader.read(1)] == [b"open"]
+        async with reading(address, one) as reader:
+            assert len(await reader.read(19)) == 19
+
+
+def expire(admin: AdminClient, partition: TopicPartition, offset: int) -> None:
+    """As retention would."""
+    where = ConfluentPartition(*partition, offset)
+    for future in admin.delete_records([where]).values():
+        future.result(30)
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("earliest", 6), ("latest", 10)])
+async def test_a_position_that_has_expired_is_reset_by_policy(
+    address: str, its_admin: AdminClient, one: TopicPartition, policy: str, expected: int
+) -> None:
+    await produce(address, {one: numbered(10)})
+    expire(its_admin, one, 6)
+    config = FetchConfig(auto_offset_reset=ResetPolicy.parse(policy))
+    async with reading(address, config=config) as reader:
+        reader.positions.set_assigned([one])
+        reader.positions.seek(one, 2)
+        reader.fetcher.assignment_changed()
+        await reader.until(lambda: reader.positions.position(one) == expected)
+        await produce(address, {one: [b"new"]})
+        (record,) = await reader.read(1)
+        assert record.offset == expected
+
+
+async def test_without_a_policy_it_is_an_error_until_somebody_seeks(
+    address: str, its_admin: AdminClient, one: TopicPartition
+) -> None:
+    await produce(address, {one: numbered(10)})
+    expire(its_admin, one, 6)
+    async with reading(address, config=FetchConfig(auto_offset_reset=RESET_NONE)) as reader:
+        reader.positions.set_assigned([one])
+        reader.positions.seek(one, 2)
+        reader.fetcher.assignment_changed()
+        for _ in range(2):
+            with pytest.raises(OffsetOutOfRangeError, match="offset 2 is not in the log"):
+                await reader.read(1)
+        reader.positions.seek(one, 7)
+        reader.fetcher.wake()
+        assert [record.value for record in await reader.read(3)] == [b"7", b"8", b"9"]
+
+
+async def test_what_was_fetched_before_the_log_was_cut_is_still_returned(
+    address: str, its_admin: AdminClient, one: TopicPartition
+) -> None:
+    await produce(address, {one: numbered(10)})
+    async with reading(address, one) as reader:
+        assert len(await reader.read(2)) == 2
+        expire(its_admin, one, 10)
+        assert [record.value for record in await reader.read(8)] == numbered(10)[2:]
+
+
+async def test_a_topic_that_was_created_anew_is_read_from_its_own_beginning(
+    address: str, its_admin: AdminClient, one: TopicPartition
+) -> None:
+    await produce(address, {one: numbered(5)})
+    async with reading(address, one) as reader:
+        assert len(await reader.read(5)) == 5
+        its_admin.delete_topics([one.topic])[one.topic].result(30)
+        wait_until(
+            lambda: one.topic not in its_admin.list_topics(timeout=10).topics, "it to be gone"
+        )
+        create(its_admin, one.topic)
+        # More than there were before, so that the old position exists in the new topic too.
+        await produce(address, {one: [b"new %d" % number for number in range(8)]})
+        records = await reader.read(8)
+        assert [record.value for record in records] == [b"new %d" % number for number in range(8)]
+
+
+async def test_a_topic_that_does_not_exist_yet_is_read_once_it_does(
+    address: str, its_admin: AdminClient
+) -> None:
+    one = TopicPartition(f"fetch-{uuid.uuid4().hex[:12]}", 0)
+    async with reading(address, one) as reader:
+        await reader.until(lambda: reader.refreshes >= 3)
+        await asyncio.to_thread(create, its_admin, one.topic)
+        await produce(address, {one: [b"first"]})
+        assert [record.value for record in await reader.read(1)] == [b"first"]
+        # With a backoff in between, not as fast as the broker answers.
+        assert reader.refreshes < 100
+
+
+async def test_a_paused_partition_is_neither_returned_nor_forgotten(
+    address: str, new_topic: CreateTopic
+) -> None:
+    topic = new_topic(2)
+    first, second = (TopicPartition(topic, index) for index in range(2))
+    await produce(address, {first: numbered(10), second: numbered(10)})
+    async with reading(address, first, second) as reader:
+        await reader.until(lambda: reader.positions.high_watermark(second) == 10)
+        reader.positions.pause([first])
+        reader.fetcher.wake()
+        assert {record.partition for record in await reader.read(10)} == {1}
+        assert not reader.fetcher.take(100)
+        reader.positions.resume([first])
+        reader.fetcher.wake()
+        # At once: it had been fetched before the pause.
+        assert [len(some) for some in reader.fetcher.take(100).values()] == [10]
+
+
+async def test_records_are_read_one_by_one(address: str, one: TopicPartition) -> None:
+    await produce(address, {one: numbered(300)})
+    async with reading(address, one) as reader:
+        for number in range(300):
+            await reader.until(lambda: reader.fetcher.waiting_bytes > 0)
+            record = reader.fetcher.next_record()
+            assert record is not None
+            assert (record.offset, reader.positions.position(one)) == (number, number + 1)
+
+
+async def test_what_a_deserialiser_raises_names_the_record_and_keeps_the_position(
+    address: str, one: TopicPartition
+) -> None:
+    await produce(address, {one: [b"1", b"2", b"x", b"4"]})
+    async with reading(address, one, deserialisers=Deserialisers(value=int)) as reader:
+        assert [record.value for record in await reader.read(2)] == [1, 2]
+        for _ in range(2):
+            with pytest.raises(DeserialisationError, match="offset 2 cannot be deserialised"):
+                await reader.read(1)
+            assert reader.positions.consumed() == {one: OffsetAndMetadata(2, "", 0)}
+        reader.positions.seek(one, 3)
+        reader.fetcher.wake()
+        assert [record.value for record in await reader.read(1)] == [4]
+
+
+async def test_offsets_are_found_by_time_and_at_both_ends(
+    address: str, its_admin: AdminClient, new_topic: CreateTopic
+) -> None:
+    topic = new_topic(2)
+    first, second = (TopicPartition(topic, index) for index in range(2))
+    async with AIOKafkaProducer(bootstrap_servers=address) as producer:
+        for number in range(10):
+            await producer.send_and_wait(topic, b"x", partition=0, timestamp_ms=1_000 + number)
+    expire(its_admin, first, 2)
+    async with reading(address) as reader:
+        for spec, expected in {
+            FROM_THE_START: {first: 2, second: 0},
+            FROM_THE_END: {first: 10, second: 0},
+            1_005: {first: 5, second: None},
+            5_000: {first: None, second: None},
+        }.items():
+            found = await list_offsets(reader.cluster, {first: spec, second: spec})
+            offsets = {name: at if at is None else at.offset for name, at in found.items()}
+            assert offsets == expected
+        by_time = await list_offsets(reader.cluster, {first: 1_005})
+        assert by_time == {first: OffsetAndTimestamp(5, 1_005, 0)}
+        missing = TopicPartition(topic, 7)
+        with pytest.raises(UnknownTopicError, match=f"no such partitions: {topic}-7"):
+            await list_offsets(reader.cluster, {first: FROM_THE_END, missing: 0}, timeout_ms=700)
+
+
+async def test_a_reset_by_duration_begins_with_what_is_not_older(
+    address: str, one: TopicPartition
+) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    async with AIOKafkaProducer(bootstrap_servers=address) as producer:
+        for age_h in (30, 20, 10, 0):
+            await producer.send_and_wait(
+                one.topic, b"%d" % age_h, timestamp_ms=now_ms - age_h * 3_600_000
+            )
+    for text, expected in {"by_duration:P1D": 1, "by_duration:PT5H": 3, "latest": 4}.items():
+        config = FetchConfig(auto_offset_reset=ResetPolicy.parse(text))
+        async with reading(address, one, config=config) as reader:
+            await reader.wait_positions()
+            assert reader.positions.position(one) == expected
+
+
+async def test_a_duration_without_records_leads_to_the_end(
+    address: str, one: TopicPartition
+) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=address) as producer:
+        await producer.send_and_wait(one.topic, b"old", timestamp_ms=1_000)
+    config = FetchConfig(auto_offset_reset=ResetPolicy.parse("by_duration:PT1H"))
+    async with reading(address, one, config=config) as reader:
+        await reader.wait_positions()
+        assert reader.positions.position(one) == 1
