@@ -538,4 +538,4 @@ class Fetcher:
 
 
 def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
+    return int(asyncio.get_running_loop().time() * 1000)

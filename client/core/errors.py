@@ -197,6 +197,10 @@ _ADVICE: Final[Mapping[ErrorCode, tuple[type[ConsumerError], str]]] = MappingPro
             AuthorizationError,
             "not allowed to read these topics; the principal needs READ on them",
         ),
+        ErrorCode.CORRUPT_MESSAGE: (
+            CorruptRecordError,
+            "the broker finds its own log damaged there; seek past it to go on",
+        ),
         ErrorCode.OFFSET_METADATA_TOO_LARGE: (
             CommitError,
             "the metadata of a commit is longer than the broker's offset.metadata.max.bytes",

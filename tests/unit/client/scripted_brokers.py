@@ -1,0 +1,206 @@
+"""Two brokers that say what a test wants them to, to a fetcher on virtual time.
+
+For what real brokers say only in trouble that cannot be made here: leaders that move, epochs that
+do not fit. All messages go through their codecs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Coroutine
+from typing import Any, Final, cast
+
+from broker.clock import VirtualClock
+from client.core.offsets import RESET_EARLIEST
+from client.core.partitions import TopicPartition
+from client.core.positions import Positions
+from client.fetcher import FetchConfig, Fetcher
+from client.net.cluster import Address, Cluster, ClusterConfig, Leader, TopicInfo
+from client.net.connection import Connection, ConnectionConfig, DisconnectedError
+from client.net.versions import ApiVersionTable
+from client.records import AnyRecord
+from protocol.codec import codec
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from protocol.records.builder import encode_batch
+from protocol.records.record import Record
+from tests.virtual_loop import VirtualClockLoop
+
+TOPIC: Final = "t"
+TOPIC_ID: Final = b"i" * 16
+FETCH: Final = 1
+LIST_OFFSETS: Final = 2
+EARLIEST: Final = FetchConfig(auto_offset_reset=RESET_EARLIEST)
+
+
+def partition(index: int) -> TopicPartition:
+    return TopicPartition(TOPIC, index)
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    """On virtual time."""
+    with asyncio.Runner(loop_factory=lambda: VirtualClockLoop(VirtualClock())) as runner:
+        runner.run(test)
+
+
+class ScriptedBroker:
+    """Holds logs of one-record batches, and tells what it is asked, or what it was told to."""
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        self.versions = ApiVersionTable({FETCH: (4, 18), LIST_OFFSETS: (1, 11)})
+        self.logs: dict[int, list[bytes]] = defaultdict(list)
+        self.faults: dict[int, deque[ErrorCode]] = defaultdict(deque)
+        """What to say of a partition, once each."""
+        self.throttle_ms = 0
+        self.is_down = False
+        self.requests: list[FetchRequest] = []
+        self.request_versions: list[int] = []
+        self._appended = asyncio.Event()
+
+    def append(self, index: int, *values: bytes) -> None:
+        self.logs[index] += values
+        self._appended.set()
+        self._appended = asyncio.Event()
+
+    async def call(self, request: Any, *, version: int, timeout_ms: int) -> Any:  # noqa: ANN401
+        """In place of Connection.call."""
+        del timeout_ms
+        if self.is_down:
+            raise DisconnectedError(f"broker {self.node_id} is down")
+        if isinstance(request, ListOffsetsRequest):
+            return self._offsets(_travelled(request, version))
+        request = _travelled(request, version)
+        self.requests.append(request)
+        self.request_versions.append(version)
+        while True:
+            appended = self._appended
+            answer = self._answer(request, version)
+            if answer is not None or not request.max_wait_ms:
+                break
+            try:
+                async with asyncio.timeout(request.max_wait_ms / 1000):
+                    await appended.wait()
+            except TimeoutError:
+                break
+        found = answer or FetchResponse(responses=[])
+        return _travelled(found, version)
+
+    def _answer(self, request: FetchRequest, version: int) -> FetchResponse | None:
+        """None: there is nothing to say yet."""
+        data = [
+            self._partition(asked.partition, asked.fetch_offset)
+            for topic in request.topics
+            for asked in topic.partitions
+        ]
+        if not any(one.records or one.error_code for one in data) and request.max_wait_ms:
+            return None
+        name: dict[str, Any] = {"topic": TOPIC} if version < 13 else {"topic_id": TOPIC_ID}
+        throttle_ms, self.throttle_ms = self.throttle_ms, 0
+        return FetchResponse(
+            throttle_time_ms=throttle_ms,
+            responses=[FetchableTopicResponse(**name, partitions=data)],
+        )
+
+    def _partition(self, index: int, offset: int) -> PartitionData:
+        log, faults = self.logs[index], self.faults[index]
+        code = faults.popleft() if faults else ErrorCode.NONE
+        if code is ErrorCode.NONE and offset > len(log):
+            code = ErrorCode.OFFSET_OUT_OF_RANGE
+        records = b""
+        if code is ErrorCode.NONE:
+            batches = enumerate(log[offset:], offset)
+            records = b"".join(
+                encode_batch([Record(value)], base_offset=at) for at, value in batches
+            )
+        return PartitionData(
+            partition_index=index,
+            error_code=code,
+            high_watermark=len(log),
+            aborted_transactions=None,
+            records=records,
+        )
+
+    def _offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        found = [
+            ListOffsetsPartitionResponse(
+                partition_index=one.partition_index,
+                error_code=0,
+                offset=0 if one.timestamp == -2 else len(self.logs[one.partition_index]),
+            )
+            for topic in request.topics
+            for one in topic.partitions
+        ]
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=TOPIC, partitions=found)])
+
+
+def _travelled(message: Any, version: int) -> Any:  # noqa: ANN401 - the same kind.
+    """As it is after having been written and read."""
+    coder = codec(type(message), version)
+    out = bytearray()
+    return coder.decode(b"".join(coder.encode_into(message, out)))[0]
+
+
+class ScriptedCluster(Cluster):
+    """Knows two brokers, who leads, and what a refresh will find."""
+
+    def __init__(self, *leaders: int) -> None:
+        super().__init__(ClusterConfig([Address("one", 1)], ConnectionConfig()))
+        self.nodes = {1: ScriptedBroker(1), 2: ScriptedBroker(2)}
+        for node_id in self.nodes:
+            self.remember(node_id, Address("broker", node_id))
+        self.lead(*leaders)
+
+    def lead(self, *leaders: int, topic_id: bytes = TOPIC_ID) -> None:
+        """By partition, -1 for nobody."""
+        known = {index: Leader(node_id, 5) for index, node_id in enumerate(leaders) if node_id >= 0}
+        self.topics[TOPIC] = TopicInfo(TOPIC, topic_id, False, ErrorCode.NONE, known, len(leaders))
+
+    async def connection(self, address: Address, purpose: str = "") -> Connection:
+        del purpose
+        return cast("Connection", self.nodes[address.port])
+
+
+class Scene:
+    """A fetcher of some partitions, all at offset 0, led by the given brokers."""
+
+    def __init__(self, *leaders: int, config: FetchConfig = EARLIEST) -> None:
+        self.cluster = ScriptedCluster(*leaders)
+        self.one, self.two = self.cluster.nodes[1], self.cluster.nodes[2]
+        self.positions = Positions()
+        self.metadata_wanted = 0
+        self.fetcher = Fetcher(
+            self.cluster, self.positions, config, on_metadata_wanted=self._on_metadata_wanted
+        )
+        self.fetcher.start()
+        self.positions.set_assigned([partition(index) for index in range(len(leaders))])
+        for index in range(len(leaders)):
+            self.positions.seek(partition(index), 0)
+        self.fetcher.assignment_changed()
+
+    def _on_metadata_wanted(self) -> None:
+        self.metadata_wanted += 1
+
+    async def read(self, count: int) -> list[AnyRecord]:
+        records: list[AnyRecord] = []
+        async with asyncio.timeout(60):
+            while len(records) < count:
+                await self.fetcher.wait(1)
+                for some in self.fetcher.take(count - len(records)).values():
+                    records += some
+        return records
+
+    async def values(self, count: int) -> list[bytes]:
+        return [record.value for record in await self.read(count)]

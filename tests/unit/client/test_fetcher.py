@@ -1,0 +1,363 @@
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from client.core.errors import (
+    AuthorizationError,
+    CorruptRecordError,
+    OffsetOutOfRangeError,
+    UnexpectedResponseError,
+)
+from client.core.offsets import LATEST, RESET_NONE
+from client.fetched import IsolationLevel
+from client.net.versions import ApiVersionTable, UnsupportedVersionError
+from protocol.errors import ErrorCode
+from tests.unit.client.scripted_brokers import EARLIEST, FETCH, TOPIC_ID, Scene, partition, run
+
+A, B = partition(0), partition(1)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+    ],
+)
+def test_what_newer_metadata_may_mend_is_tried_again_after_asking_for_it(code: ErrorCode) -> None:
+    async def test() -> None:
+        scene = Scene(1)
+        scene.one.append(0, b"a")
+        scene.one.faults[0].extend([code, code])
+        assert await scene.values(1) == [b"a"]
+        assert scene.metadata_wanted == 2
+        await scene.fetcher.close()
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    "code",
+    [ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.REQUEST_TIMED_OUT],
+)
+def test_the_broker_s_own_trouble_is_waited_for(code: ErrorCode) -> None:
+    async def test() -> None:
+        scene = Scene(1)
+        scene.one.append(0, b"a")
+        scene.one.faults[0].extend([code, code])
+        assert await scene.values(1) == [b"a"]
+        assert scene.metadata_wanted == 0
+        await scene.fetcher.close()
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, AuthorizationError),
+        (ErrorCode.CORRUPT_MESSAGE, CorruptRecordError),
+        (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, UnexpectedResponseError),
+    ],
+)
+def test_what_only_the_user_can_mend_is_raised_each_time_it_comes(
+    code: ErrorCode, kind: type[Exception]
+) -> None:
+    async def test() -> None:
+        scene = Scene(1, 1)
+        scene.one.append(0, b"a")
+        scene.one.append(1, b"b")
+        scene.one.faults[0].extend([code, code])
+        values: list[bytes] = []
+        errors: list[str] = []
+        while len(values) < 2:
+            try:
+                values += await scene.values(1)
+            except kind as error:
+                errors.append(str(error))
+        assert sorted(values) == [b"a", b"b"]
+        assert ["t-0" in error for error in errors] == [True, True]
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_failures_are_followed_by_longer_and_longer_pauses() -> None:
+    async def test() -> None:
+        scene = Scene(1)
+        scene.one.faults[0].extend([ErrorCode.NOT_LEADER_OR_FOLLOWER] * 1_000)
+        counts = []
+        for _ in range(4):
+            await asyncio.sleep(5)
+            counts.append(len(scene.one.requests))
+        # 100, 200, 400, 800 and then 1000 milliseconds, all give or take a fifth.
+        assert 5 <= counts[0] <= 12
+        assert 12 <= counts[3] - counts[0] <= 20
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_a_partition_is_read_from_its_new_leader_as_soon_as_it_is_known() -> None:
+    async def test() -> None:
+        scene = Scene(1)
+        scene.one.faults[0].extend([ErrorCode.NOT_LEADER_OR_FOLLOWER] * 50)
+        scene.two.append(0, b"a")
+        await asyncio.sleep(20)
+        asked = len(scene.one.requests)
+        scene.cluster.lead(2)
+        scene.fetcher.wake()
+        assert await scene.values(1) == [b"a"]
+        assert len(scene.one.requests) <= asked + 1
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_metadata_is_asked_for_while_a_partition_has_no_leader() -> None:
+    async def test() -> None:
+        scene = Scene(-1, 1)
+        scene.one.append(1, b"b")
+        assert await scene.values(1) == [b"b"]
+        await asyncio.sleep(10)
+        assert 8 <= scene.metadata_wanted <= 30
+        scene.cluster.lead(1, 1)
+        scene.one.append(0, b"a")
+        scene.fetcher.wake()
+        assert await scene.values(1) == [b"a"]
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_a_broker_that_is_down_keeps_no_other_from_being_read() -> None:
+    async def test() -> None:
+        scene = Scene(1, 2)
+        scene.one.is_down = True
+        scene.one.append(0, b"a")
+        scene.two.append(1, b"b")
+        assert await scene.values(1) == [b"b"]
+        await asyncio.sleep(5)
+        assert scene.metadata_wanted >= 4
+        scene.one.is_down = False
+        assert await scene.values(1) == [b"a"]
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_brokers_are_asked_at_the_same_time() -> None:
+    async def test() -> None:
+        scene = Scene(1, 2, config=replace(EARLIEST, fetch_max_wait_ms=30_000))
+        await asyncio.sleep(1)
+        assert len(scene.one.requests) == len(scene.two.requests) == 1
+        began_s = asyncio.get_running_loop().time()
+        scene.two.append(1, b"b")
+        assert await scene.values(1) == [b"b"]
+        assert asyncio.get_running_loop().time() - began_s < 1
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_a_broker_that_throttles_is_left_alone_for_as_long() -> None:
+    async def test() -> None:
+        scene = Scene(1)
+        scene.one.throttle_ms = 5_000
+        scene.one.append(0, b"a")
+        await scene.read(1)
+        scene.one.append(0, b"b")
+        await asyncio.sleep(4.9)
+        assert len(scene.one.requests) == 1
+        assert await scene.values(1) == [b"b"]
+        await scene.fetcher.close()
+
+    run(test())
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_every_version_of_fetch_is_spoken(version: int) -> None:
+    async def test() -> None:
+        config = replace(EARLIEST, isolation_level=IsolationLevel.READ_COMMITTED)
+        scene = Scene(1, 1, config=config)
+        scene.one.versions = ApiVersionTable({FETCH: (0, version)})
+        scene.one.append(0, b"a")
+        scene.one.append(1, b"b")
+        assert sorted(await scene.values(2)) == [b"a", b"b"]
+        assert set(scene.one.request_versions) == {version}
+        first = scene.one.requests[0]
+        assert [(topic.topic, topic.topic_id) for topic in first.topics] == [
+            ("t", bytes(16)) if version < 13 else ("", TOPIC_ID)
+        ]
+        epoch = 5 if version >= 9 else -1
+        assert [one.current_leader_epoch for one in first.topics[0].partitions] == [epoch] * 2
+        assert first.isolation_level == 1
+        # No fetch session (KIP-227), ever.
+        assert {(one.session_id, one.session_epoch) for one in scene.one.requests} == {(0, -1)}
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_a_broker_without_a_version_in_common_is_an_error_and_not_a_storm() -> None:
+    async def test() -> None:
+        scene = Scene(1)
+        scene.one.versions = ApiVersionTable({FETCH: (0, 3)})
+        for _ in range(2):
+            with pytest.raises(UnsupportedVersionError, match="FetchRequest"):
+                await scene.read(1)
+        scene.one.versions = ApiVersionTable({FETCH: (4, 18)})
+        scene.one.append(0, b"a")
+        assert await scene.values(1) == [b"a"]
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_an_answer_to_where_the_position_was_before_a_seek_is_ignored() -> None:
+    async def test() -> None:
+        scene = Scene(1)
+        await asyncio.sleep(0.1)
+        scene.positions.seek(A, 1)
+        scene.fetcher.wake()
+        # The request that is parked asks for offset 0.
+        scene.one.append(0, b"a", b"b")
+        assert await scene.values(1) == [b"b"]
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_out_of_range_is_ignored_if_the_position_has_moved_meanwhile() -> None:
+    async def test() -> None:
+        scene = Scene(1, config=replace(EARLIEST, auto_offset_reset=RESET_NONE))
+        await asyncio.sleep(0.1)
+        scene.one.append(0)
+        scene.one.faults[0].append(ErrorCode.OFFSET_OUT_OF_RANGE)
+        scene.positions.seek(A, 1)
+        scene.fetcher.wake()
+        scene.one.append(0, b"a", b"b")
+        assert await scene.values(1) == [b"b"]
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_out_of_range_waits_until_what_was_fetched_before_it_is_taken() -> None:
+    async def test() -> None:
+        scene = Scene(1, config=replace(EARLIEST, auto_offset_reset=RESET_NONE))
+        scene.one.append(0, b"a", b"b")
+        await asyncio.sleep(0.1)
+        scene.one.faults[0].extend([ErrorCode.OFFSET_OUT_OF_RANGE] * 20)
+        scene.one.append(0)
+        await asyncio.sleep(2)
+        assert await scene.values(2) == [b"a", b"b"]
+        with pytest.raises(OffsetOutOfRangeError, match="t-0: offset 2 is not in the log"):
+            await scene.read(1)
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_partitions_that_are_revoked_while_they_are_fetched_are_not_returned() -> None:
+    async def test() -> None:
+        scene = Scene(1, 1)
+        await asyncio.sleep(0.1)
+        scene.positions.set_assigned([B])
+        scene.fetcher.assignment_changed()
+        scene.one.append(0, b"a")
+        scene.one.append(1, b"b")
+        assert await scene.values(1) == [b"b"]
+        await asyncio.sleep(5)
+        assert not scene.fetcher.take(10)
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_a_held_partition_is_neither_fetched_nor_returned_and_keeps_what_it_has() -> None:
+    async def test() -> None:
+        scene = Scene(1, 1)
+        scene.one.append(0, b"a")
+        await asyncio.sleep(0.1)
+        scene.positions.hold([A])
+        scene.fetcher.wake()
+        await asyncio.sleep(1)
+        asked = len(scene.one.requests)
+        await asyncio.sleep(5)
+        late = [one for request in scene.one.requests[asked:] for one in request.topics]
+        assert {one.partition for topic in late for one in topic.partitions} == {1}
+        assert not scene.fetcher.take(10)
+        scene.positions.set_assigned([A, B])
+        scene.fetcher.assignment_changed()
+        assert [len(some) for some in scene.fetcher.take(10).values()] == [1]
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_a_topic_with_another_id_is_read_from_its_beginning() -> None:
+    async def test() -> None:
+        scene = Scene(1)
+        scene.one.append(0, b"a", b"b")
+        await scene.read(2)
+        scene.one.logs[0] = [b"x", b"y", b"z"]
+        scene.cluster.lead(1, topic_id=b"j" * 16)
+        scene.fetcher.wake()
+        assert await scene.fetcher.wait_positions([A], 10)
+        assert scene.positions.position(A) == 0
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_waiting_ends_when_somebody_wakes_it_up() -> None:
+    async def test() -> None:
+        scene = Scene(1)
+        waiting = asyncio.ensure_future(scene.fetcher.wait(1_000))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        scene.fetcher.wake()
+        assert await waiting is False
+        assert await scene.fetcher.wait(2) is False
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_waiting_for_positions_ends_with_its_time() -> None:
+    async def test() -> None:
+        scene = Scene(-1)
+        scene.positions.seek_to(A, LATEST)
+        scene.fetcher.wake()
+        assert await scene.fetcher.wait_positions([A], 5) is False
+        scene.cluster.lead(1)
+        scene.one.append(0, b"a")
+        assert await scene.fetcher.wait_positions([A], 5)
+        assert scene.positions.position(A) == 1
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_a_closed_fetcher_asks_nobody_and_can_be_closed_again() -> None:
+    async def test() -> None:
+        scene = Scene(1, 2)
+        await asyncio.sleep(0.1)
+        await scene.fetcher.close()
+        asked = len(scene.one.requests)
+        scene.one.append(0, b"a")
+        scene.fetcher.wake()
+        await asyncio.sleep(10)
+        assert (len(scene.one.requests), scene.fetcher.take(10)) == (asked, {})
+        await scene.fetcher.close()
+
+    run(test())
