@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self, Unpack
+from typing import Any, Final, NamedTuple, Self, TypeAlias, Unpack
 
 from client.config import ConsumerConfig, Settings, config_from
 from client.core.errors import ConsumerClosedError, IllegalStateError
@@ -26,6 +26,9 @@ from client.offset_lookup import list_offsets
 from client.records import ConsumerRecord
 
 CLOSE_TIMEOUT_S: Final = 30.0
+
+ToCommit: TypeAlias = int | tuple[int, str] | OffsetAndMetadata
+"""The next offset to read, alone, with a text, or also with a leader epoch."""
 
 
 class GroupMetadata(NamedTuple):
@@ -365,9 +368,7 @@ class Consumer(Observed):
 
     # Commits.
 
-    async def commit(
-        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None
-    ) -> None:
+    async def commit(self, offsets: Mapping[TopicPartition, ToCommit] | None = None) -> None:
         """Store positions with the group, by default those of everything that was returned. Tries
         again if that may help; earlier commits of `commit_async` go first, their callbacks too.
 
@@ -391,7 +392,7 @@ class Consumer(Observed):
 
     def commit_async(
         self,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
+        offsets: Mapping[TopicPartition, ToCommit] | None = None,
         callback: CommitCallback | None = None,
     ) -> None:
         """Have positions stored without waiting: one attempt, in the order of the calls.
@@ -477,15 +478,13 @@ class Consumer(Observed):
         cluster = self._running().cluster
         return await list_offsets(cluster, specs, isolation, config.default_api_timeout_ms)
 
-    def _to_commit(
-        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata | tuple[int, str]] | None
-    ) -> Offsets:
+    def _to_commit(self, offsets: Mapping[TopicPartition, ToCommit] | None) -> Offsets:
         if offsets is None:
             return self._running().positions.consumed()
         return {TopicPartition(*one): _with_metadata(given) for one, given in offsets.items()}
 
 
-def _with_metadata(given: int | tuple[int, str] | OffsetAndMetadata) -> OffsetAndMetadata:
+def _with_metadata(given: ToCommit) -> OffsetAndMetadata:
     """As users write it, aiokafka's pairs included."""
     made = OffsetAndMetadata(given) if isinstance(given, int) else OffsetAndMetadata(*given)
     if made.offset < 0:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,10 @@ async def test_callbacks_may_ask_seek_and_commit(
     topic = topics.create(2)
     for partition in (0, 1):
         topics.fill(topic, range(6), partition)
-    settings = {"partition_assignment_strategy": strategy, "enable_auto_commit": False}
+    settings: dict[str, Any] = {
+        "partition_assignment_strategy": strategy,
+        "enable_auto_commit": False,
+    }
     working = Working()
     first = members.make(**settings)
     working.consumer = first
@@ -68,7 +72,7 @@ async def test_a_callback_that_raises_does_not_stop_the_rebalance_and_is_heard_o
     topics: Topics, members: Members
 ) -> None:
     topic = topics.create(2)
-    settings = {"partition_assignment_strategy": "range"}
+    settings: dict[str, Any] = {"partition_assignment_strategy": "range"}
     failing = Failing()
     first = await members.start(topic, listener=failing, **settings)
     with pytest.raises(ZeroDivisionError, match="assigned"):

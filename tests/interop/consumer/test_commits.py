@@ -1,6 +1,7 @@
 """Commits: by hand and by themselves, waited for and not."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -112,7 +113,7 @@ async def test_what_moves_to_another_member_was_committed_before(
         topics.fill(topic, range(20), partition)
     for strategy in ("range", "cooperative-sticky"):
         group = f"{members.group}-{strategy}"
-        settings = {
+        settings: dict[str, Any] = {
             "group_id": group,
             "partition_assignment_strategy": strategy,
             "auto_commit_interval_ms": 600_000,
@@ -148,7 +149,10 @@ async def test_a_commit_in_the_middle_of_an_eager_rebalance_says_so(
     topics: Topics, members: Members
 ) -> None:
     topic = topics.create(2)
-    settings = {"partition_assignment_strategy": "range", "enable_auto_commit": False}
+    settings: dict[str, Any] = {
+        "partition_assignment_strategy": "range",
+        "enable_auto_commit": False,
+    }
     first = await members.start(topic, **settings)
     second = await members.start(topic, **settings)
     await members.settle(first, second, partitions=2)

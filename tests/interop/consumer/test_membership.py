@@ -4,6 +4,7 @@ import asyncio
 import re
 import uuid
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ async def test_members_share_partitions_and_take_over_from_those_that_leave(
     strategy: str, topics: Topics, members: Members
 ) -> None:
     topic = topics.create(4)
-    settings = {"partition_assignment_strategy": strategy}
+    settings: dict[str, Any] = {"partition_assignment_strategy": strategy}
     first = await members.start(topic, **settings)
     await members.settle(first, partitions=4)
     second = await members.start(topic, **settings)
@@ -64,7 +65,7 @@ async def test_an_eager_group_revokes_everything_first_and_a_cooperative_one_wha
     topics: Topics, members: Members
 ) -> None:
     topic = topics.create(2)
-    settings = {"partition_assignment_strategy": "range"}
+    settings: dict[str, Any] = {"partition_assignment_strategy": "range"}
     note = Note()
     first = await members.start(topic, listener=note, **settings)
     await members.settle(first, partitions=2)
@@ -131,15 +132,13 @@ async def test_internal_topics_do_not_match_a_pattern_unless_they_are_asked_for(
     first = await members.start(topic)
     await members.settle(first, partitions=1)
     await first.commit({TopicPartition(topic, 0): 0})
-    for excludes, expected in ((True, set()), (False, {"__consumer_offsets"})):
+    for excludes, expected, partitions in ((True, set(), 0), (False, {"__consumer_offsets"}, 50)):
         consumer = members.make(
             group_id=f"{members.group}-{excludes}", exclude_internal_topics=excludes
         )
         consumer.subscribe(pattern="__consumer_.*")
         async with consumer:
-            await members.poll_until(
-                [consumer], lambda one=consumer: one.group_metadata().generation_id > 0
-            )
+            await members.settle(consumer, partitions=partitions)
             assert consumer.subscription() == expected
 
 
@@ -180,7 +179,7 @@ async def test_any_member_can_enforce_one_rebalance(
     strategy: str, instance_id: str | None, topics: Topics, members: Members
 ) -> None:
     topic = topics.create(2)
-    settings = {"partition_assignment_strategy": strategy}
+    settings: dict[str, Any] = {"partition_assignment_strategy": strategy}
     first = await members.start(topic, **settings)
     await members.settle(first, partitions=2)
     follower = await members.start(topic, group_instance_id=instance_id, **settings)
@@ -235,7 +234,8 @@ async def test_an_assignor_of_ones_own_decides_and_can_say_that_its_state_has_ch
     first, second = [
         await members.start(topic, partition_assignment_strategy=one) for one in assignors
     ]
-    await members.poll_until([first, second], lambda: len(second.assignment()) == 2)
+    await members.settle(first, second, partitions=2)
+    assert len(second.assignment()) == 2
     assignors[0].rank = b"3"
     first.enforce_rebalance("its rank has changed", state_changed=True)
     await members.poll_until([first, second], lambda: len(first.assignment()) == 2)

@@ -1,0 +1,100 @@
+"""Settings: what is refused, and that it is said which one and why."""
+
+import inspect
+
+import pytest
+
+from client.config import ConsumerConfig, Settings, config_from
+from client.core.assignors import RangeAssignor
+from kohort import Assignor, Consumer, JoinReason, errors
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"bootstrap_server": "x"}, "did you mean bootstrap_servers"),
+        ({"nonsense_of_all_kinds": 1}, "there is no setting nonsense_of_all_kinds"),
+        ({"bootstrap_servers": ""}, "bootstrap_servers is empty"),
+        ({"bootstrap_servers": "a:b:c:d:99999999"}, None),
+        ({"bootstrap_servers": ["localhost:http"]}, "is not host:port"),
+        ({"group_id": " "}, "group_id is empty"),
+        ({"group_instance_id": "one"}, "needs a group_id"),
+        ({"group_id": "g", "group_instance_id": "a b"}, "letters, digits"),
+        ({"group_id": "g", "group_instance_id": "x" * 250}, "1 to 249"),
+        ({"group_id": "g", "group_instance_id": ".."}, "group_instance_id"),
+        ({"session_timeout_ms": 0}, "session_timeout_ms must be a whole number of 1 or more"),
+        ({"session_timeout_ms": 2_000}, "must be less than session_timeout_ms"),
+        ({"max_poll_records": 2.5}, "max_poll_records"),
+        ({"max_poll_records": True}, "max_poll_records"),
+        ({"retry_backoff_ms": 2_000}, "retry_backoff_max_ms"),
+        ({"reconnect_backoff_ms": 2_000}, "reconnect_backoff_max_ms"),
+        ({"missing_topic_timeout_ms": -1}, "missing_topic_timeout_ms"),
+        ({"auto_offset_reset": "newest"}, "auto_offset_reset must be"),
+        ({"auto_offset_reset": "by_duration:an hour"}, "duration"),
+        ({"isolation_level": "serializable"}, "isolation_level must be"),
+        ({"join_reason": "boredom"}, "join_reason must be restart or upgrade"),
+        ({"join_reason": JoinReason.ENFORCED}, "join_reason must be restart or upgrade"),
+        ({"partition_assignment_strategy": "fair"}, "range, roundrobin, sticky"),
+        ({"partition_assignment_strategy": []}, "no way to rebalance"),
+        ({"partition_assignment_strategy": ["range", RangeAssignor]}, "twice"),
+        ({"security_protocol": "TLS"}, "security_protocol"),
+        ({"sasl_plain_username": "me"}, "SASL_PLAINTEXT"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_refused_by_name(
+    settings: dict[str, object], words: str | None
+) -> None:
+    if words is None:
+        config_from(settings)
+        return
+    with pytest.raises(errors.ConfigError, match=words):
+        Consumer(**settings)  # type: ignore[arg-type]
+
+
+def test_settings_are_kafkas_by_default() -> None:
+    config = config_from({"group_id": "g"})
+    assert config.membership.session_timeout_ms == 45_000
+    assert config.membership.max_poll_interval_ms == 300_000
+    assert config.heartbeat.heartbeat_interval_ms == 3_000
+    assert [one.name for one in config.assignors()] == ["range", "cooperative-sticky"]
+    assert config.fetch.max_partition_fetch_bytes == 1 << 20
+    assert config.commits_by_itself
+    assert config.first_reason is JoinReason.RESTART
+
+
+def test_assignors_are_taken_by_name_as_classes_and_made() -> None:
+    class Mine(Assignor):
+        name = "mine"
+
+        def assign(self, partition_counts: object, members: object) -> dict[str, list[object]]:  # type: ignore[override]
+            return {}
+
+    mine = Mine()
+    config = config_from({"partition_assignment_strategy": ["range", mine]})
+    assert [type(one) for one in config.assignors()] == [RangeAssignor, Mine]
+    assert config.assignors()[1] is mine
+    for single in ("range", RangeAssignor, RangeAssignor()):
+        names = [
+            one.name for one in config_from({"partition_assignment_strategy": single}).assignors()
+        ]
+        assert names == ["range"]
+
+
+def test_an_upgrade_can_be_announced_in_words() -> None:
+    assert config_from({"join_reason": "upgrade"}).first_reason is JoinReason.UPGRADE
+    assert config_from({"join_reason": JoinReason.UPGRADE}).first_reason is JoinReason.UPGRADE
+
+
+def test_a_password_is_not_shown() -> None:
+    settings = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_plain_username": "me",
+        "sasl_plain_password": "secret",
+    }
+    config = config_from(settings)
+    assert "secret" not in repr(config)
+
+
+def test_the_keyword_arguments_are_the_fields_of_the_configuration() -> None:
+    fields = inspect.signature(ConsumerConfig).parameters
+    assert set(Settings.__annotations__) == set(fields)
