@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import tzinfo
@@ -57,7 +57,7 @@ class Converter:
             yield record
 
 
-def convert_files(paths: Iterable[Path], output: IO[str], zone: tzinfo) -> Converter:
+def convert_files(paths: Sequence[Path], output: IO[str], zone: tzinfo) -> Converter:
     """Writes the records as JSON lines; returns what there was.
 
     Files are read in the order given, oldest first; those that end in .gz are unpacked.
@@ -70,10 +70,7 @@ def convert_files(paths: Iterable[Path], output: IO[str], zone: tzinfo) -> Conve
         # All are opened before the first is read: a wrong name is noticed at once.
         files = [stack.enter_context(_opened(path)) for path in paths]
         for file, path in zip(files, paths, strict=True):
-            try:
-                _write(converter.records(file), output)
-            except (OSError, EOFError) as error:
-                raise UsageError(f"{path}: {error}") from error
+            _write(converter.records(_read(file, path)), output)
     _write(converter.end(), output)
     return converter
 
@@ -85,6 +82,13 @@ def _opened(path: Path) -> IO[str]:
         return path.open(errors="replace")
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
+
+
+def _read(file: IO[str], path: Path) -> Iterator[str]:
+    try:
+        yield from file
+    except (OSError, EOFError) as error:
+        raise UsageError(f"{path}: {error}") from error
 
 
 def _write(records: Iterator[dict[str, Any]], output: IO[str]) -> None:

@@ -26,6 +26,9 @@ RAW: Final = StructType(
 )
 """What comes in."""
 
+SEQUENCE_MAX: Final = 2**53
+"""Whole numbers that every reader of JSON understands."""
+
 _READ: Final = StructType([*EVENT.fields, StructField(CORRUPT, TEXT)])
 
 
@@ -128,6 +131,7 @@ def _reason() -> Column:
         .when(~kind.isin(REBALANCE, AVOIDED), "unknown_kind")
         .when(_missing().isNotNull(), "missing_field")
         .when(~_started_at_ms().between(0, MOMENT_MAX_MS), "not_of_the_schema")
+        .when(~f.col("event.sequence").between(1, SEQUENCE_MAX), "not_of_the_schema")
     )
 
 

@@ -19,12 +19,19 @@ COMMANDS: Final = {
     "rebalances": ("the history of rebalances into tables", "pipeline.jobs.rebalances"),
     "advise": ("which settings would have avoided rebalances", "pipeline.jobs.advise"),
     "report": ("one page with plots", "pipeline.jobs.report"),
+    "convert-log": (
+        "a history out of the log of a Kafka broker; needs neither Spark nor Java",
+        "kohort.cli.pipeline.convert_log",
+    ),
     "jars": ("fetch what Spark needs to read Kafka, ahead of time", "kohort.cli.pipeline.jars"),
 }
 """Summary and module by name. A module has `add_arguments(parser)` and `run(options)`."""
 
 NEEDS: Final = ("pyspark", "delta", "pandas", "pyarrow")
 """What the extra brings."""
+
+WITHOUT_EXTRA: Final = frozenset({"kohort.cli.pipeline.convert_log"})
+"""Modules that do without it."""
 
 
 class _Command(argparse.ArgumentParser):
@@ -58,7 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _load(module: str) -> Any:  # noqa: ANN401 - a module of the table above.
-    missing = [name for name in NEEDS if importlib.util.find_spec(name) is None]
+    needed = () if module in WITHOUT_EXTRA else NEEDS
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
         raise UnavailableError(
             f"the pipeline needs {', '.join(missing)}, which the extra brings: "

@@ -1,0 +1,55 @@
+"""``kohort pipeline convert-log``: the log of a Kafka broker as a rebalance history.
+
+Needs neither Spark nor Java.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pipeline.broker_log.convert import convert_files
+from pipeline.errors import UsageError
+from pipeline.notice import tell
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "logs",
+        nargs="+",
+        type=Path,
+        metavar="LOG",
+        help="logs of one broker, oldest first; .gz is unpacked",
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="where to write (standard output)"
+    )
+    parser.add_argument(
+        "--timezone",
+        default="UTC",
+        metavar="NAME",
+        help="of the broker's clock, for times that do not say: Europe/Berlin (%(default)s)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Writes JSON lines, and on standard error what they were made of. Raises PipelineError."""
+    try:
+        zone = ZoneInfo(options.timezone)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise UsageError(f"--timezone: there is no {options.timezone!r}") from error
+    if options.output is None:
+        converter = convert_files(options.logs, sys.stdout, zone)
+    else:
+        try:
+            with options.output.open("w", encoding="utf-8") as output:
+                converter = convert_files(options.logs, output, zone)
+        except OSError as error:
+            raise UsageError(f"{options.output}: {error.strerror}") from error
+    tell(
+        f"{converter.line_count:,} lines, {converter.fact_count:,} of them about "
+        f"{converter.group_count:,} groups: {converter.record_count:,} records"
+    )
+    if not converter.record_count:
+        tell("is this the log of a broker that coordinates groups, at level INFO?")
+    return 0

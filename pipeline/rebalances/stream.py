@@ -1,0 +1,150 @@
+"""The history's topic by the connector's streaming read, each batch into the tables once.
+
+The query's checkpoint says which offsets a batch has. A batch that is done again after a kill
+reads the same offsets, and the tables take each event once. Checkpoints lie under
+``<checkpoints>/rebalances/<topic>/<topic id>``; a topic that was deleted and created anew begins
+a new one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pipeline.checkpoint import Checkpoint, Claim, Paper
+from pipeline.errors import PipelineError
+from pipeline.faults import explain
+from pipeline.files import Files
+from pipeline.kafka import Kafka, Offsets
+from pipeline.notice import tell
+from pipeline.transformations.parsing import RAW
+
+JOB: Final = "rebalances"
+TOPIC: Final = "__rebalance_history"
+OFFSETS_DEFAULT: Final = 100_000
+"""Events per trigger: with 1,000 members each one may be half a megabyte."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the topic is read; the command line says it."""
+
+    topic: str
+    checkpoints: str
+    group: str | None
+    """Where progress is committed; None: nowhere."""
+    available_now: bool
+    interval_s: float
+    offsets_max: int
+
+
+class HistoryStream:
+    """See the module."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        kafka: Kafka,
+        settings: Settings,
+        *,
+        table_id: str,
+        take: Callable[[DataFrame], None],
+    ) -> None:
+        """Looks at topic and checkpoint, and says what is wrong with them.
+
+        `take` gets each batch as RAW records, once or again; `table_id` is of the table that they
+        end up in.
+
+        Raises:
+            TopicMissingError, UnavailableError, PipelineError
+        """
+        self._spark, self._kafka, self._settings = spark, kafka, settings
+        self._take = take
+        self._failure: PipelineError | None = None
+        self._admin = kafka.admin(spark)
+        try:
+            self._topic = self._admin.topic(settings.topic)
+            self.cluster_id: Final = self._admin.cluster_id()
+            place = f"{settings.checkpoints}/{JOB}/{settings.topic}/{self._topic.topic_id}"
+            self._checkpoint = Checkpoint(Files(spark), place)
+            claim = Claim(JOB, self.cluster_id, settings.topic, self._topic.topic_id, table_id)
+            paper = self._checkpoint.paper(claim)
+            if paper is None:
+                paper = self._checkpoint.begin(claim, self._admin.starts(self._topic))
+            self._paper: Paper = paper
+            self._tell_losses()
+        except BaseException:
+            self._admin.close()
+            raise
+
+    def start(self) -> StreamingQuery:
+        """The query, running."""
+        begin = {str(index): offset for index, offset in self._paper.begin.items()}
+        reader = (
+            self._spark.readStream.format("kafka")
+            .options(**self._kafka.connector_options())
+            .option("subscribe", self._settings.topic)
+            .option("startingOffsets", json.dumps({self._settings.topic: begin}))
+            # What retention took is missing in the sequence of its group, and told of there.
+            .option("failOnDataLoss", "false")
+            .option("maxOffsetsPerTrigger", self._settings.offsets_max)
+        )
+        writer = (
+            reader.load()
+            .select(f.lit(self.cluster_id).alias("cluster_id"), *RAW.names[1:])
+            .writeStream.queryName(JOB)
+            .option("checkpointLocation", self._checkpoint.path)
+            .foreachBatch(self._batch)
+        )
+        if self._settings.available_now:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{self._settings.interval_s} seconds").start()
+
+    def raise_failure(self, query: StreamingQuery) -> None:
+        """Why a query that is over failed, if it did. Raises PipelineError."""
+        try:
+            query.awaitTermination()
+        except PySparkException as error:
+            # What a batch said is more exact than what Spark makes of it.
+            raise self._failure or explain(f"reading {self._settings.topic}", error) from error
+
+    def close(self) -> None:
+        """Ends what the query does not own."""
+        self._admin.close()
+
+    def _batch(self, frame: DataFrame, batch_id: int) -> None:
+        """What Spark calls for each batch."""
+        try:
+            self._take(frame)
+            self._commit(self._paper.begin | (self._checkpoint.ends(batch_id) or {}))
+        except PipelineError as error:
+            self._failure = error
+            raise
+
+    def _tell_losses(self) -> None:
+        """Events that were deleted since the last run, before they were read."""
+        done = self._checkpoint.last_done()
+        position = self._paper.begin | (self._checkpoint.ends(done) or {})
+        starts = self._admin.starts(self._topic)
+        lost = sum(max(starts.get(index, 0) - offset, 0) for index, offset in position.items())
+        if lost:
+            tell(
+                f"{JOB}: {lost:,} events of {self._settings.topic} were deleted by its retention "
+                "before they were read; the table sequence_gaps says of which groups"
+            )
+
+    def _commit(self, position: Offsets) -> None:
+        """Tells the group; that this fails is no reason to stop."""
+        if self._settings.group is None:
+            return
+        try:
+            self._admin.commit(self._settings.group, self._settings.topic, position)
+        except PipelineError as error:
+            tell(f"{JOB}: nothing was committed to the group {self._settings.group}: {error}")
