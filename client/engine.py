@@ -101,6 +101,8 @@ class Engine:
         """When there was a turn last, on the loop's clock."""
         self.turn_due_s = 0.0
         """Records may be handed out without a turn until then."""
+        self.is_closing = False
+        """No polls any more; callbacks may still commit."""
         self.is_closed = False
         self._breathe_s = 0.0
         self._turn = asyncio.Lock()
@@ -212,7 +214,7 @@ class Engine:
                 self._turning = None
 
     def _check_caller(self) -> None:
-        if self.is_closed:
+        if self.is_closing:
             raise ConsumerClosedError("this consumer is closed")
         if self._turning is not None and self._turning is asyncio.current_task():
             raise IllegalStateError("a callback of a consumer cannot poll it")
@@ -332,10 +334,10 @@ class Engine:
         Raises:
             whatever a callback raises, after everything has ended.
         """
-        if self.is_closed:
+        if self.is_closing:
             return
         self._check_caller()
-        self.is_closed = True
+        self.is_closing = True
         self.wake()
         deadline_s = time.monotonic() + timeout_s
         try:
@@ -346,6 +348,7 @@ class Engine:
                 await self._give_up("the consumer is closed", timeout_s, leaves=leaves)
         finally:
             self._turning = None
+            self.is_closed = True
             await self._close_parts(max(0.1, deadline_s - time.monotonic()))
         if self.offsets is not None:
             await self.offsets.tell_callbacks()
