@@ -1,0 +1,87 @@
+"""A broker that goes away under our consumer and comes back: all is read, and nothing raised."""
+
+import asyncio
+import uuid
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import NewTopic
+
+from kohort import Consumer, TopicPartition
+from tests.interop.clients.confluent_client import ConfluentClient, admin_client
+from tests.interop.model import Record
+from tests.kafka_server import KafkaServer
+from tests.kohort_server import KohortServer
+
+RECORDS = 50
+
+SHORT_S, LONG_S = 3, 20
+
+SCENES = [
+    pytest.param(KohortServer, False, SHORT_S, id="kohort stopped"),
+    pytest.param(KohortServer, True, SHORT_S, id="kohort killed"),
+    pytest.param(KafkaServer, True, SHORT_S, id="kafka killed"),
+    # A real Kafka takes its time to start.
+    *(
+        pytest.param(kind, dies, LONG_S, marks=pytest.mark.slow_groups)
+        for kind in (KohortServer, KafkaServer)
+        for dies in (False, True)
+    ),
+]
+
+
+def produce(server: KohortServer | KafkaServer, topic: str, begin: int) -> None:
+    records = [Record(b"%d" % number) for number in range(begin, begin + RECORDS)]
+    ConfluentClient(server.bootstrap).produce(topic, records)
+
+
+def prepare(server: KohortServer | KafkaServer, topic: str) -> None:
+    server.start()
+    admin = admin_client(server.bootstrap)
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    produce(server, topic, 0)
+
+
+@pytest.mark.parametrize(("kind", "dies", "absence_s"), SCENES)
+async def test_a_consumer_outlives_its_broker(
+    tmp_path: Path, kind: type[KohortServer | KafkaServer], dies: bool, absence_s: int
+) -> None:
+    name = f"outage-{uuid.uuid4().hex[:12]}"
+    server = kind(tmp_path)
+    seen: Counter[bytes] = Counter()
+
+    async def read(consumer: Consumer, count: int) -> None:
+        while len(seen) < count:
+            for records in (await consumer.poll(0.2)).values():
+                seen.update(record.value for record in records)
+
+    async with asyncio.timeout(absence_s + 180):
+        await asyncio.to_thread(prepare, server, name)
+        try:
+            async with Consumer(
+                name,
+                bootstrap_servers=server.bootstrap,
+                group_id=name,
+                auto_offset_reset="earliest",
+                session_timeout_ms=6_000,
+                heartbeat_interval_ms=500,
+                auto_commit_interval_ms=100,
+            ) as consumer:
+                await read(consumer, RECORDS)
+                await asyncio.to_thread(server.kill if dies else server.stop)
+                # An application goes on polling, and gets nothing.
+                away = asyncio.get_running_loop().time() + absence_s
+                while asyncio.get_running_loop().time() < away:
+                    assert await consumer.poll(0.2) == {}
+                await asyncio.to_thread(server.start)
+                await asyncio.to_thread(produce, server, name, RECORDS)
+                await read(consumer, 2 * RECORDS)
+                await consumer.commit()
+                assert await consumer.committed(TopicPartition(name, 0)) == 2 * RECORDS
+                while not consumer.health().is_healthy:
+                    await consumer.poll(0.1)
+        finally:
+            await asyncio.to_thread(server.kill)
+    # What it had read was committed, or its position was kept: nothing comes twice.
+    assert set(seen.values()) == {1}
