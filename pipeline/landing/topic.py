@@ -141,6 +141,15 @@ class TopicLander:
 
     def _first_offsets(self) -> Offsets:
         """Where a new checkpoint begins: behind what the table has, else as was asked for."""
+        there = {} if self._lake.version(self.table) == 0 else self._behind_the_table()
+        if there:
+            tell(f"land {self.name}: the table goes on where it ends ({_shown(there)})")
+            return self._admin.starts(self._topic) | there
+        if self._settings.from_latest:
+            return self._admin.ends(self._topic)
+        return self._admin.starts(self._topic)
+
+    def _behind_the_table(self) -> Offsets:
         rows = (
             self._lake.read(self.table)
             .where(f.col("topic_id") == self._topic.topic_id)
@@ -148,13 +157,7 @@ class TopicLander:
             .agg(f.max("offset").alias("last"))
             .collect()
         )
-        there = {row["partition"]: row["last"] + 1 for row in rows}
-        if there:
-            tell(f"land {self.name}: the table goes on where it ends ({_shown(there)})")
-            return self._admin.starts(self._topic) | there
-        if self._settings.from_latest:
-            return self._admin.ends(self._topic)
-        return self._admin.starts(self._topic)
+        return {row["partition"]: row["last"] + 1 for row in rows}
 
     def _pass_over_namesakes(self, place: str) -> None:
         """Says that earlier topics of this name ended, who knows where."""

@@ -1,0 +1,149 @@
+"""Landing a topic in a Delta table: the same job reading from each broker.
+
+`kohort pipeline land --available-now`, as its users run it, in a process of its own: 1 kB records
+of three partitions, in one batch. The rows per second are those of the batch, so they have the
+compilers of a young JVM in them and not its start. The table is counted by its own log.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from benchmarks.brokers import Contender
+from benchmarks.harness import Bench, Measured, Row, progress
+from benchmarks.machine import ROOT
+
+TITLE: Final = "Landing 1 kB records in a Delta table with Spark"
+
+_RECORDS: Final = 400_000
+_VALUE_BYTES: Final = 1_000
+_PARTITIONS: Final = 3
+_LOOK_EVERY_S: Final = 0.2
+_JARS: Final = ROOT / ".cache" / "jars"
+_BATCH: Final = re.compile(r"batch 0, [\d,]+ rows in ([\d.]+) s, ([\d,]+) rows/s")
+
+
+def measure(bench: Bench) -> Iterable[Row]:
+    if not _JARS.is_dir():
+        progress("")
+        return
+    figures = bench.alternate(partial(_measure, bench))
+    yield Row("rows landed", "rows/s", figures["rows"], "more", aim=0.8)
+    yield Row("bytes of values landed", "MB/s", figures["megabytes"], "more")
+    yield Row("the whole command, its start included", "s", figures["whole"])
+    yield Row("memory of the JVM at most", "MiB", figures["memory"])
+
+
+def _measure(bench: Bench, contender: Contender) -> Measured:
+    directory = bench.directory / f"landing-{contender.name}-{time.monotonic_ns()}"
+    with contender.start(directory / "broker") as broker:
+        broker.wait_serving()
+        bootstrap = f"127.0.0.1:{broker.port}"
+        _fill(bootstrap)
+        begun = time.perf_counter()
+        process = subprocess.Popen(
+            _command(bootstrap, directory / "lake"),
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        peak = _Peak(process.pid)
+        _, told = process.communicate()
+        whole_s = time.perf_counter() - begun
+    batch = _BATCH.search(told)
+    if process.returncode or batch is None or _rows(directory / "lake") != _RECORDS:
+        raise RuntimeError(f"not landed as it should be:\n{told[-2000:]}")
+    speed = float(batch[2].replace(",", ""))
+    return {
+        "rows": speed,
+        "megabytes": speed * _VALUE_BYTES / 1e6,
+        "whole": whole_s,
+        "memory": peak.mib,
+    }
+
+
+def _command(bootstrap: str, lake: Path) -> list[str]:
+    command = [sys.executable, "-m", "kohort.cli", "pipeline", "land", "landing"]
+    command += ["--available-now", "--max-offsets-per-trigger", str(_RECORDS)]
+    command += ["--lake", str(lake), "--bootstrap-server", bootstrap, "--jars", str(_JARS)]
+    conf = ("spark.driver.memory=2g", "spark.ui.enabled=false")
+    return [*command, *(word for setting in conf for word in ("--conf", setting))]
+
+
+def _fill(bootstrap: str) -> None:
+    from confluent_kafka import Producer  # noqa: PLC0415 - slow to import, for others to do without.
+    from confluent_kafka.admin import AdminClient  # noqa: PLC0415 - as above.
+    from confluent_kafka.cimpl import NewTopic  # noqa: PLC0415 - as above.
+
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    topic = NewTopic("landing", num_partitions=_PARTITIONS, replication_factor=1)
+    admin.create_topics([topic])["landing"].result(30)
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "linger.ms": 50,
+            "queue.buffering.max.kbytes": 1 << 20,
+            "queue.buffering.max.messages": _RECORDS + 1,
+        }
+    )
+    # Half of it does not compress: neither the best nor the worst that a table may be given.
+    values = [os.urandom(_VALUE_BYTES // 2).hex().encode()[:_VALUE_BYTES] for _ in range(997)]
+    for number in range(_RECORDS):
+        producer.produce("landing", values[number % 997], partition=number % _PARTITIONS)
+        if not number % 1_000:
+            producer.poll(0)
+    if producer.flush(120):
+        raise RuntimeError("not all records could be written")
+
+
+def _rows(lake: Path) -> int:
+    """How many rows the table has, as its log says."""
+    count = 0
+    for commit in (lake / "land" / "landing" / "_delta_log").glob("*.json"):
+        for line in commit.read_text(encoding="utf-8").splitlines():
+            action = json.loads(line)
+            if "add" in action:
+                count += json.loads(action["add"]["stats"])["numRecords"]
+    return count
+
+
+class _Peak:
+    """The most memory that a JVM below a process has had so far, in `mib`."""
+
+    def __init__(self, pid: int) -> None:
+        self.mib = 0.0
+        threading.Thread(target=self._watch, args=(pid,), daemon=True).start()
+
+    def _watch(self, pid: int) -> None:
+        while Path(f"/proc/{pid}").exists():
+            for child in _descendants(pid):
+                self.mib = max(self.mib, _resident_mib_at_most(child))
+            time.sleep(_LOOK_EVERY_S)
+
+
+def _descendants(pid: int) -> list[int]:
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    except OSError:
+        return []
+    return [one for child in map(int, children) for one in (child, *_descendants(child))]
+
+
+def _resident_mib_at_most(pid: int) -> float:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    except OSError:
+        return 0.0
+    peak = re.search(r"VmHWM:\s+(\d+) kB", status)
+    return int(peak[1]) / 1024 if peak else 0.0

@@ -1,0 +1,259 @@
+"""Spark's own Kafka connector: it gets from Kohort what it gets from a real Kafka.
+
+Each scene is played on both, with the same records in topics of the same shape, and has the same
+outcome; what it should be is said beside it, or read by another client.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from tests.kafka_server import KafkaServer
+from tests.pipeline.topics import Row, Topics, in_order
+
+T = TypeVar("T")
+Both = Callable[[Callable[[Topics], T]], T]
+
+FIRST_MS = 1_700_000_000_000
+"""The time of record 0; each is a millisecond after the one before it."""
+
+
+@pytest.fixture(scope="session")
+def kafka(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    with KafkaServer(tmp_path_factory.mktemp("kafka")) as server:
+        yield server
+
+
+@pytest.fixture
+def both(topics: Topics, kafka: KafkaServer) -> Both[Any]:
+    """Plays a scene on both brokers and returns its outcome, which is the same."""
+
+    def play(scene: Callable[[Topics], T]) -> T:
+        ours, theirs = scene(topics), scene(Topics(kafka.bootstrap))
+        assert ours == theirs
+        return ours
+
+    return play
+
+
+def filled(topics: Topics, count: int = 90) -> str:
+    """Three partitions with a third of the records each."""
+    topic = topics.create(3)
+    topics.produce(topic, count, partitions=3)
+    return topic
+
+
+def batch(spark: SparkSession, topics: Topics, topic: str, **options: object) -> DataFrame:
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", topics.bootstrap)
+    named = {"subscribe": topic} if "subscribePattern" not in options else {}
+    given = {name.replace("_", "."): str(value) for name, value in options.items()}
+    return reader.options(includeHeaders="true", **named, **given).load()
+
+
+def rows(frame: DataFrame) -> list[Row]:
+    picked = frame.select(
+        "partition", "offset", f.unix_millis("timestamp"), "key", "value", "headers"
+    )
+    return in_order(
+        (*row[:3], *(None if one is None else bytes(one) for one in row[3:5]), headers(row[5]))
+        for row in picked.collect()
+    )
+
+
+def headers(given: Iterable[Any] | None) -> tuple[tuple[str, bytes | None], ...]:
+    return tuple((key, None if value is None else bytes(value)) for key, value in given or ())
+
+
+def offsets(frame: DataFrame) -> list[tuple[int, int]]:
+    return sorted((row[0], row[1]) for row in frame.select("partition", "offset").collect())
+
+
+def by_partition(topic: str, *values: int) -> str:
+    return json.dumps({topic: {str(index): value for index, value in enumerate(values)}})
+
+
+def test_a_batch_has_all_records_with_key_value_headers_and_time(
+    spark: SparkSession, both: Both[list[Row]]
+) -> None:
+    def scene(topics: Topics) -> list[Row]:
+        topic = filled(topics)
+        found = rows(batch(spark, topics, topic))
+        assert found == topics.read(topic)
+        return found
+
+    found = both(scene)
+    assert len(found) == 90
+    assert found[1][5] == (("number", b"3"), ("twice", b"1"), ("twice", None))
+
+
+def test_a_batch_from_offsets_to_offsets(
+    spark: SparkSession, both: Both[list[tuple[int, int]]]
+) -> None:
+    def scene(topics: Topics) -> list[tuple[int, int]]:
+        topic = filled(topics)
+        begin, end = by_partition(topic, 28, -2, 5), by_partition(topic, -1, 1, 7)
+        return offsets(batch(spark, topics, topic, startingOffsets=begin, endingOffsets=end))
+
+    assert both(scene) == [(0, 28), (0, 29), (1, 0), (2, 5), (2, 6)]
+
+
+def test_a_batch_from_time_to_time(spark: SparkSession, both: Both[list[tuple[int, int]]]) -> None:
+    def scene(topics: Topics) -> list[tuple[int, int]]:
+        topic = filled(topics)
+        begin = by_partition(topic, FIRST_MS + 84, FIRST_MS + 86, FIRST_MS)
+        end = by_partition(topic, FIRST_MS + 88, FIRST_MS + 1_000_000, FIRST_MS + 3)
+        frame = batch(
+            spark, topics, topic, startingOffsetsByTimestamp=begin, endingOffsetsByTimestamp=end
+        )
+        return offsets(frame)
+
+    # Record n is in partition n % 3, at offset n // 3.
+    assert both(scene) == [(0, 28), (0, 29), (1, 29), (2, 0)]
+
+
+def test_a_time_that_no_record_has_is_an_error_or_the_end_as_was_asked_for(
+    spark: SparkSession, both: Both[tuple[bool, int]]
+) -> None:
+    def scene(topics: Topics) -> tuple[bool, int]:
+        topic = filled(topics)
+        late = FIRST_MS + 1_000_000
+        with pytest.raises(PySparkException) as error:
+            batch(spark, topics, topic, startingTimestamp=late).count()
+        strategy = {"startingOffsetsByTimestampStrategy": "latest"}
+        frame = batch(spark, topics, topic, startingTimestamp=late, **strategy)
+        return "No offset matched from request" in str(error.value), frame.count()
+
+    assert both(scene) == (True, 0)
+
+
+def test_more_tasks_than_partitions_read_the_same_records(
+    spark: SparkSession, both: Both[tuple[int, int]]
+) -> None:
+    def scene(topics: Topics) -> tuple[int, int]:
+        topic = filled(topics)
+        frame = batch(spark, topics, topic, minPartitions=9)
+        assert rows(frame) == topics.read(topic)
+        return frame.rdd.getNumPartitions(), frame.count()
+
+    assert both(scene) == (9, 90)
+
+
+def test_readers_of_committed_records_get_those_of_plain_producers(
+    spark: SparkSession, both: Both[int]
+) -> None:
+    def scene(topics: Topics) -> int:
+        topic = filled(topics)
+        frame = batch(spark, topics, topic, kafka_isolation_level="read_committed")
+        assert rows(frame) == topics.read(topic)
+        return frame.count()
+
+    assert both(scene) == 90
+
+
+def test_topics_are_found_by_a_pattern(spark: SparkSession, both: Both[list[str]]) -> None:
+    def scene(topics: Topics) -> list[str]:
+        names = [topics.create(name=f"pattern-{ending}") for ending in ("a", "b")]
+        for name in names:
+            topics.produce(name, 5)
+        frame = batch(spark, topics, "", subscribePattern="pattern-.*")
+        found = sorted(row["topic"] for row in frame.select("topic").collect())
+        for name in names:
+            topics.delete(name)
+        return found
+
+    assert both(scene) == ["pattern-a"] * 5 + ["pattern-b"] * 5
+
+
+def test_a_stream_goes_on_where_it_ended_and_finds_new_partitions(
+    spark: SparkSession, both: Both[list[Row]], tmp_path: Path
+) -> None:
+    def scene(topics: Topics) -> list[Row]:
+        topic = filled(topics, 60)
+        place = tmp_path / topic
+
+        def run(**options: str) -> None:
+            stream = (
+                spark.readStream.format("kafka")
+                .option("kafka.bootstrap.servers", topics.bootstrap)
+                .options(subscribe=topic, startingOffsets="earliest", includeHeaders="true")
+                .options(maxOffsetsPerTrigger="30", **options)
+                .load()
+                .writeStream.option("checkpointLocation", f"{place}-checkpoint")
+                .trigger(availableNow=True)
+                .start(str(place), format="parquet")
+            )
+            stream.awaitTermination()
+
+        run()
+        topics.produce(topic, 30, partitions=3, first=60)
+        topics.add_partitions(topic, 4)
+        topics.produce(topic, 20, partitions=4, first=90)
+        run()
+        found = rows(spark.read.parquet(str(place)))
+        assert found == topics.read(topic)
+        return found
+
+    assert len(both(scene)) == 110
+
+
+def test_the_older_way_to_find_offsets_works_too(spark: SparkSession, both: Both[int]) -> None:
+    """It joins a group, as no other way of the connector does."""
+    setting = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
+    spark.conf.set(setting, "true")
+    try:
+        assert both(lambda topics: batch(spark, topics, filled(topics)).count()) == 90
+    finally:
+        spark.conf.unset(setting)
+
+
+def test_what_is_written_is_what_another_client_reads(
+    spark: SparkSession, both: Both[list[Row]]
+) -> None:
+    def scene(topics: Topics) -> list[Row]:
+        topic = topics.create(3)
+        frame = spark.range(30).select(
+            f.when(f.col("id") % 4 > 0, f.concat(f.lit("key "), "id")).alias("key"),
+            f.concat(f.lit("value "), "id").alias("value"),
+            (f.col("id") % 3).cast("int").alias("partition"),
+            f.array(
+                f.struct(
+                    f.lit("id").alias("key"),
+                    f.col("id").cast("string").cast("binary").alias("value"),
+                )
+            ).alias("headers"),
+        )
+        writer = frame.coalesce(1).write.format("kafka")
+        writer.options(topic=topic, includeHeaders="true").option(
+            "kafka.bootstrap.servers", topics.bootstrap
+        ).save()
+        return [(*row[:2], *row[3:]) for row in topics.read(topic)]
+
+    found = both(scene)
+    assert len(found) == 30
+    assert found[1] == (0, 1, b"key 3", b"value 3", (("id", b"3"),))
+    assert found[4] == (0, 4, None, b"value 12", (("id", b"12"),))
+
+
+def test_records_that_are_gone_are_an_error_unless_that_is_not_wanted(
+    spark: SparkSession, both: Both[tuple[bool, list[tuple[int, int]]]]
+) -> None:
+    def scene(topics: Topics) -> tuple[bool, list[tuple[int, int]]]:
+        topic = topics.create()
+        topics.produce(topic, 30)
+        topics.delete_records(topic, 0, 27)
+        begin = {"startingOffsets": by_partition(topic, 10)}
+        with pytest.raises(Py4JJavaError) as error:
+            batch(spark, topics, topic, **begin).count()
+        found = offsets(batch(spark, topics, topic, **begin, failOnDataLoss="false"))
+        return "KAFKA_DATA_LOSS" in str(error.value) or "out of range" in str(error.value), found
+
+    assert both(scene) == (True, [(0, 27), (0, 28), (0, 29)])
