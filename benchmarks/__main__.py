@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import log, machine, members, records, scrape, startup
+from benchmarks import consume, landing, log, machine, members, records, scrape, startup
 from benchmarks.brokers import contenders
 from benchmarks.harness import Bench, Row, Subject
 from benchmarks.table import as_json, render
@@ -16,7 +16,9 @@ SUBJECTS: dict[str, Subject] = {
     "records": records,
     "log": log,
     "scrape": scrape,
+    "consume": consume,
     "members": members,
+    "landing": landing,
 }
 """In the order of the table."""
 

@@ -1,0 +1,279 @@
+"""Our consumer beside aiokafka and confluent-kafka: how fast they read the same topic, on what CPU.
+
+One Kohort holds a topic for each kind of record. Each client reads it from beginning to end in a
+process of its own, in turns, on the standard event loop. Time runs from the first poll to the last
+record. Every client looks at the offset and the value of every record, and has to find what was
+written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from benchmarks.harness import Bench, Figure, Measured, Pair, Row, figures, progress
+
+TITLE: Final = "Consuming from a Kohort: our client beside the one that is named"
+
+AIM: Final = 1.5
+"""Times aiokafka's records per second."""
+
+_POLL_RECORDS: Final = 500
+_BATCH_BYTES: Final = 64 << 10
+_PROBE_EVERY: Final = 997
+
+
+class Kind(NamedTuple):
+    """What a topic is full of."""
+
+    value_bytes: int
+    codec: str
+    records: int
+
+    @property
+    def name(self) -> str:
+        size = f"{self.value_bytes // 1_000} kB" if self.value_bytes >= 1_000 else "100 B"
+        return f"{size}, {self.codec}"
+
+    @property
+    def topic(self) -> str:
+        return f"consume-{self.value_bytes}-{self.codec}"
+
+
+KINDS: Final = tuple(
+    Kind(size, codec, records)
+    for size, records in ((100, 300_000), (1_000, 100_000))
+    for codec in ("none", "lz4")
+)
+
+
+class Check:
+    """What was written, and whether it comes back."""
+
+    def __init__(self, kind: Kind) -> None:
+        source = random.Random(kind.value_bytes)
+        words = [b"%x" % source.getrandbits(40) for _ in range(3_000)]
+        self._values = [
+            b" ".join(source.choices(words, k=kind.value_bytes // 9 + 1))[: kind.value_bytes]
+            for _ in range(_PROBE_EVERY)
+        ]
+        self.kind = kind
+
+    def value(self, offset: int) -> bytes:
+        return self._values[offset % _PROBE_EVERY]
+
+    def found(self, offset: int, value_bytes: int) -> None:
+        """To be called at the end, with what was counted."""
+        expected = self.kind.records * self.kind.value_bytes
+        if offset != self.kind.records or value_bytes != expected:
+            raise RuntimeError(f"{offset} records of {value_bytes} bytes, not {expected}")
+
+
+def measure(bench: Bench) -> Iterable[Row]:
+    results: dict[tuple[Kind, str], list[Measured]] = {}
+    with bench.contenders[0].start(bench.directory / "consume") as broker:
+        broker.wait_serving()
+        bootstrap = f"127.0.0.1:{broker.port}"
+        for kind in KINDS:
+            progress(f"  writing {kind.name}")
+            _fill(bootstrap, kind)
+        for run in range(bench.runs):
+            for kind in KINDS:
+                for client in CLIENTS:
+                    progress(f"  run {run + 1} of {bench.runs}: {kind.name}, {client}")
+                    measured = _measure_in_process(client, bootstrap, kind)
+                    results.setdefault((kind, client), []).append(measured)
+    progress("")
+    found = {key: figures(some) for key, some in results.items()}
+    for kind in KINDS:
+        yield from _rows(kind, {client: found[kind, client] for client in CLIENTS})
+
+
+def _rows(kind: Kind, of: dict[str, dict[str, Figure]]) -> Iterator[Row]:
+    for ours, theirs, aim in (
+        ("poll", "aiokafka getmany", AIM),
+        ("async for", "aiokafka async for", AIM),
+        ("poll", "confluent consume", None),
+    ):
+        speed = Pair(of[ours]["speed"], of[theirs]["speed"])
+        yield Row(f"{kind.name}: {ours} / {theirs}", "records/s", speed, "more", aim)
+        cpu = Pair(of[ours]["cpu"], of[theirs]["cpu"])
+        yield Row(f"{kind.name}: {ours} / {theirs}", "CPU s per million", cpu)
+
+
+def _fill(bootstrap: str, kind: Kind) -> None:
+    from confluent_kafka import Producer  # noqa: PLC0415 - not in the processes that are measured.
+
+    check = Check(kind)
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "compression.type": kind.codec,
+            "batch.size": _BATCH_BYTES,
+            "linger.ms": 50,
+            "queue.buffering.max.messages": 1_000_000,
+        }
+    )
+    for offset in range(kind.records):
+        producer.produce(kind.topic, check.value(offset), b"key-%d" % offset, partition=0)
+        if not offset % 1_000:
+            producer.poll(0)
+    if producer.flush(60):
+        raise RuntimeError("not all records could be written")
+
+
+def _measure_in_process(client: str, bootstrap: str, kind: Kind) -> Measured:
+    command = [sys.executable, "-m", "benchmarks.consume", client, bootstrap, json.dumps(kind)]
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+    measured: dict[str, float] = json.loads(output)
+    return measured
+
+
+# The clients, each in a process of its own.
+
+
+class Clock:
+    """Of the time between the first poll and the last record."""
+
+    def __init__(self) -> None:
+        self._began_s, self._cpu_s = time.perf_counter(), time.process_time()
+
+    def stop(self, count: int) -> Measured:
+        took_s = time.perf_counter() - self._began_s
+        cpu_s = time.process_time() - self._cpu_s
+        return {"speed": count / took_s, "cpu": cpu_s / count * 1e6}
+
+
+async def _ours_by_poll(bootstrap: str, check: Check) -> Measured:
+    from kohort import Consumer, TopicPartition  # noqa: PLC0415 - as above.
+
+    kind, offset, total = check.kind, 0, 0
+    async with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(kind.topic, 0)])
+        clock = Clock()
+        while offset < kind.records:
+            for records in (await consumer.poll(10, max_records=_POLL_RECORDS)).values():
+                for record in records:
+                    if record.offset != offset or (
+                        not offset % _PROBE_EVERY and record.value != check.value(offset)
+                    ):
+                        raise RuntimeError(f"not record {offset}: {record}")
+                    total += len(record.value)
+                    offset += 1
+        measured = clock.stop(offset)
+    check.found(offset, total)
+    return measured
+
+
+async def _ours_one_by_one(bootstrap: str, check: Check) -> Measured:
+    from kohort import Consumer, TopicPartition  # noqa: PLC0415 - as above.
+
+    kind, offset, total = check.kind, 0, 0
+    async with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(kind.topic, 0)])
+        clock = Clock()
+        async for record in consumer:
+            if record.offset != offset or (
+                not offset % _PROBE_EVERY and record.value != check.value(offset)
+            ):
+                raise RuntimeError(f"not record {offset}: {record}")
+            total += len(record.value)
+            offset += 1
+            if offset == kind.records:
+                break
+        measured = clock.stop(offset)
+    check.found(offset, total)
+    return measured
+
+
+async def _aiokafka_by_getmany(bootstrap: str, check: Check) -> Measured:
+    from aiokafka import AIOKafkaConsumer, TopicPartition  # noqa: PLC0415 - as above.
+
+    kind, offset, total = check.kind, 0, 0
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+    async with consumer:
+        consumer.assign([TopicPartition(kind.topic, 0)])
+        clock = Clock()
+        while offset < kind.records:
+            found = await consumer.getmany(timeout_ms=10_000, max_records=_POLL_RECORDS)
+            for records in found.values():
+                for record in records:
+                    if record.offset != offset or (
+                        not offset % _PROBE_EVERY and record.value != check.value(offset)
+                    ):
+                        raise RuntimeError(f"not record {offset}: {record}")
+                    total += len(record.value)
+                    offset += 1
+        measured = clock.stop(offset)
+    check.found(offset, total)
+    return measured
+
+
+async def _aiokafka_one_by_one(bootstrap: str, check: Check) -> Measured:
+    from aiokafka import AIOKafkaConsumer, TopicPartition  # noqa: PLC0415 - as above.
+
+    kind, offset, total = check.kind, 0, 0
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+    async with consumer:
+        consumer.assign([TopicPartition(kind.topic, 0)])
+        clock = Clock()
+        async for record in consumer:
+            if record.offset != offset or (
+                not offset % _PROBE_EVERY and record.value != check.value(offset)
+            ):
+                raise RuntimeError(f"not record {offset}: {record}")
+            total += len(record.value)
+            offset += 1
+            if offset == kind.records:
+                break
+        measured = clock.stop(offset)
+    check.found(offset, total)
+    return measured
+
+
+async def _confluent(bootstrap: str, check: Check) -> Measured:
+    from confluent_kafka import Consumer, TopicPartition  # noqa: PLC0415 - as above.
+
+    kind, offset, total = check.kind, 0, 0
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench"})
+    consumer.assign([TopicPartition(kind.topic, 0, 0)])
+    clock = Clock()
+    while offset < kind.records:
+        for record in consumer.consume(_POLL_RECORDS, 10):
+            value = record.value()
+            if record.offset() != offset or (
+                not offset % _PROBE_EVERY and value != check.value(offset)
+            ):
+                raise RuntimeError(f"not record {offset}: {record}")
+            total += len(value or b"")
+            offset += 1
+    measured = clock.stop(offset)
+    consumer.close()
+    check.found(offset, total)
+    return measured
+
+
+CLIENTS: Final[dict[str, Callable[[str, Check], Coroutine[Any, Any, Measured]]]] = {
+    "poll": _ours_by_poll,
+    "aiokafka getmany": _aiokafka_by_getmany,
+    "async for": _ours_one_by_one,
+    "aiokafka async for": _aiokafka_one_by_one,
+    "confluent consume": _confluent,
+}
+
+
+def main() -> None:
+    client, bootstrap, kind = sys.argv[1:]
+    check = Check(Kind(*json.loads(kind)))
+    measured = asyncio.run(CLIENTS[client](bootstrap, check))
+    print(json.dumps(measured))
+
+
+if __name__ == "__main__":
+    main()
