@@ -153,9 +153,9 @@ def _interval_ms(rebalances: list[Json]) -> int | None:
     if len(told) < BEATS_NEEDED:
         return None
     told.sort()
-    usual = told[int(len(told) * 0.95)]
+    usual = int(told[int(len(told) * 0.95)])
     # The intervals that people set are whole or half seconds.
-    return max(round(usual / 500 + 0.2) * 500, 500)
+    return max(int(usual / 500 + 0.7) * 500, 500)
 
 
 def _rebalance_timeout_ms(rebalances: list[Json]) -> int | None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pipeline.advisor.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,29 +44,40 @@ INITIAL_DELAYS: Final = (0, 3_000, 10_000)
 REBALANCE_TIMEOUTS: Final = (60_000, 300_000)
 
 
-def grid(recorded: Setting) -> list[Setting]:
-    """What is tried for a group that was recorded under `recorded`, which comes first.
+LONG_JOIN_MS: Final = 20_000
+"""Only members that may take longer than this meet a shorter rebalance timeout."""
+
+
+def grid(trace: Trace) -> list[Setting]:
+    """What is tried for a group: first what it was recorded under, then all combinations.
 
     The values that it has now are among those of the grid, so that single steps away from it are.
+    What cannot make a difference to this trace is not varied.
     """
+    recorded = trace.recorded
     tried = dict.fromkeys([recorded])
-    for one in _combinations(recorded):
+    for one in _combinations(trace):
         tried[one] = None
     return list(tried)
 
 
-def _combinations(recorded: Setting) -> Iterator[Setting]:
+def _combinations(trace: Trace) -> Iterator[Setting]:
+    recorded = trace.recorded
     own_session = (recorded.session_timeout_ms, recorded.heartbeat_interval_ms)
     sessions = dict.fromkeys((*SESSIONS, *LONG_SESSIONS, own_session))
     delays = dict.fromkeys((*INITIAL_DELAYS, recorded.initial_rebalance_delay_ms))
-    timeouts = dict.fromkeys((*REBALANCE_TIMEOUTS, recorded.rebalance_timeout_ms))
+    longest_ms = max((max(slot.join.took_ms, default=0) for slot in trace.slots), default=0)
+    more_timeouts = REBALANCE_TIMEOUTS if longest_ms > LONG_JOIN_MS else ()
+    timeouts = dict.fromkeys((*more_timeouts, recorded.rebalance_timeout_ms))
     flags = (False, True)
     memberships = flags if recorded.static is not None else (None, *flags)
+    says = any(rejoin.slot is not None for rejoin in trace.rejoins)
+    voices = flags if says else (recorded.states_reasons,)
     for static, (
         session_ms,
         beat_ms,
     ), timeout_ms, delay_ms, cooperative, reasons in itertools.product(
-        memberships, sessions, timeouts, delays, flags, flags
+        memberships, sessions, timeouts, delays, flags, voices
     ):
         yield Setting(
             static=static,
