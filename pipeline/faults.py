@@ -15,6 +15,7 @@ _TEXT_MAX: Final = 600
 _CAUSES_MAX: Final = 20
 
 _FULL_DISK: Final = ("No space left on device", "Disk quota exceeded")
+_NO_ANSWER: Final = ("errors.TimeoutException", "Timed out waiting for a node assignment")
 _NOT_ALLOWED: Final = ("Permission denied", "AccessDeniedException", "Read-only file system")
 _NOT_A_LAKE: Final = (
     "DELTA_TABLE_NOT_FOUND",
@@ -44,6 +45,8 @@ def explain(what: str, error: Exception) -> PipelineError:
         return UnavailableError(
             f"{what}: the disk is full. Nothing half-written counts; make room and run it again."
         )
+    if any(sign in text for sign in _NO_ANSWER):
+        return UnavailableError(f"{what}: no broker answers in time ({_first_line(text)})")
     if any(sign in text for sign in _NOT_ALLOWED):
         return UnavailableError(f"{what}: not allowed to write there ({_first_line(text)})")
     if any(sign in text for sign in _NOT_A_LAKE):

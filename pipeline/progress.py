@@ -2,8 +2,10 @@
 
 import json
 import threading
+import time
 from typing import Any, Final
 
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
     QueryProgressEvent,
@@ -20,12 +22,19 @@ LATE_S_MAX: Final = 10.0
 """News that have not come by then will not come: Spark drops some when it has too many."""
 
 
+QUIET_S_MAX: Final = 10.0
+"""Whoever waits for longer than this wants to know that something happens."""
+
+STAGES_MAX: Final = 4
+
+
 class Progress(StreamingQueryListener):
     """Tells of each batch of each query: rows, rows per second, offsets that are still behind."""
 
     def __init__(self) -> None:
         self.rows: dict[str, int] = {}
         """All rows so far, by the name of the query."""
+        self._told_s = time.monotonic()
         self._ended: set[str] = set()
         self._has_ended = threading.Condition()
 
@@ -33,6 +42,17 @@ class Progress(StreamingQueryListener):
         """Returns when all has been told of a query that has ended: its news come a bit later."""
         with self._has_ended:
             self._has_ended.wait_for(lambda: str(query.runId) in self._ended, LATE_S_MAX)
+
+    def tell_if_quiet(self, spark: SparkSession) -> None:
+        """How far the stages are that run now, if nothing was told for a while."""
+        if time.monotonic() - self._told_s < QUIET_S_MAX:
+            return
+        self._told_s = time.monotonic()
+        tracker = spark.sparkContext.statusTracker()
+        for stage_id in tracker.getActiveStageIds()[:STAGES_MAX]:
+            stage = tracker.getStageInfo(stage_id)
+            if stage is not None:
+                tell(f"working: {stage.numCompletedTasks} of {stage.numTasks} tasks ({stage.name})")
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name.
         pass
@@ -43,6 +63,7 @@ class Progress(StreamingQueryListener):
         if not progress.numInputRows:
             return
         self.rows[name] = self.rows.get(name, 0) + progress.numInputRows
+        self._told_s = time.monotonic()
         tell(line(name, progress))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name.

@@ -5,6 +5,7 @@ master and jars are its business, and only what the jobs rely on is added.
 """
 
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -72,7 +73,10 @@ def build(
     try:
         return builder.getOrCreate()
     except Exception as error:
-        raise UnavailableError(f"Spark does not start: {error}") from error
+        raise UnavailableError(
+            f"Spark does not start: {error}\nIt needs Java 17 or 21; this is what `java` is here: "
+            f"{shutil.which('java') or 'nothing on the PATH'}"
+        ) from error
 
 
 def is_submitted() -> bool:

@@ -121,6 +121,7 @@ def run(options: argparse.Namespace) -> int:
             job = _Job(
                 lambda topic: TopicLander(spark, kafka, lake, topic, settings),
                 progress,
+                lambda: progress.tell_if_quiet(spark) if settings.available_now else None,
                 settings,
                 options.patience,
                 stopping,
@@ -178,12 +179,14 @@ class _Job:
         self,
         lander_of: Callable[[str], TopicLander],
         progress: Progress,
+        pulse: Callable[[], None],
         settings: Settings,
         patience_s: float,
         stopping: threading.Event,
     ) -> None:
         self._lander_of = lander_of
         self._progress = progress
+        self._pulse = pulse
         self._settings = settings
         self._patience_s = patience_s
         self._stopping = stopping
@@ -202,6 +205,7 @@ class _Job:
                 for topic in [one for one in self._running if not self._is_active(one)]:
                     self._settle(topic, waiting, failures)
                 self._stopping.wait(_LOOK_EVERY_S)
+                self._pulse()
         finally:
             for running in self._running.values():
                 running.query.stop()

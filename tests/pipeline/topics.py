@@ -14,13 +14,16 @@ from confluent_kafka.cimpl import NewTopic
 Row: TypeAlias = tuple[Any, ...]
 """(partition, offset, timestamp in ms, key, value, headers)."""
 
+_QUIET: dict[str, Any] = {"log_level": 0}
+"""Brokers come and go in these tests; librdkafka would tell of each."""
+
 
 class Topics:
     """Topics of one broker."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
-        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+        self.admin = AdminClient({"bootstrap.servers": bootstrap, **_QUIET})
 
     def create(self, partitions: int = 1, *, name: str | None = None, **config: str) -> str:
         """A topic of that name, or of one that nobody else has."""
@@ -48,7 +51,7 @@ class Topics:
         self, name: str, count: int, *, partitions: int = 1, size: int = 100, first: int = 0
     ) -> None:
         """Numbered records, the n-th to partition n modulo `partitions`; all are acknowledged."""
-        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5})
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, **_QUIET})
         for number in range(first, first + count):
             producer.produce(
                 name,
@@ -64,7 +67,7 @@ class Topics:
 
     def read(self, name: str) -> list[Row]:
         """All that is in the topic, by partition and offset."""
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "nobody"})
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "nobody", **_QUIET})
         rows: list[Row] = []
         try:
             partitions = self.admin.list_topics(name, timeout=10).topics[name].partitions
@@ -87,7 +90,7 @@ class Topics:
 
     def committed(self, group: str, name: str) -> dict[int, int]:
         """What a group has committed, by partition."""
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group})
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group, **_QUIET})
         try:
             partitions = self.admin.list_topics(name, timeout=10).topics[name].partitions
             asked = [TopicPartition(name, index) for index in partitions]

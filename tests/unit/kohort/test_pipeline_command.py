@@ -1,0 +1,75 @@
+"""`kohort pipeline` on machines that lack what it needs: words, no tracebacks."""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from kohort.cli import main
+
+
+@pytest.fixture
+def somebody_listens() -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_each_command_is_listed_without_the_extra(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(SystemExit) as ended:
+        main(["pipeline", "--help"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in ("land", "rebalances", "advise", "report", "jars"))
+
+
+def test_without_the_extra_it_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(SystemExit) as ended:
+        main(["pipeline", "land", "orders"])
+    assert ended.value.code == 3
+    assert "pip install 'kohort[spark]'" in capsys.readouterr().err
+
+
+def test_without_java_it_says_what_to_install(
+    somebody_listens: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pyspark")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    assert main(["pipeline", "land", "orders", "--bootstrap-server", somebody_listens]) == 3
+    assert "Spark needs Java 17 or 21" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--bootstrap-server", "nowhere:port"], "'nowhere:port' is not host:port"),
+        (["--kafka", "isolation.level"], "--kafka: 'isolation.level' is not NAME=VALUE"),
+        (["--kafka-config", "/nonexistent"], "--kafka-config /nonexistent: No such file"),
+        (["--conf", "master"], "--conf 'master' is not NAME=VALUE"),
+    ],
+)
+def test_what_cannot_be_meant_is_named(
+    arguments: list[str],
+    told: str,
+    somebody_listens: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("pyspark")
+    given = ["pipeline", "land", "orders", "--bootstrap-server", somebody_listens, *arguments]
+    assert main(given) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_password_is_not_shown_when_its_line_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("pyspark")
+    assert main(["pipeline", "land", "orders", "--kafka", "=hunter2"]) == 2
+    assert "hunter2" not in capsys.readouterr().err
