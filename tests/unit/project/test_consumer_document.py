@@ -1,0 +1,39 @@
+"""docs/running-a-consumer.md names everything that a consumer tells about itself."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+from client.core.membership import MemberState
+from client.core.statistics import RebalancePhase
+from client.health import Health, HealthLimits
+from client.metrics import FIGURES, ConsumerCollector
+from client.net.sasl import MECHANISMS
+from client.net.security import PROTOCOLS, SecurityConfig
+from kohort import Consumer
+
+TEXT = (Path(__file__).parents[3] / "docs" / "running-a-consumer.md").read_text(encoding="utf-8")
+WORDS = set(re.findall(r"`([\w-]+)`", TEXT))
+
+
+def test_every_metric_is_explained() -> None:
+    collector = ConsumerCollector(Consumer("t", group_id="g"))
+    counters = {f"{one.name}_total" for one in collector.collect() if one.type == "counter"}
+    others = {one.name for one in collector.collect() if one.type != "counter"}
+    assert counters | others <= WORDS
+    assert {figure.name for figure in FIGURES} <= WORDS
+    assert all(figure.text in TEXT for figure in FIGURES)
+
+
+def test_every_field_of_health_is_explained() -> None:
+    assert {field.name for field in dataclasses.fields(Health)} <= WORDS
+    assert (
+        set(Health(limits=HealthLimits(session_timeout_ms=1, max_poll_interval_ms=1)).as_dict())
+        <= WORDS
+    )
+    assert all(one.value in TEXT for one in (*MemberState, *RebalancePhase))
+
+
+def test_every_way_to_be_secure_is_explained() -> None:
+    names = {field.name for field in dataclasses.fields(SecurityConfig)}
+    assert names | set(PROTOCOLS) | set(MECHANISMS) <= WORDS
