@@ -18,6 +18,7 @@ from client.auto_commit import AutoCommit
 from client.config import ConsumerConfig
 from client.coordinator import Coordinator
 from client.core.errors import (
+    BrokerUnreachableError,
     ConsumerClosedError,
     ConsumerError,
     IllegalStateError,
@@ -33,6 +34,7 @@ from client.group import GroupMember
 from client.group_offsets import GroupOffsets, Outsider
 from client.metadata import MetadataConfig, MetadataKeeper
 from client.net.cluster import Cluster
+from client.net.connection import DisconnectedError
 from client.rebalance import Rebalance
 
 logger = logging.getLogger(__name__)
@@ -140,8 +142,11 @@ class Engine:
         """
         try:
             await self.metadata.refresh()
-        except BaseException:
+        except BaseException as error:
             await self.cluster.close()
+            if isinstance(error, DisconnectedError):
+                # It let us connect, and hung up: what a listener does that wants SASL.
+                raise BrokerUnreachableError(str(error), error.code) from error
             raise
         self.metadata.start()
         self.fetcher.start()
@@ -158,7 +163,7 @@ class Engine:
         if self.offsets is not None:
             is_by_group = self.subscription.is_by_group
             member = self.member if is_by_group else None
-            self.offsets.committer = Outsider() if member is None else member
+            self.offsets.committer = Outsider() if member is None else member.commits
         if kind is SubscriptionKind.MANUAL:
             if self._auto_commit is not None and self.positions.assigned:
                 self._auto_commit.begin(time.monotonic())

@@ -19,20 +19,17 @@ from typing import Any, Final
 
 from client.config import ConsumerConfig
 from client.coordinator import Coordinator
-from client.core.assignors import Assignor, RebalanceProtocol
+from client.core.assignors import Assignor
 from client.core.assignors.assignor import Assignment
 from client.core.backoff import Backoff
 from client.core.errors import (
     BrokerUnreachableError,
-    CommitError,
-    CommitFailedError,
     ConsumerError,
-    RebalanceInProgressError,
     error_for,
 )
 from client.core.group_requests import leave_request
 from client.core.heartbeat import Finding, FindingKind, HeartbeatRules, SendLeave
-from client.core.identity import NOBODY, Identity
+from client.core.identity import NOBODY
 from client.core.membership import Membership, MemberState
 from client.core.statistics import GroupStatistics
 from client.core.steps import (
@@ -48,6 +45,7 @@ from client.core.steps import (
 )
 from client.core.subscription import Subscription
 from client.heartbeat_thread import HeartbeatThread, HeartbeatThreadConfig
+from client.member_commits import MemberCommits
 from client.metadata import MetadataKeeper
 from client.net.connection import Connection, DisconnectedError
 from client.net.versions import UnsupportedVersionError
@@ -63,6 +61,9 @@ JOIN_GRACE_MS: Final = 5_000
 
 INSTANCE_ID_SINCE: Final = 5
 """The version of JoinGroup that knows static members."""
+
+MEMBER_ID_TIMEOUT_S: Final = 1.0
+"""How long somebody who leaves waits for being told who it was."""
 
 LARGE_GROUP: Final = 100
 """Members from which on an assignor runs in a thread, so that it does not hold up the loop."""
@@ -103,6 +104,13 @@ class GroupMember:
         self._parked_on: Connection | None = None
         """Where the answer to a join or sync is waited for."""
         self._is_started = False
+        self._is_leaving = False
+        self.commits = MemberCommits(
+            self.membership,
+            is_joining=lambda: self.is_joining,
+            learn=self._learn,
+            on_changed=self._changed,
+        )
         self.idle_until_ms: int | None = None
         """When `advance` may have something to do without anything happening before."""
         # Half a session for one answer leaves time for another attempt.
@@ -229,6 +237,8 @@ class GroupMember:
                 logger.debug("group %s: %s", self.coordinator.group_id, error)
                 await asyncio.sleep(backoff.fail() / 1000)
             self._align_heartbeats()
+            if self._is_leaving:
+                return
             step = self._next_step()
 
     def _next_step(self) -> Step:
@@ -357,6 +367,9 @@ class GroupMember:
         if any(one.kind is FindingKind.COORDINATOR_LOST for one in findings):
             self.coordinator.lost()
         self.membership.findings(findings)
+        self._changed()
+
+    def _changed(self) -> None:
         self._align_heartbeats()
         self._on_progress()
 
@@ -376,67 +389,6 @@ class GroupMember:
         else:
             self.heartbeats.begin(wanted, address, self._metadata.cluster.addresses)
 
-    # Commits.
-
-    def commit_identity(self) -> Identity:
-        """Who commits now.
-
-        Raises:
-            RebalanceInProgressError: nobody before the rebalance is over.
-            CommitFailedError: this consumer is no member.
-        """
-        self._learn()
-        membership = self.membership
-        state, identity = membership.state, membership.identity
-        if state is MemberState.STABLE:
-            return identity
-        is_cooperative = membership.mode is RebalanceProtocol.COOPERATIVE
-        if identity.is_valid and is_cooperative and state is not MemberState.UNJOINED:
-            # Whether it is too late for what is kept, the coordinator knows.
-            return identity
-        if identity.is_valid or self.is_joining:
-            raise RebalanceInProgressError(
-                "the group rebalances; poll until that is over, then commit again",
-                ErrorCode.REBALANCE_IN_PROGRESS,
-            )
-        raise CommitFailedError(
-            "this consumer is not a member of the group now, so others may read its partitions;"
-            " if it was one before, polls came too seldom (max_poll_interval_ms) or heartbeats did"
-            " not get through (session_timeout_ms)",
-            ErrorCode.UNKNOWN_MEMBER_ID,
-        )
-
-    def commit_refused(self, sent: Identity, code: ErrorCode) -> CommitError | None:
-        """A commit was answered that `sent` is not what the group knows."""
-        membership = self.membership
-        is_same = sent == membership.identity
-        in_progress = RebalanceInProgressError(
-            f"the group rebalances ({code.name}); poll until that is over, then commit again", code
-        )
-        if code is ErrorCode.REBALANCE_IN_PROGRESS:
-            membership.rebalance_noticed(sent)
-            self._on_progress()
-            return in_progress
-        is_changing = membership.state in {
-            MemberState.PREPARING_REBALANCE,
-            MemberState.COMPLETING_REBALANCE,
-        }
-        if is_changing and (not is_same or membership.state is MemberState.PREPARING_REBALANCE):
-            return in_progress
-        if code is ErrorCode.FENCED_INSTANCE_ID and is_same:
-            membership.findings([Finding(FindingKind.FATAL, sent, code)])
-            self._align_heartbeats()
-            return None
-        keeps_id = code is ErrorCode.ILLEGAL_GENERATION
-        if membership.lost(sent, keeps_id=keeps_id, why=code.name):
-            self._align_heartbeats()
-            self._on_progress()
-        return CommitFailedError(
-            f"the group has gone on without this member ({code.name}), so others may read its"
-            " partitions; poll more often, or set max_poll_interval_ms higher",
-            code,
-        )
-
     # The end.
 
     async def leave(self, reason: str, *, leaves: bool | None, timeout_s: float) -> None:
@@ -446,12 +398,26 @@ class GroupMember:
             leaves: whether to tell the group (KIP-1092); None: dynamic members do.
             timeout_s: how long that may take at most.
         """
+        await self._wait_member_id(timeout_s)
         self._end_round()
         goodbye = self.membership.leave(reason, leaves=leaves)
         self.statistics.left(_now_ms())
         self._align_heartbeats()
         if goodbye is not None and timeout_s > 0:
             await self._say_goodbye(goodbye, timeout_s)
+
+    async def _wait_member_id(self, timeout_s: float) -> None:
+        """The first JoinGroup of all is answered at once, with an id. If nobody came back with it
+        the group would wait for that member until its session is over.
+        """
+        task = self._round
+        if task is None or self._parked_on is None or self.membership.identity.member_id:
+            return
+        self._is_leaving = True
+        try:
+            await asyncio.wait([task], timeout=min(timeout_s, MEMBER_ID_TIMEOUT_S))
+        finally:
+            self._is_leaving = False
 
     async def _say_goodbye(self, goodbye: SendLeave, timeout_s: float) -> None:
         config = self._config

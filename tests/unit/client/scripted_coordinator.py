@@ -1,0 +1,219 @@
+"""A coordinator that says what a test wants it to, and a member of its group, on virtual time.
+
+All messages go through their codecs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from client.config import config_from
+from client.coordinator import Coordinator
+from client.core.identity import Identity
+from client.core.membership import MemberState
+from client.core.offsets import OffsetAndMetadata
+from client.core.subscription import Subscription
+from client.group import GroupMember
+from client.group_offsets import GroupOffsets
+from client.metadata import MetadataKeeper
+from client.net.cluster import Address, Cluster, ClusterConfig, TopicInfo
+from client.net.connection import Connection, ConnectionConfig, DisconnectedError
+from client.net.versions import ApiVersionTable
+from client.rebalance import Rebalance
+from protocol.codec import codec
+from protocol.errors import ErrorCode
+from protocol.messages.find_coordinator import (
+    Coordinator as FoundCoordinator,
+)
+from protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from tests.unit.client.scripted_brokers import TOPIC, TOPIC_ID, partition, run
+
+A, B = partition(0), partition(1)
+ME = Identity(5, "me", "cooperative-sticky")
+HANGS_UP = "hangs up"
+
+
+class ScriptedCoordinator:
+    """Stores offsets, unless it was told to say something else."""
+
+    def __init__(self) -> None:
+        self.versions = ApiVersionTable({8: (2, 10), 9: (1, 10), 10: (0, 6)})
+        self.faults: deque[ErrorCode | str] = deque()
+        """What to say to the next requests, of their first partition."""
+        self.search_faults: deque[ErrorCode] = deque()
+        self.stored: dict[int, tuple[int, str, int]] = {}
+        self.commits: list[OffsetCommitRequest] = []
+        self.fetches: list[OffsetFetchRequest] = []
+        self.request_versions: list[int] = []
+        self.searches = 0
+
+    async def call(self, request: Any, *, version: int, timeout_ms: int = 0) -> Any:  # noqa: ANN401
+        """In place of Connection.call."""
+        del timeout_ms
+        await asyncio.sleep(0.001)
+        request = travelled(request, version)
+        if isinstance(request, FindCoordinatorRequest):
+            self.searches += 1
+            code = self.search_faults.popleft() if self.search_faults else ErrorCode.NONE
+            found = FoundCoordinator(
+                key="g", node_id=1, host="one", port=1, error_code=code, error_message=None
+            )
+            return travelled(FindCoordinatorResponse(coordinators=[found]), version)
+        self.request_versions.append(version)
+        fault = self.faults.popleft() if self.faults else ErrorCode.NONE
+        if fault is HANGS_UP:
+            raise DisconnectedError("it hung up")
+        assert isinstance(fault, ErrorCode)
+        if isinstance(request, OffsetCommitRequest):
+            return travelled(self._commit(request, version, fault), version)
+        return travelled(self._fetch(request, version, fault), version)
+
+    def _commit(
+        self, request: OffsetCommitRequest, version: int, fault: ErrorCode
+    ) -> OffsetCommitResponse:
+        self.commits.append(request)
+        (topic,) = request.topics
+        answers = []
+        for one in topic.partitions:
+            code, fault = fault, ErrorCode.NONE
+            if not code:
+                self.stored[one.partition_index] = (
+                    one.committed_offset,
+                    one.committed_metadata or "",
+                    one.committed_leader_epoch,
+                )
+            answers.append(
+                OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code)
+            )
+        name: dict[str, Any] = {"name": TOPIC} if version < 10 else {"topic_id": TOPIC_ID}
+        return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(**name, partitions=answers)])
+
+    def _fetch(
+        self, request: OffsetFetchRequest, version: int, fault: ErrorCode
+    ) -> OffsetFetchResponse:
+        self.fetches.append(request)
+        grouped = version >= 8
+        is_of_group = fault in {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
+        is_of_group = is_of_group or fault is ErrorCode.GROUP_AUTHORIZATION_FAILED
+        group_code = fault if is_of_group and version >= 2 else ErrorCode.NONE
+        kind: Any = OffsetFetchResponsePartitions if grouped else OffsetFetchResponsePartition
+        topics: Any = request.groups[0].topics if grouped else request.topics
+        found = []
+        for index in topics[0].partition_indexes if not group_code else ():
+            code, fault = fault, ErrorCode.NONE
+            offset, text, epoch = self.stored.get(index, (-1, "", -1))
+            found.append(
+                kind(
+                    partition_index=index,
+                    committed_offset=-1 if code else offset,
+                    committed_leader_epoch=epoch,
+                    metadata=text,
+                    error_code=code,
+                )
+            )
+        name: dict[str, Any] = {"name": TOPIC} if version < 10 else {"topic_id": TOPIC_ID}
+        if not grouped:
+            topic = OffsetFetchResponseTopic(name=TOPIC, partitions=found)
+            return OffsetFetchResponse(topics=[topic], error_code=group_code)
+        answer = OffsetFetchResponseTopics(**name, partitions=found)
+        group = OffsetFetchResponseGroup(group_id="g", topics=[answer], error_code=group_code)
+        return OffsetFetchResponse(groups=[group])
+
+
+def travelled(message: Any, version: int) -> Any:  # noqa: ANN401 - the same kind.
+    """As it is after having been written and read."""
+    coder = codec(type(message), version)
+    out = bytearray()
+    return coder.decode(b"".join(coder.encode_into(message, out)))[0]
+
+
+class ScriptedCluster(Cluster):
+    """Of one broker, which is the coordinator."""
+
+    def __init__(self, broker: ScriptedCoordinator) -> None:
+        super().__init__(ClusterConfig([Address("one", 1)], ConnectionConfig()))
+        self._broker = broker
+        self.purposes: list[str] = []
+        self.topics[TOPIC] = TopicInfo(TOPIC, TOPIC_ID, False, ErrorCode.NONE, {}, 2)
+
+    async def connection(self, address: Address, purpose: str = "") -> Connection:
+        self.purposes.append(purpose)
+        return cast("Connection", self._broker)
+
+    async def any_connection(self) -> Connection:
+        return cast("Connection", self._broker)
+
+
+class Scene:
+    """A member of a settled group, and what it commits with."""
+
+    def __init__(self, *, instance_id: str | None = None) -> None:
+        self.broker = ScriptedCoordinator()
+        self.cluster = ScriptedCluster(self.broker)
+        self.coordinator = Coordinator(self.cluster, "g")
+        self.offsets = GroupOffsets(
+            self.cluster,
+            self.coordinator,
+            group_instance_id=instance_id,
+            backoff_ms=(100, 1000),
+            on_progress=lambda: None,
+        )
+        subscription = Subscription()
+        subscription.subscribe([TOPIC])
+        self.member = GroupMember(
+            config_from(
+                {
+                    "group_id": "g",
+                    "group_instance_id": instance_id,
+                    "partition_assignment_strategy": "cooperative-sticky",
+                }
+            ),
+            coordinator=self.coordinator,
+            metadata=cast("MetadataKeeper", None),
+            subscription=subscription,
+            rebalance=cast("Rebalance", None),
+            on_progress=lambda: None,
+        )
+        self.membership = self.member.membership
+        self.settle()
+        self.offsets.committer = self.member.commits
+
+    def settle(self) -> None:
+        self.membership.identity = ME
+        self.membership.state = MemberState.STABLE
+        self.membership._rejoin = None
+        self.membership.coordinator_found()
+
+    async def commit(self, offset: int = 1) -> None:
+        await self.offsets.commit({A: OffsetAndMetadata(offset)}, 10)
+
+
+Test = Callable[[Scene], Awaitable[None]]
+
+
+def on_virtual_time(test: Test, *, instance_id: str | None = None) -> None:
+    async def play() -> None:
+        await test(Scene(instance_id=instance_id))
+
+    run(play())
