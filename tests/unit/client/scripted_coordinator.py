@@ -18,7 +18,7 @@ from client.core.offsets import OffsetAndMetadata
 from client.core.subscription import Subscription
 from client.group import GroupMember
 from client.group_offsets import GroupOffsets
-from client.metadata import MetadataKeeper
+from client.metadata import MetadataConfig, MetadataKeeper
 from client.net.cluster import Address, Cluster, ClusterConfig, TopicInfo
 from client.net.connection import Connection, ConnectionConfig, DisconnectedError
 from client.net.versions import ApiVersionTable
@@ -190,7 +190,12 @@ class Scene:
                 }
             ),
             coordinator=self.coordinator,
-            metadata=cast("MetadataKeeper", None),
+            metadata=MetadataKeeper(
+                self.cluster,
+                MetadataConfig(),
+                wanted_topics=lambda: [TOPIC],
+                on_updated=lambda: None,
+            ),
             subscription=subscription,
             rebalance=cast("Rebalance", None),
             on_progress=lambda: None,
