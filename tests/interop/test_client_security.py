@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
 
 from client.core.errors import (
     AuthenticationError,
+    BrokerUnreachableError,
     CertificateError,
     TlsError,
     UnsupportedMechanismError,
@@ -295,6 +296,23 @@ async def test_a_consumer_with_a_wrong_password_does_not_start(kafka: SecureKafk
         with pytest.raises(AuthenticationError, match=USER) as refused:
             await Consumer("any", **settings).start()
     assert "some-other-word" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("listener", "protocol", "hint"),
+    [
+        ("SASL_PLAINTEXT", "PLAINTEXT", "SASL_PLAINTEXT or SASL_SSL"),
+        ("SSL", "PLAINTEXT", "must be SSL or SASL_SSL"),
+        ("PLAINTEXT", "SSL", "must be PLAINTEXT or SASL_PLAINTEXT"),
+    ],
+)
+async def test_a_consumer_that_does_not_fit_the_listener_says_what_to_change(
+    kafka: SecureKafka, listener: str, protocol: str, hint: str
+) -> None:
+    bootstrap = f"127.0.0.1:{kafka.ports[listener]}"
+    async with asyncio.timeout(30):
+        with pytest.raises(BrokerUnreachableError, match=hint):
+            await Consumer(bootstrap_servers=bootstrap, security_protocol=protocol).start()
 
 
 async def test_a_consumer_whose_user_goes_away_is_told_by_its_next_poll(kafka: SecureKafka) -> None:
