@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from client.core.fetch_plan import FetchLimits, FetchPlan
+from client.core.fetch_plan import LEFTOVER_MS, FetchLimits, FetchPlan
 from client.core.partitions import TopicPartition
 from client.core.positions import Positions
 from client.fetch_buffers import CHUNK_OVERHEAD_BYTES, FetchBuffers
@@ -32,7 +32,6 @@ LIMITS = FetchLimits(
     prefetch_bytes=8_000,
 )
 partitions = st.sampled_from(PARTITIONS)
-some_partitions = st.lists(partitions, unique=True)
 
 
 class FetchModel(RuleBasedStateMachine):
@@ -58,7 +57,7 @@ class FetchModel(RuleBasedStateMachine):
 
     # The user.
 
-    @rule(wanted=some_partitions)
+    @rule(wanted=st.lists(partitions, unique=True, min_size=2))
     def assign(self, wanted: list[TopicPartition]) -> None:
         self.positions.set_assigned(wanted)
         self.plan.set_partitions(wanted)
@@ -75,19 +74,14 @@ class FetchModel(RuleBasedStateMachine):
             self.buffers.drop_outdated()
             self.expected[one] = offset
 
-    @rule(one=partitions)
-    def pause(self, one: TopicPartition) -> None:
+    @rule(one=partitions, is_paused=st.booleans())
+    def pause_or_resume(self, one: TopicPartition, is_paused: bool) -> None:
         if one in self.expected:
-            self.positions.pause([one])
+            (self.positions.pause if is_paused else self.positions.resume)([one])
 
     @rule(one=partitions)
-    def resume(self, one: TopicPartition) -> None:
-        if one in self.expected:
-            self.positions.resume([one])
-
-    @rule(held=some_partitions)
-    def hold(self, held: list[TopicPartition]) -> None:
-        self.positions.hold(held)
+    def hold(self, one: TopicPartition) -> None:
+        self.positions.hold([one])
 
     @rule(count=st.integers(1, 40))
     def take(self, count: int) -> None:
@@ -156,6 +150,18 @@ class FetchModel(RuleBasedStateMachine):
                 # As a broker that fills an answer in the order of the request.
                 batches -= 1
 
+    @rule(counts=st.lists(st.integers(0, 12), min_size=1, max_size=5), batches=st.integers(1, 4))
+    def flow(self, counts: list[int], batches: int) -> None:
+        """What mostly happens."""
+        for count in counts:
+            self.ask(LEFTOVER_MS)
+            while self.under_way:
+                self.answer(0, batches, fails=False)
+            if count % 2:
+                self.take(count)
+            else:
+                self.take_one_by_one(count)
+
     # What holds.
 
     @invariant()
@@ -179,14 +185,11 @@ class FetchModel(RuleBasedStateMachine):
         for _ in range(1_000):
             if all(self.expected[one] == LOG_RECORDS for one in wanted):
                 return
-            self.ask(LEFTOVER_PATIENCE_MS)
+            self.ask(10)
             while self.under_way:
                 self.answer(0, 2, fails=False)
             self.take(40)
         raise AssertionError(f"left unread: {self.expected}")
-
-
-LEFTOVER_PATIENCE_MS = 10
 
 
 def _log(offset: int, batches: int) -> bytes:
@@ -200,4 +203,4 @@ def _log(offset: int, batches: int) -> bytes:
 
 
 TestFetchModel = FetchModel.TestCase
-TestFetchModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestFetchModel.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
