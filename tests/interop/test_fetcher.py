@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import uvloop
 from aiokafka import AIOKafkaProducer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -39,6 +40,7 @@ from tests.interop.clients.confluent_client import admin_client
 from tests.interop.fetching import EARLIEST, produce, reading
 from tests.interop.model import wait_until
 from tests.interop.same_answers.pair import Twins
+from tests.server_process import ServerProcess
 
 CreateTopic = Callable[..., str]
 
@@ -409,3 +411,36 @@ async def test_a_duration_without_records_leads_to_the_end(
     async with reading(address, one, config=config) as reader:
         await reader.wait_positions()
         assert reader.positions.position(one) == 1
+
+
+@pytest.mark.parametrize("ending", ["stop", "kill"])
+async def test_reading_goes_on_when_the_broker_comes_back(
+    own_broker: ServerProcess, ending: str
+) -> None:
+    one = TopicPartition("survivor", 0)
+    await asyncio.to_thread(create, admin_client(own_broker.bootstrap), one.topic)
+    await produce(own_broker.bootstrap, {one: numbered(20)})
+    async with reading(own_broker.bootstrap, one) as reader:
+        assert len(await reader.read(5)) == 5
+        if ending == "stop":
+            await asyncio.to_thread(own_broker.stop)
+        else:
+            own_broker.kill()
+        # What was fetched before is there all the same.
+        assert [record.value for record in await reader.read(15)] == numbered(20)[5:]
+        await reader.until(lambda: reader.refreshes >= 2)
+        await asyncio.to_thread(own_broker.start)
+        await produce(own_broker.bootstrap, {one: [b"after"]})
+        assert [record.value for record in await reader.read(1)] == [b"after"]
+
+
+def test_a_loop_of_uvloop_will_do(bootstrap: str, create_topic: CreateTopic) -> None:
+    one = TopicPartition(create_topic(), 0)
+
+    async def read() -> list[bytes]:
+        await produce(bootstrap, {one: numbered(2_000, 100)})
+        async with reading(bootstrap, one) as reader:
+            return [record.value for record in await reader.read(2_000)]
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(read()) == numbered(2_000, 100)
