@@ -119,7 +119,9 @@ class MetadataKeeper:
             try:
                 await self.refresh()
             except (DisconnectedError, BrokerUnreachableError) as error:
-                logger.debug("metadata: %s", error)
+                # Once: polls find nothing meanwhile, and somebody has to say why.
+                level = logging.DEBUG if backoff.failure_count else logging.WARNING
+                logger.log(level, "%s", error)
                 self._is_wanted.set()
                 await asyncio.sleep(backoff.fail() / 1000)
             except ConsumerError as error:
@@ -127,6 +129,8 @@ class MetadataKeeper:
                 self._on_updated()
                 await asyncio.sleep(backoff.fail() / 1000)
             else:
+                if backoff.failure_count:
+                    logger.warning("the cluster answers again")
                 backoff.succeed()
                 # However often it is wanted: a cluster that changes is not asked without a pause.
                 await asyncio.sleep(config.retry_backoff_ms / 1000)

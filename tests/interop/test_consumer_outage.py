@@ -45,7 +45,11 @@ def prepare(server: KohortServer | KafkaServer, topic: str) -> None:
 
 @pytest.mark.parametrize(("kind", "dies", "absence_s"), SCENES)
 async def test_a_consumer_outlives_its_broker(
-    tmp_path: Path, kind: type[KohortServer | KafkaServer], dies: bool, absence_s: int
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    kind: type[KohortServer | KafkaServer],
+    dies: bool,
+    absence_s: int,
 ) -> None:
     name = f"outage-{uuid.uuid4().hex[:12]}"
     server = kind(tmp_path)
@@ -83,5 +87,7 @@ async def test_a_consumer_outlives_its_broker(
                     await consumer.poll(0.1)
         finally:
             await asyncio.to_thread(server.kill)
+    assert "no broker can be reached" in caplog.text
+    assert "the cluster answers again" in caplog.text
     # What it had read was committed, or its position was kept: nothing comes twice.
     assert set(seen.values()) == {1}
