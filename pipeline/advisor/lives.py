@@ -62,6 +62,8 @@ class Lives:
     """All of a group, by member id, in the order in which they appear."""
 
     by_id: dict[str, Life] = field(default_factory=dict)
+    _holders: dict[str, Life] = field(default_factory=dict)
+    """By instance id, who had it last."""
 
     def add(self, record: Json) -> None:
         """Take the next record, of whichever kind."""
@@ -81,6 +83,7 @@ class Lives:
             return
         if kind in ARRIVALS and cause.get("member_id"):
             life = self._life(cause)
+            self._succeed(life, at_ms)
             if life.start_ms is None and life.end_ms is None:
                 life.start_ms, life.reason = at_ms, cause.get("reason")
         elif kind in DEPARTURES:
@@ -128,6 +131,15 @@ class Lives:
         else:
             life.sync.append((started_ms + answered, synced - answered))
 
+    def _succeed(self, life: Life, at_ms: int) -> None:
+        """An avoided rebalance does not tell of whom the static member took the place."""
+        if life.instance_id is None:
+            return
+        before = self._holders.get(life.instance_id)
+        self._holders[life.instance_id] = life
+        if before is not None and before is not life:
+            self._end(before, "replaced", at_ms)
+
     def _end(self, life: Life, fate: str, at_ms: int) -> None:
         if life.end_ms is None:
             life.end_ms, life.fate = at_ms, fate
@@ -139,6 +151,8 @@ class Lives:
             client_id = who.get("client_id") or _UUID.sub("", member_id)
             life = Life(member_id, client_id, who.get("host") or "", who.get("instance_id"))
             self.by_id[member_id] = life
+            if life.instance_id is not None:
+                self._holders.setdefault(life.instance_id, life)
         return life
 
 

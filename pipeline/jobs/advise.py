@@ -11,8 +11,10 @@ import argparse
 import time
 from collections.abc import Iterable
 from dataclasses import fields
-from pathlib import Path
+from datetime import UTC
+from functools import reduce
 from typing import Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
@@ -24,6 +26,7 @@ from pipeline.faults import explained
 from pipeline.kafka import Kafka
 from pipeline.lake import Lake
 from pipeline.notice import tell
+from pipeline.rebalances import files
 from pipeline.schemas import AVOIDED, REBALANCES
 from pipeline.schemas.advice import ADVICE
 from pipeline.transformations import advice as steps
@@ -43,10 +46,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--from",
-        dest="file",
-        type=Path,
-        metavar="FILE.jsonl",
-        help="a history as lines of JSON, instead of the lake's tables",
+        dest="files",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a history as lines of JSON, or the log of a stock Kafka broker, instead of the "
+        "lake's tables; .gz is unpacked, - is standard input; repeatable, oldest first",
+    )
+    parser.add_argument(
+        "--timezone",
+        type=_zone,
+        default=UTC,
+        metavar="NAME",
+        help="of the clock of the broker whose log it is, where the log does not say (UTC)",
     )
     parser.add_argument(
         "--cluster-id",
@@ -81,15 +93,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """The whole job. Raises PipelineError."""
     known = parse_known(options.known)
-    if options.file is not None and not options.file.is_file():
-        raise UsageError(f"--from {options.file}: no such file")
-    topic = options.topic if options.topic is not None else "" if options.file else TOPIC
+    files.check(options.files)
+    topic = options.topic if options.topic is not None else "" if options.files else TOPIC
     kafka = common.kafka_of(options)
     if topic:
         kafka.check_reachable()
     spark = common.session_of(options, NAME)
     lake = common.lake_of(options, spark)
-    events = from_file(spark, options) if options.file is not None else from_lake(lake, options)
+    events = from_files(spark, options) if options.files else from_lake(lake, options)
     rows = advise(lake, events, days=options.days, known=known)
     if topic:
         publish(rows, kafka, topic)
@@ -120,20 +131,30 @@ def from_lake(lake: Lake, options: argparse.Namespace) -> DataFrame:
     return _of_groups(events, options.group)
 
 
-def from_file(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
-    """The events of a file; lines that are none are counted and left out."""
-    lines = spark.read.text(common.absolute(str(options.file))).where(f.trim("value") != "")
-    group = f.get_json_object("value", "$.group")
-    events = lines.select(
-        f.lit(options.cluster_id).alias("cluster_id"),
-        group.alias("group"),
-        f.col("value").alias("event"),
+def from_files(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
+    """The events of files; lines that are none are counted and left out."""
+    frames = [
+        piece.frame(spark, options.cluster_id)
+        for piece in files.pieces(options.files, options.timezone)
+    ]
+    if not frames:
+        raise UsageError("nothing is in the files of --from")
+    text = f.col("value").cast("string")
+    events = reduce(DataFrame.unionAll, frames).select(
+        "cluster_id", f.get_json_object(text, "$.group").alias("group"), text.alias("event")
     )
-    with explained(f"reading {options.file}"):
+    with explained("reading the files of --from"):
         bad = events.where(f.col("group").isNull()).count()
     if bad:
-        tell(f"{bad:,} lines of {options.file} are not events of a history; left out")
+        tell(f"{bad:,} lines are not events of a history; left out")
     return _of_groups(events.where(f.col("group").isNotNull()), options.group)
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"no time zone is called {name!r}") from error
 
 
 def _of_groups(events: DataFrame, groups: list[str]) -> DataFrame:

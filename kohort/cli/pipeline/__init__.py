@@ -27,7 +27,7 @@ COMMANDS: Final = {
 }
 """Summary and module by name. A module has `add_arguments(parser)` and `run(options)`."""
 
-NEEDS: Final = ("pyspark", "delta", "pandas", "pyarrow")
+NEEDS: Final = ("pyspark", "delta", "pandas", "pyarrow", "matplotlib", "jinja2")
 """What the extra brings."""
 
 WITHOUT_EXTRA: Final = frozenset({"kohort.cli.pipeline.convert_log"})

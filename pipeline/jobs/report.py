@@ -1,0 +1,54 @@
+"""One page with plots about the groups of a lake: `kohort pipeline report`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Final
+
+from pipeline import options as common
+from pipeline.errors import UnavailableError
+from pipeline.faults import explained
+from pipeline.notice import tell
+from pipeline.report.contents import collect
+from pipeline.report.page import render
+
+NAME: Final = "kohort-report"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Of this job."""
+    parser.add_argument(
+        "--group", action="append", default=[], metavar="GROUP", help="only this one; repeatable"
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("rebalances.html"),
+        metavar="FILE",
+        help="the page (%(default)s)",
+    )
+    common.add_lake(parser)
+    common.add_spark(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """The whole job. Raises PipelineError."""
+    output: Path = options.output
+    if not output.absolute().parent.is_dir():
+        raise UnavailableError(f"--output {output}: there is no such directory")
+    spark = common.session_of(options, NAME)
+    lake = common.lake_of(options, spark)
+    with explained(f"reading the lake {lake.root}"):
+        contents = collect(lake, options.group)
+    text = render(contents, f"the lake {lake.root}")
+    # A page that was there is replaced as a whole or not at all.
+    unfinished = output.with_name(f".{output.name}.unfinished")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(output)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        raise UnavailableError(f"--output {output}: {error.strerror}") from error
+    tell(f"{output}: {len(contents.groups)} groups, {len(text) / 1024:,.0f} KiB")
+    return 0
