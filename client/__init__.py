@@ -1,6 +1,5 @@
 """Kohort's own consumer: pure rules in `client.core`, sockets and threads around them.
 
-In the making: the rules (membership, heartbeats, assignors) and the connections are here, the
-consumer that users will import from `kohort`, never from `client`, is not. Any Kafka client works
-with the broker meanwhile.
+Users import it from `kohort`, never from here. `consumer` is what they see, `engine` what goes on
+behind it, `group` the consumer's place in its group, `fetcher` what reads ahead.
 """

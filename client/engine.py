@@ -273,6 +273,8 @@ class Engine:
             self._breathe_s = time.monotonic() + BREATH_S
         deadline_s = float("inf") if timeout_s is None else time.monotonic() + timeout_s
         while True:
+            if self.subscription.kind is SubscriptionKind.NONE and not self.is_closing:
+                raise IllegalStateError("there is nothing to read: subscribe() or assign() first")
             await self.turn(deadline_s)
             if found := take():
                 return found

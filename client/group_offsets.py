@@ -54,7 +54,8 @@ CommitCallback: TypeAlias = Callable[[Offsets, Exception | None], Awaitable[None
 """Told how a commit went: None for well. A plain function or a coroutine."""
 
 ASYNC_COMMITS_MAX: Final = 1_000
-"""That wait to be sent. Who gets there commits faster than the coordinator answers."""
+"""That wait to be sent, or to be told of. Who gets there commits faster than the coordinator
+answers, or never polls."""
 
 _COORDINATOR_GONE: Final = frozenset(
     {
@@ -179,9 +180,11 @@ class GroupOffsets:
         Raises:
             IllegalStateError: far too many are waiting.
         """
-        if len(self._tasks) >= ASYNC_COMMITS_MAX:
+        is_ours = on_done is not None
+        if len(self._tasks) + len(self._told) >= ASYNC_COMMITS_MAX and not is_ours:
             raise IllegalStateError(
-                f"{ASYNC_COMMITS_MAX} commits wait to be sent; commit less often, or await some"
+                f"{ASYNC_COMMITS_MAX} commits wait to be sent, or to be told of by a poll;"
+                " commit less often, or await some"
             )
         # Now, not when the task begins: a commit that is waited for does not wait for that.
         before, place = self._take_place()

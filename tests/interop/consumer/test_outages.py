@@ -1,0 +1,72 @@
+"""A broker that goes away and comes back, or does not."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kohort import TopicPartition, errors
+from tests.interop.consumer.conftest import BROKERS, OVERRIDES
+from tests.interop.consumer.members import Members, Note, Topics, generation, read, values
+from tests.server_process import ServerProcess
+
+
+@pytest.fixture(params=BROKERS)
+def mortal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerProcess]:
+    """A broker of the test's own."""
+    kind: Any = BROKERS[request.param]
+    with kind(tmp_path, overrides=OVERRIDES) as server:
+        yield server
+
+
+@pytest.mark.slow
+async def test_a_member_gets_over_a_broker_that_is_killed_and_over_one_that_stays_away(
+    mortal: ServerProcess, group: str
+) -> None:
+    topics = Topics(mortal.bootstrap)
+    topic = topics.create(2)
+    partition = TopicPartition(topic, 0)
+    note = Note()
+    async with Members(mortal.bootstrap, group) as members:
+        consumer = await members.start(
+            topic,
+            listener=note,
+            enable_auto_commit=False,
+            default_api_timeout_ms=1_000,
+            request_timeout_ms=5_000,
+            session_timeout_ms=600_000,
+        )
+        topics.fill(topic, ["a", "b"])
+        assert values(await read(consumer, 2)) == ["a", "b"]
+        await consumer.commit()
+        was_in = generation(consumer)
+
+        mortal.kill()
+        assert await consumer.poll(0.5) == {}
+        with pytest.raises(errors.OperationTimedOutError, match="within 1 s; the last attempt"):
+            await consumer.commit({partition: 1})
+        with pytest.raises(errors.ConsumerError):
+            await consumer.committed(partition)
+        assert await consumer.poll(0.1) == {}
+
+        mortal.start()
+        topics.fill(topic, ["c"])
+        assert values(await read(consumer, 1)) == ["c"]
+        await members.settle(consumer, partitions=2)
+        assert await consumer.committed(partition) == 2
+        # Its session has outlived the broker.
+        assert generation(consumer) == was_in
+        assert note.calls == [("assigned", [0, 1])]
+
+        mortal.kill()
+        began = time.monotonic()
+        await consumer.stop(timeout=1)
+        assert time.monotonic() - began < 15
+        assert note.calls[-1] == ("revoked", [0, 1])
+        with pytest.raises(errors.BrokerUnreachableError, match="bootstrap_servers"):
+            async with asyncio.timeout(30):
+                await members.start(topic)
+    del topics._producer
