@@ -105,8 +105,9 @@ def _fetch(missing: Sequence[Jar], place: Path) -> None:
                 raise UnavailableError(_advice(jar, said))
             if not jar.is_at(path):
                 raise UnavailableError(
-                    f"{jar.file_name} is not the file that was expected: its SHA-256 is "
-                    f"{_sha256(path)}, not {jar.sha256}. Whoever served it changed it."
+                    f"{jar.file_name} is not the file that was expected: it has {_size(path)} "
+                    f"bytes and the SHA-256 {_sha256(path)}, not {jar.size} and {jar.sha256}. "
+                    "Whoever served it has another one."
                 )
             path.replace(place / jar.file_name)
     tell("all jars are there")

@@ -65,7 +65,9 @@ class Lake:
     def version(self, name: str) -> int:
         """How often the table has changed since it was made."""
         with explained(self._called(name)):
-            return int(jvm.delta_log(self._spark, self.path(name)).update().version())
+            return int(
+                jvm.delta_log(self._spark, self.path(name)).unsafeVolatileSnapshot().version()
+            )
 
     def append_once(self, frame: DataFrame, name: str, *, app_id: str, batch_id: int) -> None:
         """Adds rows; does nothing if `app_id` has added a batch of this or a higher id before.

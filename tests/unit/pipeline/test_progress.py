@@ -1,0 +1,44 @@
+"""What is told of a batch."""
+
+import json
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pipeline.progress import behind, line
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+
+def report(ends: object, latest: object) -> "StreamingQueryProgress":
+    sources = [SimpleNamespace(endOffset=json.dumps(ends), latestOffset=json.dumps(latest))]
+    made = SimpleNamespace(
+        batchId=3,
+        numInputRows=1500,
+        batchDuration=2500,
+        processedRowsPerSecond=600.0,
+        sources=sources,
+    )
+    return cast("StreamingQueryProgress", made)
+
+
+def test_what_is_behind_is_counted_over_all_partitions() -> None:
+    assert behind(report({"t": {"0": 5, "1": 7}}, {"t": {"0": 9, "1": 7, "2": 3}})) == 7
+
+
+def test_a_log_that_became_shorter_is_not_ahead() -> None:
+    assert behind(report({"t": {"0": 5}}, {"t": {"0": 2}})) == 0
+
+
+@pytest.mark.parametrize("latest", [None, {}, [], 5, {"t": 5}])
+def test_sources_that_are_no_topics_have_nothing_behind(latest: object) -> None:
+    assert behind(report({}, latest)) == 0
+
+
+def test_a_batch_is_one_line() -> None:
+    told = line("land orders", report({"t": {"0": 5}}, {"t": {"0": 2005}}))
+    assert told == ("land orders: batch 3, 1,500 rows in 2.5 s, 600 rows/s, 2,000 offsets behind")
