@@ -1,6 +1,7 @@
 """TLS and SASL of the client's two kinds of connections, with the listeners of a real Kafka."""
 
 import asyncio
+import random
 import ssl
 import time
 import uuid
@@ -280,10 +281,12 @@ async def test_a_whole_consumer_outlives_its_sessions(kafka: SecureKafka) -> Non
 
 async def test_a_whole_consumer_speaks_sasl_over_tls(kafka: SecureKafka) -> None:
     name = f"secure-{uuid.uuid4().hex[:12]}"
-    await asyncio.to_thread(fill, kafka, name, b"value")
+    # Many TLS records and many reads long.
+    values = [b"small", random.Random(1).randbytes(900_000), b"behind it"]
+    await asyncio.to_thread(fill, kafka, name, *values)
     settings = consumer_settings(kafka, "SASL_SSL", name)
     async with asyncio.timeout(60), Consumer(name, **settings) as one:
-        assert (await one.getone()).value == b"value"
+        assert [(await one.getone()).value for _ in values] == values
         await one.commit()
         while not one.metrics()["heartbeat-total"]:
             await one.poll(0.1)
