@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from broker.core.group.base import GroupBase, HeldJoin
+from broker.core.group.events import MemberReplaced
 from broker.core.group.member import Member
 from broker.core.group.protocols import hash_partition_counts, union_of_topics
 from broker.core.group.records import (
@@ -208,6 +209,7 @@ class ReplacementWrite:
             assert member is not None
             swap(self.group, member, join.previous)
             self.group.start_session(join.previous, now.ms)
+            self.group.note(MemberReplaced(member_id, join.previous.ref))
             self._answer(join, JoinResult(error))
 
     def answer_early(self, error: ErrorCode) -> None:

@@ -219,7 +219,9 @@ class MemberRemoved:
 
 @dataclass(frozen=True, slots=True)
 class MemberReplaced:
-    """A static member came back under a new id."""
+    """A static member came back under a new id; or that could not be stored, and it has its old one
+    again.
+    """
 
     old_member_id: str
     member: MemberRef

@@ -313,6 +313,17 @@ class TestLeaders:
         assert s.running().leader_change is LeaderChange.REPLACED
         assert s.running().leader == new_id
 
+    def test_a_static_leader_whose_new_id_could_not_be_stored_leads_on(self) -> None:
+        s = Chronicle()
+        members = s.stable_static("one", "two")
+        s.fail_appends = ErrorCode.KAFKA_STORAGE_ERROR
+        s.join(instance="one")
+        s.fail_appends = None
+        s.join(members["two"], instance="two", protocols=BOTH)
+        s.join(members["one"], instance="one")
+        s.settle(list(members.values()))
+        assert (s.last.leader, s.last.leader_changed) == (members["one"], False)
+
     def test_a_static_leader_that_has_not_joined_in_time(self) -> None:
         s = Chronicle()
         members = s.stable_static("one", "two", session_timeout_ms=30 * MINUTE)
