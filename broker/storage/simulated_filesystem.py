@@ -18,7 +18,7 @@ import errno
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 from broker.storage.filesystem import Buffer, DirectoryEntry
 from protocol.lazy_dataclass import dataclass
@@ -119,7 +119,7 @@ class SimulatedFileSystem:
             inode.unsynced.clear()
             inode.cached = bytearray(inode.durable)
 
-    def copy(self) -> SimulatedFileSystem:
+    def copy(self) -> Self:
         """What another process finds, as of now; the two no longer see each other's changes."""
         inodes: dict[int, _Inode] = {}
 
@@ -130,7 +130,7 @@ class SimulatedFileSystem:
                 )
             return inodes[id(inode)]
 
-        other = SimulatedFileSystem()
+        other = type(self)()
         other.space_left = self.space_left
         other.write_bytes_max = self.write_bytes_max
         other.wall_ms = self.wall_ms

@@ -8,7 +8,15 @@ from collections.abc import Callable
 
 from tests.property.test_group import GroupMachine
 from tests.property.walk import WalkError, walk
-from tests.simulation.campaign import EVENTS, Tally, attribution, describe, live, live_many
+from tests.simulation.campaign import (
+    CLIMATES,
+    EVENTS,
+    Tally,
+    attribution,
+    describe,
+    live,
+    live_many,
+)
 from tests.simulation.world import SimulationError
 
 STEPS = 200_000
@@ -32,7 +40,7 @@ def main() -> int:
     try:
         _walk(seed, options.steps)
         worlds = max(1, options.steps // STEPS_PER_EVENT // EVENTS // 2)
-        for climate in ("calm", "rough"):
+        for climate in CLIMATES:
             _live(seed, climate, worlds)
     except WalkError as error:
         print(f"FAILED: {error}")

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 
-from tests.simulation.life import CALM, ROUGH, GroupLife, make_world
+from tests.simulation.life import CALM, CRAMPED, ROUGH, GroupLife, make_world
 
 EVENTS = 500
 """In one world: half an hour of life, some seconds of ours."""
-CLIMATES = {"calm": CALM, "rough": ROUGH}
+CLIMATES = {"calm": CALM, "cramped": CRAMPED, "rough": ROUGH}
+WITH_LEDGER = {"calm", "cramped"}
 
 
 @dataclass
@@ -29,7 +30,9 @@ class Tally:
     """Of brokers."""
     virtual_s: float = 0.0
     rebalances: Counter[str] = field(default_factory=Counter)
-    """By their known cause; only in calm worlds."""
+    """By their known cause; not in rough worlds."""
+    further: Counter[str] = field(default_factory=Counter)
+    """Known causes of what was under way already."""
     recorded: int = 0
     """By the history, complete and as it was."""
     unfinished: int = 0
@@ -46,7 +49,7 @@ class Tally:
 def live(seed: str, climate: str, events: int) -> Tally:
     """One world, from its beginning to its end. Raises SimulationError."""
     chosen = CLIMATES[climate]
-    world = make_world(seed, chosen, keep_ledger=climate == "calm")
+    world = make_world(seed, chosen, keep_ledger=climate in WITH_LEDGER)
     begun_ms = world.now_ms
     life = GroupLife(world, chosen)
     world.run(life.run(events))
@@ -60,6 +63,7 @@ def live(seed: str, climate: str, events: int) -> Tally:
     )
     if (ledger := world.ledger) is not None:
         tally.rebalances = Counter({kind.value: n for kind, n in ledger.rebalances.items()})
+        tally.further = Counter({kind.value: n for kind, n in ledger.further.items()})
         tally.recorded, tally.misses = ledger.recorded, ledger.misses
         tally.unfinished, tally.killed = ledger.unfinished, ledger.killed
     return tally
@@ -90,8 +94,9 @@ def describe(total: Tally, begun_s: float) -> str:
 def attribution(total: Tally) -> str:
     """How often the history was right."""
     causes = ", ".join(f"{name} {count:,}" for name, count in total.rebalances.most_common())
+    further = ", ".join(f"{name} {count:,}" for name, count in total.further.most_common())
     return (
         f"attribution: {total.rebalances.total():,} rebalances, {total.misses} misses "
         f"({total.unfinished} cut short by a stop, {total.killed} unrecorded because of a kill)\n"
-        f"by cause: {causes}"
+        f"by cause: {causes}\nfurther causes: {further}"
     )

@@ -188,12 +188,18 @@ def set_cause_of_rejoin(cause: Cause, phase: str, reason: JoinReason, differs: b
     return True
 
 
-def renews_session(request: object, answer: Any) -> bool:  # noqa: ANN401 - of any request.
-    """Does this answer, given at once, mean that the member was heard of?"""
+def renews_session(
+    request: object,
+    answer: Any,  # noqa: ANN401 - of any request.
+    refusal: ErrorCode | None = None,
+) -> bool:
+    """Does this answer, given at once, mean that the member was heard of? `refusal` is what a
+    member is told that was heard of, and whose positions could not be stored.
+    """
     match request:
         case HeartbeatRequest():
             return answer.error_code in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}
         case OffsetCommitRequest():
-            return bool(answer.topics[0].partitions[0].error_code == ErrorCode.NONE)
+            return answer.topics[0].partitions[0].error_code in {ErrorCode.NONE, refusal}
         case _:
             return False

@@ -26,16 +26,13 @@ from broker.core.group.events import (
     UnusedIdDropped,
 )
 from broker.core.group.requests import Now
-from broker.core.history.model import (
-    AvoidedRecord,
-    HistoryRecord,
-    RebalanceOutcome,
-    RebalanceRecord,
-)
+from broker.core.history.model import HistoryRecord
 from protocol.errors import ErrorCode
-from protocol.join_reason import JoinReason
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.leave_group import LeaveGroupRequest
+from protocol.messages.offset_commit import OffsetCommitRequest
+from protocol.messages.sync_group import SyncGroupRequest
+from tests.simulation.awaited import Awaited
 from tests.simulation.causes import (
     COMPLETING,
     EMPTY,
@@ -44,39 +41,25 @@ from tests.simulation.causes import (
     Cause,
     Entry,
     Rebalance,
-    protocols_of,
     renews_session,
-    row_of_replacement,
-    set_cause_of_rejoin,
-    stated_reason,
 )
+from tests.simulation.known_group import KnownGroup
 from tests.simulation.process import Call, Process
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Ledger
 
 NEW_MEMBER_MS = 300_000
+NOT_STORED = ErrorCode.NOT_COORDINATOR
+"""What those are told whose write the disk has refused."""
 
 
-class GroupLedger:
-    """One group."""
+class GroupLedger(KnownGroup):
+    """One group: what it is asked, what it has to do then, and what the broker says that it did."""
 
     def __init__(self, group_id: str, ledger: Ledger) -> None:
-        self.group_id = group_id
-        self.ledger = ledger
-        self.phase = EMPTY
-        self.generation = 0
-        self.members: dict[str, Entry] = {}
-        self.leader_id: str | None = None
-        self.unused_ids: dict[str, int] = {}
-        """Ids that were handed out, and until when they may be used."""
-        self.stored: tuple[int, str | None, list[Entry]] = (0, None, [])
-        """Generation, leader and members as a restart would find them."""
-        self.expected: deque[Rebalance] = deque()
-        """Rebalances that the history has not told of."""
-        self.avoided: deque[Cause] = deque()
-        self.lost: list[Rebalance] = []
-        """Those that a broker left unfinished when it went."""
+        super().__init__(group_id, ledger)
+        self.awaited = Awaited(ledger)
         self.running: Rebalance | None = None
         self._join_deadline_ms: int | None = None
         """When the join phase has to be over; None during an initial delay."""
@@ -85,6 +68,12 @@ class GroupLedger:
         self._answer: Any = None
         self._cause: Cause | None = None
         """What the request that is being dealt with has to cause."""
+        self._due: Cause | None = None
+        """What has to follow at once, whatever was asked for."""
+        self._refused_ms = -1
+        """When the disk last refused a write."""
+        self._put_back: Entry | None = None
+        """Whom the member replaced that came with this request."""
         self._leaving: list[Cause] = []
         self._has_caused = self._has_begun = False
         self._removed: deque[tuple[Entry, Fate]] = deque()
@@ -94,7 +83,9 @@ class GroupLedger:
     def delivered(self, call: Call, now_ms: int, wall_ms: int) -> None:
         self._call, self._answer = call, None
         self._cause, self._leaving, self._has_caused = None, [], False
-        self._has_begun = False
+        self._has_begun = self.is_refused = False
+        self._put_back = None
+        self._look_at_due()
         for entry in self.members.values():
             is_waiting = entry.is_parked or entry.is_syncing
             if entry.deadline_ms < now_ms and (entry.is_new or not is_waiting):
@@ -102,9 +93,9 @@ class GroupLedger:
         self._look_at_phases(now_ms)
         match call.request:
             case JoinGroupRequest() as request:
-                self._cause = self._cause_of_join(call, request)
+                self._cause = self.cause_of_join(call, request)
             case LeaveGroupRequest() as request:
-                self._leaving = self._causes_of_leave(call, request)
+                self._leaving = self.causes_of_leave(call, request)
                 self._cause = self._leaving[0] if self._leaving else None
             case _:
                 pass
@@ -118,14 +109,29 @@ class GroupLedger:
         request = call.request
         if isinstance(request, JoinGroupRequest):
             self._join_answered(call, answer, now_ms)
-        if renews_session(request, answer):
+        is_not_stored = self._refused_ms == now_ms and isinstance(request, OffsetCommitRequest)
+        if renews_session(request, answer, NOT_STORED if is_not_stored else None):
             entry = self.members.get(request.member_id)
             if entry is not None:
-                self._renew(entry, now_ms)
+                self.renew(entry, now_ms)
             elif request.member_id:
                 self.fail(f"{request.member_id} is no member, and was told that it is")
 
+    def disk_failed(self, now: Now, *, was_stepped: bool) -> None:
+        """A write has come to nothing: one of this group if it was just stepped, else maybe."""
+        self._refused_ms = now.ms
+        request = None if self._call is None else self._call.request
+        is_sync = isinstance(request, SyncGroupRequest) and self.phase == COMPLETING
+        if is_sync and request is not None and request.member_id == self.leader_id:
+            kind = TriggerKind.STORE_FAILED
+            self._due = Cause(kind, at_ms=now.wall_ms, error=NOT_STORED)
+        elif was_stepped and self.stored_ms == now.ms:
+            self.stored = self.stored_before
+
     def _join_answered(self, call: Call, answer: JoinGroupResponse, now_ms: int) -> None:
+        is_refused = answer.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+        if is_refused != (self.is_refused and call is self._call):
+            self.fail(f"{call.process} was {'not ' * self.is_refused}to be turned away")
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.unused_ids[answer.member_id] = now_ms + call.request.session_timeout_ms
         elif answer.error_code == ErrorCode.NONE:
@@ -140,61 +146,21 @@ class GroupLedger:
         call, self._call = self._call, None
         answer, cause = self._answer, self._cause
         assert call is not None
+        self._look_at_due()
+        if self.is_refused and answer is None:
+            self.fail(f"{call.process} was to be turned away")
         if isinstance(call.request, JoinGroupRequest) and cause is not None:
+            is_put_back = self._put_back is not None and self._refused_ms == now_ms
             accepted = answer is None or answer.error_code == ErrorCode.NONE
+            accepted = accepted or self.is_refused or is_put_back
             if accepted and not self._has_caused:
                 self.fail(f"{call.process} caused nothing, not {cause.kind}, row {cause.row}")
             if accepted and cause.row == 13:
-                self._renew(self.members[call.request.member_id], now_ms)
+                self.renew(self.members[call.request.member_id], now_ms)
         elif self._leaving and not self._has_caused:
             self.fail(f"{call.process} left and caused nothing")
         if self._has_begun:
             self._time_join_phase(now_ms)
-
-    # What has to follow.
-
-    def _cause_of_join(self, call: Call, request: JoinGroupRequest) -> Cause | None:
-        """If the request is accepted; None if it has nothing to cause."""
-        process = call.process
-        assert isinstance(process, Process)
-        instance = request.group_instance_id
-        holder = self._holder_of(instance)
-        entry = self.members.get(request.member_id)
-        leads = (entry or holder) is not None and (entry or holder) is self._leader()
-        cause = Cause(TriggerKind.MEMBER_ADDED, process, was_leader=leads)
-        cause.reason, cause.is_tagged = stated_reason(call.version, request)
-        decisive = cause.reason if cause.is_tagged else JoinReason.UNKNOWN
-        if request.member_id and entry is not None:
-            cause.member_id = entry.member_id
-            differs = entry.protocols != protocols_of(request)
-            return cause if set_cause_of_rejoin(cause, self.phase, decisive, differs) else None
-        if not request.member_id and holder is not None:
-            cause.kind = TriggerKind.STATIC_REPLACED
-            if self.phase == COMPLETING:
-                cause.row = 6
-            elif self.phase == STABLE:
-                cause.row = row_of_replacement(decisive, leads=leads)
-            return cause
-        if not request.member_id and instance is None and call.version >= 4:
-            return None
-        if instance is not None:
-            cause.kind = TriggerKind.STATIC_ADDED
-        return cause
-
-    def _causes_of_leave(self, call: Call, request: LeaveGroupRequest) -> list[Cause]:
-        causes = []
-        entries = [(one.member_id, one.group_instance_id) for one in request.members]
-        for member_id, instance in entries or [(request.member_id, None)]:
-            holder = self._holder_of(instance)
-            entry = self.members.get(member_id) if member_id else holder
-            is_fenced = member_id and instance is not None and entry is not holder
-            if entry is None or is_fenced:
-                continue
-            by_admin = not member_id
-            kind = TriggerKind.REMOVED_BY_ADMIN if by_admin else TriggerKind.MEMBER_LEFT
-            leads = entry is self._leader()
-            causes.append(Cause(kind, entry.process, entry.member_id, was_leader=leads))
-        return causes
 
     # What the broker says that it did.
 
@@ -207,12 +173,13 @@ class GroupLedger:
                 cause = self._take_cause(trigger, now)
                 if cause is not None:
                     self.running.further.append(cause)
+                    self.ledger.further[cause.kind] += 1
             case RebalanceAvoided(trigger):
                 cause = self._take_cause(trigger, now)
                 if cause is not None:
                     if cause.row not in {12, 13, 15, 16}:
                         self.fail(f"row {cause.row} was avoided")
-                    self.avoided.append(cause)
+                    self.awaited.avoided.append(cause)
             case UnusedIdDropped(member_id):
                 self.unused_ids.pop(member_id, None)
             case JoinReceived(member):
@@ -241,12 +208,12 @@ class GroupLedger:
         if generation != self.generation:
             self.fail(f"generation {generation} ended, {self.generation} was known")
         if self.phase == COMPLETING:
-            self._renew_syncing(now)
+            self.renew_syncing(now)
         cause = self._take_cause(trigger, now) or Cause(trigger.kind)
         if cause.row in {12, 13, 15, 16}:
             self.fail(f"row {cause.row} made it rebalance")
         self.running = Rebalance(cause, generation)
-        self.expected.append(self.running)
+        self.awaited.rebalances.append(self.running)
         self.ledger.begun(cause)
         is_initial, self.phase = self.phase == EMPTY, PREPARING
         self._join_deadline_ms = None
@@ -259,7 +226,10 @@ class GroupLedger:
     def _take_cause(self, trigger: Trigger, now: Now) -> Cause | None:
         """What there is a cause for just now, held against what the coordinator says."""
         cause: Cause | None = None
-        if self._leaving:
+        is_due = self._due is not None
+        if self._due is not None:
+            cause, self._due = self._due, None
+        elif self._leaving:
             cause = self._leaving.pop(0)
         elif self._cause is not None and self._call is not None:
             cause = self._cause
@@ -268,7 +238,7 @@ class GroupLedger:
         if cause is None:
             self.fail(f"nothing has caused {trigger}")
             return None
-        self._has_caused = True
+        self._has_caused = self._has_caused or not is_due
         if cause.member_id is None and trigger.member is not None:
             # The broker has just made it up; the process will be told, and then it is compared.
             cause.member_id = trigger.member.member_id
@@ -302,15 +272,14 @@ class GroupLedger:
             deadline_ms = now.ms + NEW_MEMBER_MS
             entry = Entry(process, member_id, (), 0, 0, deadline_ms)
             self.members[member_id] = entry
-        self._tell(entry, request)
+        self.tell(entry, request)
         entry.is_parked = True
 
-    def _tell(self, entry: Entry, request: JoinGroupRequest) -> None:
-        entry.protocols = protocols_of(request)
-        entry.session_ms = request.session_timeout_ms
-        entry.rebalance_ms = request.rebalance_timeout_ms
-
     def _replace(self, old_id: str, new_id: str, now: Now) -> None:
+        if self._put_back is not None and self._refused_ms == now.ms:
+            self.renew(self._put_back, now.ms)
+            self.change(old_id, self._put_back)
+            return
         call = self._call
         assert call is not None
         process = call.process
@@ -319,16 +288,12 @@ class GroupLedger:
         if old.process.traits.instance != process.traits.instance:
             self.fail(f"{process} replaced {old.process}")
         entry = Entry(process, new_id, (), 0, 0, 0, is_new=False, has_synced=old.has_synced)
-        self._tell(entry, call.request)
-        self._renew(entry, now.ms)
-        self.members = {
-            entry.member_id if key == old_id else key: entry if key == old_id else value
-            for key, value in self.members.items()
-        }
-        if self.leader_id == old_id:
-            self.leader_id = new_id
+        self.tell(entry, call.request)
+        self.renew(entry, now.ms)
+        self.change(old_id, entry)
         if self.phase == STABLE:
-            self._store()
+            self._put_back = old
+            self.store(now.ms)
 
     def _remove(self, member_id: str, fate: Fate, now: Now) -> None:
         entry = self.members.pop(member_id)
@@ -343,6 +308,9 @@ class GroupLedger:
             case Fate.SYNC_EXPIRED:
                 is_right = not entry.has_synced and now.ms == self._sync_deadline_ms
                 self._removed.append((entry, fate))
+            case Fate.SIZE_REFUSED:
+                cause = self._cause
+                is_right = self.is_refused and cause is not None and cause.member_id == member_id
             case Fate.REBALANCE_TIMEOUT:
                 is_right = not entry.is_parked and entry.process.traits.instance is None
             case _:
@@ -363,7 +331,7 @@ class GroupLedger:
         self._sync_deadline_ms = now.ms + longest_ms
         for entry in self.members.values():
             entry.is_parked = entry.is_new = entry.is_syncing = entry.has_synced = False
-            self._renew(entry, now.ms)
+            self.renew(entry, now.ms)
 
     def _check_members(self, event: JoinPhaseEnded) -> None:
         """Who has joined is in, static members that have not may stay; who led goes on to."""
@@ -388,22 +356,18 @@ class GroupLedger:
                 self.fail(f"it is empty with {self.members}")
         elif outcome is Outcome.STABLE:
             self.phase = STABLE
-        self._renew_syncing(now)
+        elif self._due is None or self._due.kind is not TriggerKind.STORE_FAILED:
+            self.fail("the assignment should have been stored")
+        self.renew_syncing(now)
         self.running = None
-        self._store()
-
-    def _store(self) -> None:
-        members = [replace(entry) for entry in self.members.values()]
-        self.stored = (self.generation, self.leader_id, members)
+        if outcome is not Outcome.STORE_FAILED:
+            self.store(now.ms)
 
     def broker_died(self, *, killed: bool) -> None:
-        if self.expected and not killed:
-            self.fail(f"the broker has stopped and told nothing of {len(self.expected)}")
-        self.ledger.killed += len(self.expected)
-        self.lost.extend(self.expected)
-        self.expected.clear()
-        self.avoided.clear()
-        self.running = self._call = self._cause = None
+        if self.awaited.rebalances and not killed:
+            self.fail(f"nothing is told of {len(self.awaited.rebalances)}, and the broker stops")
+        self.awaited.broker_died()
+        self.running = self._call = self._cause = self._due = None
         self._leaving = []
         self._removed.clear()
         self.unused_ids.clear()
@@ -419,40 +383,24 @@ class GroupLedger:
             entry.has_synced = True
             # Of several protocols only the one in use is in the log.
             entry.protocols = entry.protocols[:1]
-            self._renew(entry, now.ms)
+            self.renew(entry, now.ms)
+        if len(self.members) > self.ledger.size_max:
+            self._due = Cause(TriggerKind.OVER_CAPACITY, at_ms=now.wall_ms)
 
     # What the history says.
 
     def told(self, record: HistoryRecord) -> None:
-        if isinstance(record, AvoidedRecord):
-            if not self.avoided:
-                self.miss(f"an avoided rebalance that was none: {record}")
-                return
-            wrong = self.avoided.popleft().differs_from_record(record.trigger)
-        elif record.outcome is RebalanceOutcome.UNFINISHED:
-            wrong = self._find_unfinished(record)
-        elif not self.expected:
-            self.miss(f"a rebalance that was none: {record}")
-            return
-        else:
-            self.ledger.recorded += 1
-            wrong = self.expected.popleft().differs_from_record(record)
+        wrong = self.awaited.told(record)
         if wrong is not None:
-            self.miss(wrong)
-
-    def _find_unfinished(self, record: RebalanceRecord) -> str | None:
-        """It may be told when the broker stops, or when the next one starts, or, after a kill, not
-        at all.
-        """
-        for rebalances in (self.expected, self.lost):
-            for known in rebalances:
-                if known.cause.differs_from_record(record.trigger) is None:
-                    rebalances.remove(known)
-                    self.ledger.unfinished += 1
-                    return None
-        return f"no such rebalance was under way: {record.trigger}"
+            self.ledger.misses += 1
+            self.fail(f"the history is wrong: {wrong}")
 
     # Within.
+
+    def _look_at_due(self) -> None:
+        if self._due is not None:
+            self.fail(f"nothing came of {self._due.kind}")
+            self._due = None
 
     def _time_join_phase(self, now_ms: int) -> None:
         times = [entry.rebalance_ms for entry in self.members.values()]
@@ -469,28 +417,3 @@ class GroupLedger:
         is_late = self.phase in {COMPLETING, STABLE} and now_ms > self._sync_deadline_ms
         if is_late and any(not entry.has_synced for entry in self.members.values()):
             self.fail(f"the sync phase should have ended at {self._sync_deadline_ms}")
-
-    def fail(self, text: str) -> None:
-        self.ledger.fail(f"{self.group_id} ({self.phase}, {self.generation}): {text}")
-
-    def miss(self, text: str) -> None:
-        self.ledger.misses += 1
-        self.fail(f"the history is wrong: {text}")
-
-    def _holder_of(self, instance: str | None) -> Entry | None:
-        if instance is None:
-            return None
-        entries = self.members.values()
-        return next((e for e in entries if e.process.traits.instance == instance), None)
-
-    def _leader(self) -> Entry | None:
-        return None if self.leader_id is None else self.members.get(self.leader_id)
-
-    def _renew(self, entry: Entry, now_ms: int) -> None:
-        entry.deadline_ms = now_ms + entry.session_ms
-
-    def _renew_syncing(self, now: Now) -> None:
-        for entry in self.members.values():
-            if entry.is_syncing:
-                entry.is_syncing = False
-                self._renew(entry, now.ms)

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from broker.coordinator.offsets_log import partition_of
 from broker.core.group.events import Event, TriggerKind
 from broker.core.group.requests import Now
 from broker.core.history.model import HistoryRecord
@@ -30,6 +31,8 @@ class Ledger:
         self.fail = fail
         self.rebalances: Counter[TriggerKind] = Counter()
         """That had a cause, by what it was."""
+        self.further: Counter[TriggerKind] = Counter()
+        """Causes that came while one was under way."""
         self.recorded = 0
         """That the history told of, complete."""
         self.unfinished = 0
@@ -37,8 +40,12 @@ class Ledger:
         self.killed = 0
         """That a kill of the broker kept from being told."""
         self.misses = 0
+        self.size_max = 2**31 - 1
+        """group.max.size of the broker that runs."""
         self._groups: dict[str, GroupLedger] = {}
         self._current: GroupLedger | None = None
+        self._last: GroupLedger | None = None
+        """To which something has just happened."""
 
     def group(self, group_id: str) -> GroupLedger:
         if group_id not in self._groups:
@@ -62,9 +69,17 @@ class Ledger:
 
     def observe(self, group_id: str, event: Event, now: Now) -> None:
         try:
-            self.group(group_id).observe(event, now)
+            self._last = self.group(group_id)
+            self._last.observe(event, now)
         except Exception as error:  # noqa: BLE001 - the broker is on the stack.
             self.fail(f"{error!r} while looking at {event}")
+
+    def disk_failed(self, partition: int, partition_count: int, now: Now) -> None:
+        """A write to that partition of the groups' log has come to nothing."""
+        stepped = self._current or self._last
+        for group in [self._current] if self._current else self._groups.values():
+            if partition_of(group.group_id, partition_count) == partition:
+                group.disk_failed(now, was_stepped=group is stepped)
 
     def told(self, record: HistoryRecord) -> None:
         self.group(record.group).told(record)
@@ -78,5 +93,5 @@ class Ledger:
         return [
             group.group_id
             for group in self._groups.values()
-            if len(group.expected) > (group.running is not None) or group.avoided
+            if len(group.awaited.rebalances) > (group.running is not None) or group.awaited.avoided
         ]

@@ -39,11 +39,24 @@ class Climate:
     broker_fails: float = 0.004
     """The part of events that hit the broker."""
     loses_power: bool = False
+    disk_fails: int = 0
+    """How often writes of a group fail, as a weight among the other actions."""
+    sizes: tuple[int, ...] = ()
+    """What group.max.size may be, with each start of the broker."""
     settings: tuple[tuple[str, str], ...] = ()
 
 
 CALM = Climate(groups=4, members_max=5, pause_ms_max=1_500)
 """The disk is quick and the network loses nothing by itself."""
+CRAMPED = Climate(
+    groups=4,
+    members_max=6,
+    pause_ms_max=1_500,
+    broker_fails=0.02,
+    disk_fails=30,
+    sizes=(2, 3, 4, 6),
+)
+"""As calm, but there is not always room for all members, nor on the disk."""
 ROUGH = Climate(
     groups=6,
     members_max=6,
@@ -52,6 +65,7 @@ ROUGH = Climate(
     io_latency_ms_max=25,
     broker_fails=0.01,
     loses_power=True,
+    disk_fails=4,
     settings=(
         ("log.flush.interval.messages", "1"),
         ("group.initial.rebalance.delay.ms", "500"),
@@ -101,12 +115,13 @@ class GroupLife:
             (3, self._an_admin_removes),
             (3, self._somebody_dies_before_its_sync),
             (1, self._all_connections_are_lost),
+            (climate.disk_fails, self._the_disk_is_full),
         ]
 
     async def run(self, events: int) -> None:
         """So many events, from the first start of the broker to its last stop."""
         world = self.world
-        await world.start_broker()
+        await self._start_broker()
         await world.create_topic()
         world.commit_from_outside("warm-up")
         await world.pass_time(1_000)
@@ -239,7 +254,20 @@ class GroupLife:
                 await self._the_moment_after_a_promise()
             world.kill_broker(power_loss=self.climate.loses_power and chance.random() < 0.7)
         await world.pass_time(chance.choice((0, 300, 3_000, 20_000)))
-        await world.start_broker()
+        await self._start_broker()
+
+    async def _start_broker(self) -> None:
+        if sizes := self.climate.sizes:
+            await self.world.start_broker(group_max_size=str(self.chance.choice(sizes)))
+        else:
+            await self.world.start_broker()
+
+    def _the_disk_is_full(self, group: str) -> None:
+        """For a moment, and somebody makes the group write in it."""
+        times = self.chance.choice((1, 1, 2, 3))
+        self.world.fail_writes(group, times=times, duration_ms=self.chance.choice((500, 5_000)))
+        act = self.chance.choice((self._a_subscription_changes, self._somebody_restarts))
+        act(group)
 
     async def _the_moment_after_a_promise(self) -> None:
         """The worst one to die in."""
@@ -255,6 +283,7 @@ class GroupLife:
         world = self.world
         self._is_over = True
         world.network.weather = Weather()
+        world.files.clear_faults()
         for process in world.processes:
             process.dies_when_joined = False
         nudged: set[str] = set()

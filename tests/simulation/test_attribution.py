@@ -8,6 +8,7 @@ from tests.simulation.campaign import Tally, attribution, describe, live_many
 
 REBALANCES = 10_000
 WORLDS_MAX = 100
+CRAMPED_WORLDS = 6
 
 
 @pytest.mark.slow
@@ -39,3 +40,23 @@ def test_each_rebalance_has_one_record_with_its_true_cause(
         "session_expired",
         "sync_expired",
     } <= set(total.rebalances)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_so_it_has_where_members_are_too_many_and_the_disk_is_full(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What is not stored is as if it had not been, and who is turned away is named."""
+    begun_s, total = time.monotonic(), Tally()
+    for tally in live_many("cramped.test", "cramped", CRAMPED_WORLDS):
+        total.add(tally)
+    with capsys.disabled():
+        print(f"\n{describe(total, begun_s)}\n{attribution(total)}")
+
+    assert total.misses == 0
+    assert total.recorded + total.unfinished + total.killed == total.rebalances.total()
+    assert total.rebalances["store_failed"] > 100
+    assert total.rebalances["over_capacity"] > 10
+    # Only while joins are collected there can be more members than places.
+    assert total.further["size_refused"] > 20

@@ -7,6 +7,7 @@ that fails can be repeated: not a single thing in it takes its time or its chanc
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -17,10 +18,11 @@ from broker.app import Broker
 from broker.clock import VirtualClock
 from broker.config import load
 from broker.coordinator.coordinator import GroupCoordinator
+from broker.coordinator.offsets_log import partition_of
 from broker.core.group.events import Event
 from broker.core.group.requests import Now
 from broker.core.history.model import HistoryRecord
-from broker.storage.simulated_filesystem import SimulatedFileSystem
+from broker.topics.names import CONSUMER_OFFSETS
 from protocol.codec import Codec, codec
 from protocol.errors import ErrorCode
 from protocol.message import RESPONSES, schema_of
@@ -35,17 +37,23 @@ from protocol.messages.sync_group import SyncGroupRequest
 from tests.simulation.assigning import PARTITIONS, TOPIC
 from tests.simulation.ledger import Ledger
 from tests.simulation.loop import SimulatedLoop
-from tests.simulation.machine import DurableMetadata, SimulatedMachine, StillMeter
+from tests.simulation.machine import (
+    DurableMetadata,
+    SimulatedDisk,
+    SimulatedMachine,
+    StillMeter,
+)
 from tests.simulation.network import Network, Weather, Wire
 from tests.simulation.process import Call, Process, Traits
 from tests.simulation.witness import Witness
 from tests.wire import framed, request_body
 
+OFFSETS_PARTITIONS = 4
 SETTINGS = {
     "listeners": "PLAINTEXT://127.0.0.1:9092",
     "log.dirs": "/data",
     "kohort.metrics.port": "-1",
-    "offsets.topic.num.partitions": "4",
+    "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
     # Peers that went silently are given up while the simulation lasts.
     "connections.max.idle.ms": "60000",
     # Segments of the groups' logs come and go.
@@ -136,7 +144,7 @@ class World:
         self.network = Network(self.loop, Random(self.chance.getrandbits(64)), self)
         if weather is not None:
             self.network.weather = weather
-        self._files = SimulatedFileSystem()
+        self._files = SimulatedDisk()
         self._metadata = DurableMetadata("simulated")
 
     # Running.
@@ -204,7 +212,9 @@ class World:
         self.lives += 1
         self.life = life = Life(self.lives, broker, machine)
         self.note(f"broker {life.number} starts")
+        self._files.on_failure = self._on_disk_failure
         if self.ledger is not None:
+            self.ledger.size_max = broker.config.group_max_size
             self._keep_books(life, self.ledger)
         life.task = asyncio.get_running_loop().create_task(life.run())
         up = asyncio.ensure_future(life.is_up.wait())
@@ -238,7 +248,9 @@ class World:
         life.is_dead = True
         # It goes on for a while, unheard and on a disk of its own: letting it stop is the easiest
         # way to be rid of its tasks.
+        self._files.on_failure = None
         self._files = self._files.copy()
+        self._files.clear_faults()
         self._metadata = self._metadata.copy()
         if power_loss:
             self._files.lose_power(self.chance.randrange)
@@ -265,8 +277,26 @@ class World:
         history.add_listener(hear)
 
     @property
-    def files(self) -> SimulatedFileSystem:
+    def files(self) -> SimulatedDisk:
         return self._files
+
+    def fail_writes(self, group: str, *, times: int, duration_ms: int) -> None:
+        """The disk is full for the next writes to the log of that group, or for so long."""
+        directory = f"/data/{CONSUMER_OFFSETS}-{partition_of(group, OFFSETS_PARTITIONS)}"
+        files = self._files
+        if self.life is None or not files.exists(directory):
+            return
+        names = [entry.name for entry in files.entries(directory) if entry.name.endswith(".log")]
+        path = f"{directory}/{max(names)}"
+        self.note(f"the next {times} writes to {path} fail")
+        files.fail("pwritev", suffix=path, number=errno.ENOSPC, times=times)
+        self.later(duration_ms, files.clear_faults)
+
+    def _on_disk_failure(self, path: str) -> None:
+        if self.ledger is not None:
+            partition = int(path.split("/")[-2].rpartition("-")[2])
+            now = Now(self.now_ms, self.clock.wall_ms())
+            self.ledger.disk_failed(partition, OFFSETS_PARTITIONS, now)
 
     # The clients.
 
