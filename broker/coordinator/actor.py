@@ -50,6 +50,10 @@ PAUSE_FACTOR: Final = 4
 it took. Kafka's format has no smaller record for the return of one static member, so a rolling
 restart of a group of five thousand would otherwise be five thousand records of a megabyte."""
 
+PAUSE_FREE_MS: Final = 50
+"""So much of what is to be waited is let pass: a single restart, or a leader's behind another one,
+finds nothing to wait for."""
+
 FAULTS_MAX: Final = 10
 """After so many steps that raised, a group stays unavailable until the next start: making it anew
 reads the log, and somebody who knows how to make a step raise must not keep the broker at it."""
@@ -243,7 +247,9 @@ class GroupActor:
             except KafkaError as error:
                 self._tell_outcome(error, now)
                 continue
-            if any(isinstance(record, GroupRecord) for record in append.records):
+            if self.group.state is GroupState.STABLE and any(
+                isinstance(record, GroupRecord) for record in append.records
+            ):
                 self._pause(now)
             if pending is not None:
                 return pending
@@ -302,12 +308,15 @@ class GroupActor:
     # Pauses between records of the whole group.
 
     def _pause(self, began: Now) -> None:
-        ended_ms = self._host.now().ms
-        self._pause_ends_ms = ended_ms + PAUSE_FACTOR * (ended_ms - began.ms)
+        """After the return of static members; a generation's record comes once, with work for all
+        that costs many times as much.
+        """
+        took_ms = self._host.now().ms - began.ms
+        self._pause_ends_ms = max(self._pause_ends_ms, began.ms) + (1 + PAUSE_FACTOR) * took_ms
 
     def _defer(self, command: Command) -> bool:
         """Put the command aside if there is a pause; False if there is none, or too many wait."""
-        pause_ms = self._pause_ends_ms - self._host.now().ms
+        pause_ms = self._pause_ends_ms - PAUSE_FREE_MS - self._host.now().ms
         if pause_ms <= 0 or len(self._deferred) >= self._host.inbox_max:
             return False
         if not self._deferred:

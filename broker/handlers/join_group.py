@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 from broker.core.group.reasons import state_reason
 from broker.core.group.requests import JoinRequest, JoinResult
@@ -68,12 +68,5 @@ def _respond(version: int, result: JoinResult) -> JoinGroupResponse:
         leader=result.leader,
         skip_assignment=result.skip_assignment,
         member_id=result.member_id,
-        members=[
-            JoinGroupResponseMember(
-                member_id=member.member_id,
-                group_instance_id=member.instance_id,
-                metadata=member.metadata,
-            )
-            for member in result.members
-        ],
+        members=cast("list[JoinGroupResponseMember]", result.members),
     )

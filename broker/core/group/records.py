@@ -5,7 +5,7 @@ values v4 for an offset (v1 with an explicit expiry) and v3 for a group; null de
 layout has no place for travels in record headers, which its tools ignore.
 """
 
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, cast
 
 from broker.core.group.requests import CommittedOffset
 from protocol.codec import codec, decode_versioned, encode_versioned
@@ -26,7 +26,9 @@ RecordHeaders: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
 
 class StoredMember(NamedTuple):
-    """A member of a stored generation."""
+    """A member of a stored generation. To the codec it looks like a MemberMetadata, so that the
+    thousands of a large group need not be copied to be written.
+    """
 
     member_id: str
     instance_id: str | None
@@ -37,6 +39,18 @@ class StoredMember(NamedTuple):
     subscription: bytes
     """The metadata for the generation's protocol."""
     assignment: bytes
+
+    @property
+    def group_instance_id(self) -> str | None:
+        return self.instance_id
+
+    @property
+    def session_timeout(self) -> int:
+        return self.session_timeout_ms
+
+    @property
+    def rebalance_timeout(self) -> int:
+        return self.rebalance_timeout_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,19 +185,7 @@ def _group_value(record: GroupRecord) -> GroupMetadataValue:
         protocol=record.protocol_name,
         leader=record.leader_id,
         current_state_timestamp=record.state_timestamp_ms,
-        members=[
-            MemberMetadata(
-                member_id=member.member_id,
-                group_instance_id=member.instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                rebalance_timeout=member.rebalance_timeout_ms,
-                session_timeout=member.session_timeout_ms,
-                subscription=member.subscription,
-                assignment=member.assignment,
-            )
-            for member in record.members
-        ],
+        members=cast("list[MemberMetadata]", record.members),
     )
 
 

@@ -49,11 +49,17 @@ class JoinRequest:
 
 
 class JoinedMember(NamedTuple):
-    """A member as the leader sees it."""
+    """A member as the leader sees it. To the codec it looks like a JoinGroupResponseMember, so that
+    the thousands of a large group need not be copied to be sent.
+    """
 
     member_id: str
     instance_id: str | None
     metadata: bytes
+
+    @property
+    def group_instance_id(self) -> str | None:
+        return self.instance_id
 
 
 class JoinResult(NamedTuple):
