@@ -5,7 +5,7 @@ Each has a test that fails while the file differs from its source.
 
 from broker.config import docs as configuration
 from broker.metrics import docs as metrics
-from scripts import changelog, differences, group_states, history_examples
+from scripts import changelog, differences, group_states, history_examples, pipeline_tables
 
 
 def main() -> None:
@@ -14,7 +14,7 @@ def main() -> None:
         path.write_text(module.document(), encoding="utf-8")
     differences.PATH.write_text(differences.document(), encoding="utf-8")
     (changelog.ROOT / "CHANGELOG.md").write_text(changelog.renew(), encoding="utf-8")
-    for part in (group_states, history_examples):
+    for part in (group_states, history_examples, pipeline_tables):
         text = part.PATH.read_text(encoding="utf-8")
         part.PATH.write_text(part.renew(text), encoding="utf-8")
 

@@ -1,0 +1,53 @@
+"""The tables of docs/pipeline-tables.md, made from the schemas that the pipeline declares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from scripts.changelog import ROOT
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+    from pipeline.schemas import Table
+
+PATH: Final = ROOT / "docs" / "pipeline-tables.md"
+MARKS: Final = {
+    name: (f"<!-- {name}: made by `make docs` -->\n", f"<!-- end of {name} -->\n")
+    for name in ("history", "findings")
+}
+
+
+def renew(text: str) -> str:
+    """The document with its tables as the schemas have them now."""
+    from pipeline.schemas import FINDINGS, HISTORY  # noqa: PLC0415 - Spark's types take a second.
+
+    for name, tables in (("history", HISTORY), ("findings", FINDINGS)):
+        begin, end = MARKS[name]
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        text = f"{before}{begin}{document(tables)}{end}{after}"
+    return text
+
+
+def document(tables: Iterable[Table]) -> str:
+    """A chapter for each."""
+    return "\n".join(line for table in tables for line in _chapter(table))
+
+
+def _chapter(table: Table) -> Iterator[str]:
+    key = ", ".join(f"`{name}`" for name in table.key)
+    yield f"### {table.name}\n\n{table.meaning} Key: {key}.\n"
+    yield "| Column | Type | |\n|---|---|---|"
+    for column in table.columns:
+        yield f"| `{column.name}` | {_type(column.type)} | {column.meaning} |"
+    yield ""
+
+
+def _type(kind: DataType) -> str:
+    """As SQL says it, without the fields of structs, which the meaning tells of."""
+    name = kind.simpleString().split("<")[0]
+    if name == "array":
+        return f"array of {_type(kind.elementType)}"  # type: ignore[attr-defined]
+    return name

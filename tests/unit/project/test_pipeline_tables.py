@@ -1,0 +1,85 @@
+"""docs/pipeline-tables.md says what the schemas say, and the schemas what the history says."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql.types import ArrayType, StructType
+
+from broker.core.group.events import TriggerKind
+from broker.core.history import model
+from broker.core.history.json_form import as_json
+from pipeline.schemas import EVENT, FINDINGS, HISTORY, SCHEMA_VERSION, Table
+from scripts import pipeline_tables
+
+DOCUMENT = pipeline_tables.PATH.read_text(encoding="utf-8")
+TABLES = [*HISTORY, *FINDINGS]
+
+
+def test_the_document_is_what_the_schemas_make() -> None:
+    assert pipeline_tables.renew(DOCUMENT) == DOCUMENT
+
+
+def test_a_document_that_differs_is_mended() -> None:
+    changed = DOCUMENT.replace("| Group id. |", "| Who knows. |")
+    assert changed != DOCUMENT
+    assert pipeline_tables.renew(changed) == DOCUMENT
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_a_table_has_a_key_and_each_column_once_with_a_meaning(table: Table) -> None:
+    assert len(set(table.names)) == len(table.names)
+    assert set(table.key) <= set(table.names)
+    assert all(column.meaning.strip() for column in table.columns)
+    assert [field.metadata["comment"] for field in table.schema] == [
+        column.meaning for column in table.columns
+    ]
+
+
+def test_the_schema_of_events_has_the_fields_of_the_history() -> None:
+    trigger = model.TriggerRecord(kind=TriggerKind.MEMBER_ADDED, at_ms=1, after_ms=1)
+    rebalance = model.RebalanceRecord(
+        group="g",
+        sequence=1,
+        previous_generation=0,
+        previous_state="Empty",
+        started_at_ms=1,
+        trigger=trigger,
+        further_causes=(trigger,),
+        members=(model.MemberTimeline(member_id="a"),),
+        outcome=model.RebalanceOutcome.STABLE,
+    )
+    avoided = model.AvoidedRecord(group="g", sequence=2, generation=1, at_ms=1, trigger=trigger)
+    assert fields(EVENT) == names(as_json(rebalance) | as_json(avoided))
+    assert SCHEMA_VERSION == model.SCHEMA
+
+
+def names(value: dict[str, Any]) -> dict[str, Any]:
+    """Names within names, of an event."""
+    return {
+        name: names(item)
+        if isinstance(item, dict)
+        else names(item[0])
+        if isinstance(item, list) and item and isinstance(item[0], dict)
+        else None
+        for name, item in value.items()
+    }
+
+
+def fields(schema: StructType) -> dict[str, Any]:
+    """Names within names, of a schema."""
+    found: dict[str, Any] = {}
+    for field in schema:
+        kind = field.dataType
+        inner = kind.elementType if isinstance(kind, ArrayType) else kind
+        found[field.name] = fields(inner) if isinstance(inner, StructType) else None
+    return found
+
+
+def test_members_of_the_model_are_columns_or_have_a_reason_not_to_be() -> None:
+    columns = {column.name for table in HISTORY for column in table.columns}
+    said = {field.name for field in dataclasses.fields(model.MemberTimeline)}
+    assert said - columns == {"partitions", "reason_number"}
