@@ -74,10 +74,10 @@ def _named(members: DataFrame) -> DataFrame:
             f.concat(_tagged("given_up", _LOSS), _tagged("gained", _GAIN)),
         ).alias("moved"),
     )
-    pattern = f.lit(r"^(.*)-(\d+)$")
+    pattern = f.lit(r"^(.+)-(\d+)$")
     name = f.col("moved.name")
     return (
-        rows.withColumn("topic", f.regexp_extract(name, r"^(.*)-(\d+)$", 1))
+        rows.withColumn("topic", f.regexp_extract(name, r"^(.+)-(\d+)$", 1))
         .withColumn(
             "partition", f.expr(r"try_cast(regexp_extract(moved.name, '-(\\d+)$', 1) AS INT)")
         )

@@ -1,0 +1,245 @@
+"""Who had which partition when: a few rebalances each, with every interval that they make."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pytest
+from pyspark.testing import assertDataFrameEqual
+
+from tests.pipeline.events import BEGIN_MS, CLUSTER, GROUP, events, member, rebalance
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from broker.core.history.model import RebalanceRecord
+
+Interval: TypeAlias = tuple[str, int, str, int, int | None, str | None]
+"""State, sequence, owner, from and until in ms since the beginning, what ended it."""
+
+
+def since_begin(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000) - BEGIN_MS
+
+
+ONE = rebalance(1, 0, member("a-1", join=0, sync=3_000, fate="new", gained=["t-0"]))
+FIRST = rebalance(
+    1, 0, member("a-1", join=0, sync=3_000, fate="new", gained=["t-0", "with-dash-1"])
+)
+
+
+SCENARIOS: dict[str, tuple[list[RebalanceRecord], dict[str, list[Interval]]]] = {
+    "eager members stop with all they have": (
+        [
+            FIRST,
+            rebalance(
+                2,
+                10,
+                member("a-1", join=100, sync=400, kept=1, given_up=["with-dash-1"]),
+                member("b-1", join=0, sync=450, gained=["with-dash-1"], fate="new"),
+            ),
+            rebalance(
+                3,
+                20,
+                member("a-1", fate="session_expired", fate_ms=0, given_up=["t-0"]),
+                member("b-1", join=50, sync=90, kept=1, gained=["t-0"]),
+                trigger="session_expired",
+                by="a-1",
+            ),
+        ],
+        {
+            "t-0": [
+                ("owned", 1, "a-1", 3_000, 10_100, "stopped"),
+                ("unavailable", 2, "a-1", 10_100, 10_400, "assigned"),
+                ("owned", 2, "a-1", 10_400, 20_000, "session_expired"),
+                ("unavailable", 3, "a-1", 20_000, 20_090, "assigned"),
+                ("owned", 3, "b-1", 20_090, None, None),
+            ],
+            "with-dash-1": [
+                ("owned", 1, "a-1", 3_000, 10_100, "stopped"),
+                ("unavailable", 2, "a-1", 10_100, 10_450, "assigned"),
+                ("owned", 2, "b-1", 10_450, 20_050, "stopped"),
+                ("unavailable", 3, "b-1", 20_050, 20_090, "assigned"),
+                ("owned", 3, "b-1", 20_090, None, None),
+            ],
+        },
+    ),
+    "cooperative members go on with what they keep": (
+        [
+            FIRST,
+            rebalance(
+                2,
+                10,
+                member(
+                    "a-1",
+                    join=100,
+                    sync=400,
+                    mode="cooperative",
+                    kept=1,
+                    given_up=["with-dash-1"],
+                ),
+                member("b-1", join=0, sync=400, mode="cooperative", fate="new"),
+            ),
+            rebalance(
+                3,
+                10.5,
+                member("a-1", join=10, sync=60, mode="cooperative", kept=1),
+                member("b-1", join=20, sync=70, mode="cooperative", gained=["with-dash-1"]),
+                follows=2,
+            ),
+        ],
+        {
+            "t-0": [("owned", 1, "a-1", 3_000, None, None)],
+            "with-dash-1": [
+                ("owned", 1, "a-1", 3_000, 10_400, "given_up"),
+                ("unavailable", 2, "a-1", 10_400, 10_570, "assigned"),
+                ("owned", 3, "b-1", 10_570, None, None),
+            ],
+        },
+    ),
+    "a stop goes on through a rebalance that is superseded": (
+        [
+            ONE,
+            rebalance(
+                2,
+                10,
+                member("a-1", join=100, stopped_open=True),
+                outcome="superseded",
+                superseded_by=3,
+            ),
+            rebalance(3, 12, member("a-1", join=5, sync=30, kept=2), follows=2),
+        ],
+        {
+            "t-0": [
+                ("owned", 1, "a-1", 3_000, 10_100, "stopped"),
+                ("unavailable", 2, "a-1", 10_100, 12_030, "assigned"),
+                ("owned", 3, "a-1", 12_030, None, None),
+            ],
+        },
+    ),
+    "a static member owns under its instance id": (
+        [
+            rebalance(
+                1, 0, member("x-1", instance_id="x", join=0, sync=10, fate="new", gained=["t-0"])
+            ),
+            rebalance(
+                2,
+                10,
+                member("x-1", instance_id="x", fate="replaced", fate_ms=0, replaced_by="x-2"),
+                member("x-2", instance_id="x", join=0, sync=20, kept=1),
+                trigger="static_replaced",
+                by="x-2",
+            ),
+            rebalance(
+                3, 20, member("x-2", instance_id="x", fate="left", fate_ms=0, given_up=["t-0"])
+            ),
+        ],
+        {
+            "t-0": [
+                ("owned", 1, "x", 10, 10_000, "stopped"),
+                ("unavailable", 2, "x", 10_000, 10_020, "assigned"),
+                ("owned", 2, "x", 10_020, 20_000, "left"),
+                ("unavailable", 3, "x", 20_000, None, None),
+            ],
+        },
+    ),
+    "an owner that vanishes in a gap has no known end": (
+        [ONE, rebalance(7, 60, member("c-1", join=0, sync=10, gained=["t-0"]))],
+        {
+            "t-0": [
+                ("owned", 1, "a-1", 3_000, None, "unknown"),
+                ("owned", 7, "c-1", 60_010, None, None),
+            ],
+        },
+    ),
+    "a history that begins late begins with what it names": (
+        [rebalance(41, 0, member("a-1", join=100, sync=300, kept=5, given_up=["t-0"]))],
+        {"t-0": [("unavailable", 41, "a-1", 100, None, None)]},
+    ),
+    "names that are no partitions are passed over": (
+        [
+            rebalance(
+                1,
+                0,
+                member(
+                    "a-1",
+                    join=0,
+                    sync=10,
+                    fate="new",
+                    gained=["t", "t-", "-1", "t-x", "t-99999999999", "a…z-1"],
+                ),
+            )
+        ],
+        {"a…z-1": [("owned", 1, "a-1", 10, None, None)]},
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession) -> dict[str, dict[str, list[Interval]]]:
+    """Of all at once, each a group of its own: a pass of Spark costs seconds, a row nothing."""
+    from pipeline.transformations import history  # noqa: PLC0415
+    from pipeline.transformations.ownership import partitions  # noqa: PLC0415
+
+    records = [
+        replace(record, group=name) for name, (given, _) in SCENARIOS.items() for record in given
+    ]
+    frame = events(spark, *records)
+    members = history.members(frame).persist()
+    rows = partitions(members, history.rebalances(frame), members).collect()
+    groups: dict[str, dict[str, list[Interval]]] = {}
+    for row in sorted(rows, key=lambda row: (row["from_at"], row["sequence"])):
+        begin = since_begin(row["from_at"])
+        until = None if row["until_at"] is None else since_begin(row["until_at"])
+        assert row["duration_ms"] == (None if until is None else until - begin)
+        partition = f"{row['topic']}-{row['partition']}"
+        groups.setdefault(row["group"], {}).setdefault(partition, []).append(
+            (row["state"], row["sequence"], row["owner"], begin, until, row["ended_by"])
+        )
+    return groups
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_ownership(name: str, found: dict[str, dict[str, list[Interval]]]) -> None:
+    assert found[name] == SCENARIOS[name][1]
+
+
+def test_unavailability_is_summed_by_partition_and_cause(spark: SparkSession) -> None:
+    from pipeline.schemas import UNAVAILABILITY  # noqa: PLC0415
+    from pipeline.transformations import history  # noqa: PLC0415
+    from pipeline.transformations.ownership import partitions, unavailability  # noqa: PLC0415
+
+    frame = events(
+        spark,
+        FIRST,
+        rebalance(2, 10, member("a-1", join=100, sync=400, kept=2)),
+        rebalance(3, 20, member("a-1", join=100, sync=200, kept=2)),
+        rebalance(
+            4,
+            30,
+            member("a-1", fate="session_expired", fate_ms=0, given_up=["t-0"]),
+            trigger="session_expired",
+            by="a-1",
+            outcome="empty",
+        ),
+    )
+    members = history.members(frame).persist()
+    table = partitions(members, history.rebalances(frame), members).persist()
+    (expired,) = table.where("ended_by is null and state = 'unavailable' and topic = 't'").collect()
+    assert (expired["cause_member_id"], expired["unnoticed_ms_max"]) == ("a-1", 45_000)
+
+    def row(topic: str, partition: int, cause: str, *figures: int, at_s: float) -> tuple[Any, ...]:
+        at = datetime.fromtimestamp(BEGIN_MS / 1000 + at_s, UTC)
+        return (CLUSTER, GROUP, topic, partition, cause, *figures, at)
+
+    expected = [
+        row("t", 0, "member_added", 2, 400, 300, 0, at_s=20.1),
+        row("t", 0, "session_expired", 1, 0, 0, 1, at_s=30),
+        row("with-dash", 1, "member_added", 2, 400, 300, 0, at_s=20.1),
+        row("with-dash", 1, "session_expired", 1, 0, 0, 1, at_s=30),
+    ]
+    assertDataFrameEqual(
+        unavailability(table), spark.createDataFrame(expected, UNAVAILABILITY.schema)
+    )
