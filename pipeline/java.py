@@ -1,10 +1,16 @@
-"""Where this machine has its Java."""
+"""Where this machine has its Java, and how its JVMs log."""
 
 import os
 import shutil
 from pathlib import Path
+from typing import Final
 
 from pipeline.errors import UnavailableError
+
+_LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties").absolute().as_uri()
+
+LOGGING: Final = f"-Dlog4j2.configurationFile={_LOG_SETTINGS}"
+"""Quiet from the beginning. Whoever gives a JVM other options repeats this one."""
 
 
 def find_java() -> str:

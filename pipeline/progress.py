@@ -52,7 +52,7 @@ class Progress(StreamingQueryListener):
         for stage_id in tracker.getActiveStageIds()[:STAGES_MAX]:
             stage = tracker.getStageInfo(stage_id)
             if stage is not None:
-                tell(f"working: {stage.numCompletedTasks} of {stage.numTasks} tasks ({stage.name})")
+                tell(f"working: {stage.numCompletedTasks} of {stage.numTasks} tasks are done")
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name.
         pass

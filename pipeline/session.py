@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from pipeline import jars
 from pipeline.errors import UnavailableError, UsageError
-from pipeline.java import find_java
+from pipeline.java import LOGGING, find_java
 
 MASTER: Final = "local[*]"
 """Without one from outside: all cores of this machine."""
@@ -27,7 +27,6 @@ RELIED_ON: Final = {
 }
 """What the jobs are written for. An option from outside may still replace any of it."""
 
-_LOGGING: Final = Path(__file__).with_name("log4j2.properties").absolute().as_uri()
 
 _LOCAL: Final = {
     # The jobs tell of their progress themselves.
@@ -37,7 +36,7 @@ _LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     # 50 tasks to read the log of a table are for clusters.
     "spark.databricks.delta.snapshotPartitions": "2",
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING}",
+    "spark.driver.extraJavaOptions": LOGGING,
 }
 """For a session on one machine."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 
 from kohort.cli import main
+from pipeline.java import LOGGING
 from tests import java_env
 from tests.kohort_server import KohortServer
 from tests.pipeline.topics import Topics
@@ -26,14 +27,21 @@ Pipeline: TypeAlias = Callable[..., int]
 JARS = Path(__file__).parents[2] / ".cache" / "jars"
 """Where `make` has put them."""
 
+JAVA_OPTIONS = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {LOGGING}"
+"""For minutes of many small jobs: the second compiler would work longer than it saves."""
+
 CONF = {
     "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
     # A table's log need not be read by many tasks where it has three entries.
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.session.timeZone": "UTC",
+    # Tables of ten rows: what makes code for large ones costs most of the time here.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.adaptive.enabled": "false",
 }
 
 

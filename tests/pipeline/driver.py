@@ -15,6 +15,7 @@ from typing import Self
 
 import pyarrow.parquet
 
+from tests.pipeline.conftest import JAVA_OPTIONS
 from tests.pipeline.topics import Row, in_order
 
 PATIENCE_S = 240
@@ -30,7 +31,13 @@ class Driver:
         command = [sys.executable, "-m", "kohort.cli", "pipeline", "land", *more]
         command += ["--lake", str(lake), "--bootstrap-server", bootstrap, "--jars", str(jars)]
         command += ["--master", "local[2]", "--conf", "spark.driver.memory=1g"]
-        command += ["--conf", "spark.ui.enabled=false"]
+        command += [
+            "--conf",
+            "spark.ui.enabled=false",
+            "--conf",
+            "spark.sql.codegen.wholeStage=false",
+        ]
+        command += ["--conf", f"spark.driver.extraJavaOptions={JAVA_OPTIONS}"]
         self._log = log
         with log.open("ab") as output:
             self._process = subprocess.Popen(
