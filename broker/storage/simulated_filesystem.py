@@ -18,7 +18,7 @@ import errno
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
-from typing import Literal, Self, TypeAlias
+from typing import Literal, TypeAlias
 
 from broker.storage.filesystem import Buffer, DirectoryEntry
 from protocol.lazy_dataclass import dataclass
@@ -78,6 +78,8 @@ class SimulatedFileSystem:
         """The most bytes one pwritev takes; None for all."""
         self.wall_ms = 0
         """When every file was last written, as far as directories tell."""
+        self.on_failure: Callable[[str], None] | None = None
+        """Called with the path when an operation is let fail; a copy has none."""
         self._faults: list[_Fault] = []
         self._names: dict[str, _Inode] = {}
         self._durable_names: dict[str, _Inode] = {}
@@ -119,7 +121,7 @@ class SimulatedFileSystem:
             inode.unsynced.clear()
             inode.cached = bytearray(inode.durable)
 
-    def copy(self) -> Self:
+    def copy(self) -> SimulatedFileSystem:
         """What another process finds, as of now; the two no longer see each other's changes."""
         inodes: dict[int, _Inode] = {}
 
@@ -130,7 +132,7 @@ class SimulatedFileSystem:
                 )
             return inodes[id(inode)]
 
-        other = type(self)()
+        other = SimulatedFileSystem()
         other.space_left = self.space_left
         other.write_bytes_max = self.write_bytes_max
         other.wall_ms = self.wall_ms
@@ -238,6 +240,8 @@ class SimulatedFileSystem:
                 fault.times -= 1
                 if fault.times <= 0:
                     self._faults.remove(fault)
+                if self.on_failure is not None:
+                    self.on_failure(path)
                 raise _error(fault.number, path)
 
     def cached(self, path: str) -> bytearray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -15,7 +14,7 @@ from broker.clock import VirtualClock
 from broker.machine import Machine
 from broker.metrics.loop_lag import LoopLagMeter
 from broker.storage.metadata_store import MetadataStore
-from broker.storage.simulated_filesystem import Operation, SimulatedFileSystem
+from broker.storage.simulated_filesystem import SimulatedFileSystem
 from tests.simulation.network import Network, Port
 
 
@@ -35,23 +34,6 @@ class DurableMetadata(MetadataStore):
         other = DurableMetadata(self.cluster_id)
         other.create_topics(self.topics())
         return other
-
-
-class SimulatedDisk(SimulatedFileSystem):
-    """Tells of operations that it has let fail."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.on_failure: Callable[[str], None] | None = None
-        """Given the path. The next broker's disk, a copy, has none."""
-
-    def check(self, operation: Operation, path: str) -> None:
-        try:
-            super().check(operation, path)
-        except OSError:
-            if self.on_failure is not None:
-                self.on_failure(path)
-            raise
 
 
 class StillMeter(LoopLagMeter):

@@ -22,6 +22,7 @@ from broker.coordinator.offsets_log import partition_of
 from broker.core.group.events import Event
 from broker.core.group.requests import Now
 from broker.core.history.model import HistoryRecord
+from broker.storage.simulated_filesystem import SimulatedFileSystem
 from broker.topics.names import CONSUMER_OFFSETS
 from protocol.codec import Codec, codec
 from protocol.errors import ErrorCode
@@ -39,7 +40,6 @@ from tests.simulation.ledger import Ledger
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import (
     DurableMetadata,
-    SimulatedDisk,
     SimulatedMachine,
     StillMeter,
 )
@@ -144,7 +144,7 @@ class World:
         self.network = Network(self.loop, Random(self.chance.getrandbits(64)), self)
         if weather is not None:
             self.network.weather = weather
-        self._files = SimulatedDisk()
+        self._files = SimulatedFileSystem()
         self._metadata = DurableMetadata("simulated")
 
     # Running.
@@ -277,7 +277,7 @@ class World:
         history.add_listener(hear)
 
     @property
-    def files(self) -> SimulatedDisk:
+    def files(self) -> SimulatedFileSystem:
         return self._files
 
     def fail_writes(self, group: str, *, times: int, duration_ms: int) -> None:
