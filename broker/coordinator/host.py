@@ -91,6 +91,8 @@ class GroupHost:
         self._partition_count = partition_count
         self._observers = tuple(observers)
         self._actors: dict[str, GroupActor] = {}
+        self.load_times_ms: Sequence[int] = ()
+        """How long the start took for each partition of the log that has records."""
         self._unreadable: frozenset[int] = frozenset()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._sweeper: asyncio.Task[None] | None = None
@@ -100,7 +102,8 @@ class GroupHost:
 
     async def start(self) -> None:
         """Load all groups; to be called before requests are served."""
-        loaded = await load_groups(self._log)
+        loaded = await load_groups(self._log, self._clock.monotonic_ms)
+        self.load_times_ms = loaded.load_times_ms
         self._unreadable = loaded.unreadable_partitions
         now = self.now()
         work = 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from broker.coordinator.offsets_log import OffsetsLog, StoredRecord, partition_of
@@ -29,14 +29,18 @@ class LoadedGroups:
 
     records_by_group: dict[str, list[DurableRecord]]
     unreadable_partitions: frozenset[int]
+    load_times_ms: tuple[int, ...]
+    """How long each partition took that has records."""
 
 
-async def load_groups(log: OffsetsLog) -> LoadedGroups:
+async def load_groups(log: OffsetsLog, monotonic_ms: Callable[[], int]) -> LoadedGroups:
     """All groups, as the last record of each of their keys."""
+    load_times_ms: list[int] = []
     by_group: dict[str, list[DurableRecord]] = {}
     unreadable: set[int] = set()
     for partition in range(log.partition_count):
         latest: dict[bytes, StoredRecord] = {}
+        begun_ms, count = monotonic_ms(), 0
         try:
             for count, record in enumerate(log.read(partition), start=1):
                 _keep(latest, record)
@@ -52,7 +56,9 @@ async def load_groups(log: OffsetsLog) -> LoadedGroups:
             continue
         for durable in _decode(latest.values()):
             by_group.setdefault(durable.group_id, []).append(durable)
-    return LoadedGroups(by_group, frozenset(unreadable))
+        if count:
+            load_times_ms.append(monotonic_ms() - begun_ms)
+    return LoadedGroups(by_group, frozenset(unreadable), tuple(load_times_ms))
 
 
 def read_group(log: OffsetsLog, group_id: str) -> list[DurableRecord]:

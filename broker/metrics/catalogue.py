@@ -220,7 +220,9 @@ SECTIONS: Final = (
     Section(
         "Group coordinator",
         "Over all groups. Where Kafka has a meter it is under that name; Kafka counts groups once "
-        "a minute, these are exact.",
+        "a minute, these are exact. There is no queue of events between a request and its group: "
+        "what Kafka's event-queue-time-ms, event-processing-time-ms and event-purgatory-time-ms "
+        "tell is in the times of requests and in the lag of the event loop.",
         (
             NUM_GROUPS,
             *NUM_GROUPS_BY_STATE.values(),

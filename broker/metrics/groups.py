@@ -135,6 +135,10 @@ class GroupCollector:
         count = Family(rebalance_catalogue.GROUP_COUNT)
         count.add(seen.states.total(), "classic")
         yield count
+        load_times_ms = self._groups.load_times_ms
+        average_ms = sum(load_times_ms) / len(load_times_ms) if load_times_ms else 0
+        yield single(rebalance_catalogue.PARTITION_LOAD_MAX, max(load_times_ms, default=0))
+        yield single(rebalance_catalogue.PARTITION_LOAD_AVG, average_ms)
         yield single(rebalance_catalogue.PARKED_JOINS, seen.parked_joins)
         yield single(rebalance_catalogue.PARKED_SYNCS, seen.parked_syncs)
         yield single(rebalance_catalogue.PENDING_IDS, seen.pending_ids)

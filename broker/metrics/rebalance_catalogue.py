@@ -10,6 +10,15 @@ _RECENTLY: Final = "per second, over the last 30 to 60 seconds that scrapes tell
 GROUP_COUNT = gauge(
     f"{_COORDINATOR}_group_count", "Groups, by the protocol they speak: classic.", "protocol"
 )
+PARTITION_LOAD_MAX = gauge(
+    f"{_COORDINATOR}_partition_load_time_max",
+    "How long the start took to read one partition of __consumer_offsets, in milliseconds: the "
+    "longest.",
+)
+PARTITION_LOAD_AVG = gauge(
+    f"{_COORDINATOR}_partition_load_time_avg",
+    "The same, as the mean over all partitions that have records.",
+)
 COMPLETED_REBALANCES = unknown(
     f"{_COORDINATOR}_group_completed_rebalance_count",
     "Rebalances that ended with an assignment, stored and handed out; a count since the start.",
@@ -123,6 +132,8 @@ HISTORY_DROPPED = counter(
 
 OVER_ALL: Final = (
     GROUP_COUNT,
+    PARTITION_LOAD_MAX,
+    PARTITION_LOAD_AVG,
     COMPLETED_REBALANCES,
     COMPLETED_REBALANCE_RATE,
     OFFSET_COMMITS,

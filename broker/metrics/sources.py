@@ -1,6 +1,6 @@
 """What the collectors read of the broker's parts. The real ones satisfy it as they are."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from enum import Enum
 from typing import Protocol
 
@@ -111,6 +111,8 @@ class GroupSource(Protocol):
 class GroupsSource(Protocol):
     """All groups; see `broker.coordinator.coordinator`."""
 
+    @property
+    def load_times_ms(self) -> Sequence[int]: ...
     def groups(self) -> Iterable[GroupSource]: ...
 
 

@@ -1,5 +1,6 @@
 """What is read back from the log, and what is not."""
 
+import itertools
 import logging
 from collections.abc import Iterator, Sequence
 
@@ -46,7 +47,7 @@ class Log(MemoryOffsetsLog):
 
 
 async def loaded(log: Log) -> dict[str, list[DurableRecord]]:
-    return (await load_groups(log)).records_by_group
+    return (await load_groups(log, lambda: 0)).records_by_group
 
 
 async def test_of_each_key_the_last_record_counts() -> None:
@@ -94,10 +95,17 @@ async def test_a_partition_that_cannot_be_read_to_its_end_gives_nothing(
     log.write(offset("g", 1), offset("payments", 1))
     log.unreadable.add(partition_of("g", 50))
     with caplog.at_level(logging.ERROR):
-        found = await load_groups(log)
+        found = await load_groups(log, lambda: 0)
     assert found.records_by_group == {"payments": [offset("payments", 1)]}
     assert found.unreadable_partitions == {partition_of("g", 50)}
     assert "cannot be read" in caplog.text
+
+
+async def test_the_time_of_each_partition_that_has_records_is_told() -> None:
+    log = Log()
+    log.write(offset("g", 1), offset("payments", 1))
+    clock = itertools.count(0, 7)
+    assert (await load_groups(log, lambda: next(clock))).load_times_ms == (7, 7)
 
 
 async def test_one_group_is_read_without_its_neighbours() -> None:

@@ -108,8 +108,9 @@ class Group:
 
 
 class Groups:
-    def __init__(self, groups: Iterable[Group]) -> None:
+    def __init__(self, groups: Iterable[Group], load_times_ms: Sequence[int] = ()) -> None:
         self._groups = groups
+        self.load_times_ms = load_times_ms
 
     def groups(self) -> Iterable[Group]:
         return self._groups

@@ -99,6 +99,16 @@ async def test_a_group_ahead_of_the_partition_has_no_negative_lag() -> None:
     assert found["kafka_consumergroup_lag"] == {("readers", "bills", "0"): 0}
 
 
+async def test_how_long_the_start_took_for_partitions_is_told_as_kafka_tells_it() -> None:
+    name = "kafka_server_group_coordinator_metrics_partition_load_time"
+    for times_ms, longest, mean in (((), 0, 0), ((30, 10, 20), 30, 20)):
+        collector = GroupCollector(
+            Groups([], times_ms), TOPICS, groups_max=1, group_partitions_max=1
+        )
+        found = values(collector.collect())
+        assert (found[f"{name}_max"], found[f"{name}_avg"]) == ({(): longest}, {(): mean})
+
+
 async def test_groups_beyond_the_limit_of_groups_are_summed_and_counted() -> None:
     groups = [
         Group(name, Offsets({("orders", 0): 40}), roster=roster_of(1))
