@@ -31,7 +31,7 @@ SUITES := $(wildcard $(addprefix tests/,unit property simulation integration int
 PYTEST := $(BIN)/python -m pytest $(ARGS)
 
 .PHONY: help run test lint types imports format unit property simulation simulate integration \
-        interop crash fuzz pipeline bench docs check ci clean setup
+        interop crash fuzz pipeline pipeline-demo bench docs check ci clean setup
 
 help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,8 +81,17 @@ crash: $(STAMPS)/test ## kill -9 under load, restart, read everything back (N= t
 fuzz: $(STAMPS)/test ## mutated frames and random bytes (N= frames; the default here is 2,000,000)
 	$(PYTEST) tests/fuzz --timeout=0 --fuzz-frames=$(or $(N),2000000)
 
+LAKE ?= .cache/demo-lake
+DEMO = --lake $(LAKE) --jars .cache/jars
+
 pipeline: $(STAMPS)/test $(STAMPS)/java $(STAMPS)/jars ## the Spark jobs against real brokers, with 20 kills of each kind (N= kills)
-	$(PYTEST) tests/pipeline --timeout=0 --pipeline-kills=$(or $(N),20)
+	$(PYTEST) tests/pipeline tests/simulation/test_what_if.py --timeout=0 --pipeline-kills=$(or $(N),20) \
+		--what-if-traces=120
+
+pipeline-demo: $(STAMPS)/test $(STAMPS)/java $(STAMPS)/jars ## a recorded week: tables, advice and report (LAKE= directory)
+	$(BIN)/kohort pipeline rebalances $(DEMO) --from examples/rebalance-week/week.jsonl.gz --cluster-id example
+	$(BIN)/kohort pipeline advise $(DEMO) --topic ""
+	$(BIN)/kohort pipeline report $(DEMO) --output $(LAKE)/report.html
 
 bench: $(STAMPS)/test $(STAMPS)/java ## start time, memory, codec, log and end-to-end figures
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -18,6 +18,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="how often tests/pipeline kills the driver, and the broker under it (3)",
     )
     group.addoption(
+        "--what-if-traces",
+        type=int,
+        default=8,
+        help="how many lives the advisor's predictions are held against (8)",
+    )
+    group.addoption(
         "--all-scenarios",
         action="store_true",
         help="run what is marked slow_groups too: groups of all client versions, and their timings",
@@ -49,4 +55,10 @@ def fuzz_frames(request: pytest.FixtureRequest) -> int:
 @pytest.fixture(scope="session")
 def pipeline_kills(request: pytest.FixtureRequest) -> int:
     value: int = request.config.getoption("--pipeline-kills")
+    return value
+
+
+@pytest.fixture(scope="session")
+def what_if_traces(request: pytest.FixtureRequest) -> int:
+    value: int = request.config.getoption("--what-if-traces")
     return value

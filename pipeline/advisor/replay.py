@@ -80,6 +80,8 @@ class Replay:
         )
         self.alive: dict[int, SimulatedMember] = {}
         """By the place of the slot in the trace."""
+        self.steps = 0
+        """What it took."""
         self._watch = watch
         self._ids = 0
         self._joiner: SimulatedMember | None = None
@@ -96,7 +98,6 @@ class Replay:
     def run(self) -> Outcome:
         """To the end of the trace, and until the group has come to rest."""
         self._plan()
-        steps = 0
         while self._heap:
             at_ms, _, act, key = heappop(self._heap)
             self.now_ms = max(self.now_ms, at_ms)
@@ -105,8 +106,8 @@ class Replay:
             elif key is not None:
                 self._expire(at_ms, key)
             self._settle()
-            steps += 1
-            assert steps < EVENTS_MAX, "a replay does not come to its end"
+            self.steps += 1
+            assert self.steps < EVENTS_MAX, "a replay does not come to its end"
         return self.meter.outcome()
 
     @property

@@ -1,0 +1,44 @@
+"""What would have happened with other settings: the advisor against the simulation itself."""
+
+import pytest
+
+from pipeline.advisor.setting import Setting
+from tests.simulation.fidelity import Fidelity, try_many
+from tests.simulation.what_if import APART, live, make_plan
+
+MANY = 100
+
+
+def test_a_life_is_the_same_when_it_is_lived_again_with_the_same_chance() -> None:
+    plan = make_plan("same", events=12)
+    setting = Setting(static=False, session_timeout_ms=10_000)
+
+    first, second = (live(plan, setting, run="a") for _ in range(2))
+
+    assert len(first) > 5
+    assert first == second
+
+
+def test_other_settings_make_another_history_of_the_same_life() -> None:
+    plan = make_plan("other", events=20)
+
+    dynamic = live(plan, Setting(static=False, session_timeout_ms=10_000), run="a")
+    static = live(plan, Setting(static=True, session_timeout_ms=60_000), run="a")
+
+    assert len([one for one in static if one["kind"] == "rebalance"]) < len(dynamic) / 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_predictions_come_true(what_if_traces: int, capsys: pytest.CaptureFixture[str]) -> None:
+    fidelity = Fidelity(list(try_many("lives", APART, what_if_traces)))
+    with capsys.disabled():
+        print(f"\n{fidelity.describe()}", *fidelity.misses(), sep="\n  ")
+
+    assert fidelity.median_error <= 0.10, fidelity.misses()
+    if what_if_traces >= MANY:
+        assert fidelity.equal >= 0.95, fidelity.misses()
+        assert fidelity.total_error <= 0.10
+    else:
+        # So few may have the misses of many.
+        assert fidelity.equal >= 0.75, fidelity.misses()

@@ -1,0 +1,241 @@
+"""Histories, whole ones and such as stock brokers leave, and what is read from them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from pipeline.advisor.prediction import predict
+from pipeline.advisor.reading import read_trace
+from pipeline.advisor.trace import End, Pause, Rejoin, Trace
+from protocol.join_reason import JoinReason
+
+WEEK = Path(__file__).parents[4] / "examples" / "rebalance-week" / "week.jsonl.gz"
+Json = dict[str, Any]
+Change: TypeAlias = Any
+"""A field by its name."""
+S = 1_000
+
+
+def cause(kind: str, member: str | None = None, at_ms: int | None = None, **more: Change) -> Json:
+    client = None if member is None else member.rsplit("-", 1)[0]
+    host = None if member is None else f"/{client}"
+    return {
+        "kind": kind,
+        "at_ms": at_ms,
+        "member_id": member,
+        "client_id": client,
+        "host": host,
+        **more,
+    }
+
+
+def rebalance(sequence: int, at_ms: int, trigger: Json, **more: Change) -> Json:
+    trigger = trigger | {"at_ms": at_ms}
+    return {
+        "schema": 1,
+        "kind": "rebalance",
+        "group": "g",
+        "sequence": sequence,
+        "started_at_ms": at_ms,
+        "trigger": trigger,
+        "outcome": "stable",
+        **more,
+    }
+
+
+def read(records: Iterable[Json], **known: Change) -> Trace:
+    found = read_trace("g", records, known)
+    assert found is not None
+    return found
+
+
+def runs_of(found: Trace, name: str) -> list[tuple[int, int | None, End | None]]:
+    (slot,) = (one for one in found.slots if one.name == name)
+    return [(run.start_ms, run.end_ms, run.end) for run in slot.runs]
+
+
+def test_who_comes_leaves_and_comes_back_under_its_client_id_is_one_process() -> None:
+    found = read(
+        [
+            rebalance(1, 0, cause("member_added", "a-1")),
+            rebalance(2, 10 * S, cause("member_added", "b-2")),
+            rebalance(3, 60 * S, cause("member_left", "a-1")),
+            rebalance(4, 70 * S, cause("member_added", "a-3")),
+        ]
+    )
+    assert [slot.name for slot in found.slots] == ["a", "b"]
+    assert runs_of(found, "a") == [(0, 60 * S, End.LEFT), (70 * S, None, None)]
+
+
+def test_a_crash_was_when_the_session_began_that_expired() -> None:
+    expired = cause("session_expired", "a-1", session_timeout_ms=10 * S)
+    found = read(
+        [
+            rebalance(1, 0, cause("member_added", "a-1")),
+            rebalance(2, 60 * S, expired, outcome="empty"),
+        ],
+        heartbeat_interval_ms=2 * S,
+    )
+    assert found.recorded.session_timeout_ms == 10 * S
+    # In the middle between its last heartbeat and the one that did not come.
+    assert runs_of(found, "a") == [(0, 51 * S, End.SILENT)]
+
+
+def test_a_process_that_came_back_before_its_old_self_expired_is_the_same() -> None:
+    expired = cause("session_expired", "a-1", session_timeout_ms=10 * S)
+    found = read(
+        [
+            rebalance(1, 0, cause("member_added", "a-1")),
+            rebalance(2, 55 * S, cause("member_added", "a-2")),
+            rebalance(3, 60 * S, expired),
+        ]
+    )
+    assert runs_of(found, "a") == [(0, 51_500, End.SILENT), (55 * S, None, None)]
+
+
+def test_two_processes_that_share_a_client_id_are_told_apart_by_their_hosts() -> None:
+    here, there = cause("member_added", "a-1"), cause("member_added", "a-2") | {"host": "/other"}
+    found = read(
+        [
+            rebalance(1, 0, here, further_causes=[there | {"at_ms": S}]),
+            rebalance(2, 60 * S, cause("member_left", "a-1")),
+            rebalance(3, 70 * S, cause("member_added", "a-3") | {"host": "/other"}),
+        ]
+    )
+    assert [(slot.name, len(slot.runs)) for slot in found.slots] == [
+        ("a", 1),
+        ("a~2", 1),
+        ("a~3", 1),
+    ]
+    assert any("other client ids or hosts" in text for text in found.unknown)
+
+
+def test_a_member_that_says_it_lost_its_membership_had_paused() -> None:
+    expired = cause("session_expired", "a-1", session_timeout_ms=10 * S)
+    back = cause("member_added", "a-2", reason="MEMBERSHIP_LOST", reason_source="tag")
+    found = read(
+        [
+            rebalance(1, 0, cause("member_added", "a-1")),
+            rebalance(2, 60 * S, expired),
+            rebalance(3, 90 * S, back),
+        ]
+    )
+    assert runs_of(found, "a") == [(0, None, None)]
+    assert found.slots[0].pauses == (Pause(51_500, 90 * S),)
+
+
+def test_without_such_a_word_it_is_taken_for_a_restart_and_that_is_said() -> None:
+    expired = cause("session_expired", "a-1", session_timeout_ms=10 * S)
+    found = read(
+        [
+            rebalance(1, 0, cause("member_added", "a-1")),
+            rebalance(2, 60 * S, expired),
+            rebalance(3, 90 * S, cause("member_added", "a-2")),
+        ]
+    )
+    assert runs_of(found, "a") == [(0, 51_500, End.SILENT), (90 * S, None, None)]
+    assert any("paused or were started again" in text for text in found.unknown)
+
+
+def test_static_members_are_known_by_their_instance_and_how_long_they_were_away_is_not() -> None:
+    def static(kind: str, member: str, at_ms: int) -> Json:
+        return cause(kind, member, at_ms, instance_id="i")
+
+    avoided = {"schema": 1, "kind": "avoided", "group": "g", "sequence": 2, "at_ms": 60 * S}
+    found = read(
+        [
+            rebalance(1, 0, static("static_added", "i-1", 0)),
+            avoided | {"trigger": static("static_replaced", "i-2", 60 * S)},
+        ]
+    )
+    assert runs_of(found, "i") == [(0, 60 * S, End.LEFT), (60 * S, None, None)]
+    assert found.recorded.static is True
+    assert any("how quick is not recorded" in text for text in found.unknown)
+
+
+def test_a_change_of_topics_is_whoever_leads_and_answers_to_a_rebalance_are_no_causes() -> None:
+    topics = cause("leader_rejoined", "a-1", reason="TOPIC_METADATA_CHANGE", was_leader=True)
+    revoked = cause("protocols_changed", "a-1", reason="PARTITIONS_REVOKED")
+    subscribes = cause("protocols_changed", "a-1", reason="SUBSCRIPTION_CHANGE")
+    found = read(
+        [
+            rebalance(1, 0, cause("member_added", "a-1")),
+            rebalance(2, 60 * S, topics),
+            rebalance(3, 61 * S, revoked),
+            rebalance(4, 90 * S, subscribes),
+        ]
+    )
+    assert found.rejoins == (
+        Rejoin(60 * S, None, JoinReason.TOPIC_METADATA_CHANGE),
+        Rejoin(90 * S, 0, JoinReason.SUBSCRIPTION_CHANGE, changes_protocols=True),
+    )
+
+
+def test_records_come_in_any_order_and_twice_and_those_that_run_are_left_out() -> None:
+    records = [
+        rebalance(1, 0, cause("member_added", "a-1")),
+        rebalance(2, 60 * S, cause("member_added", "b-2")),
+        rebalance(3, 90 * S, cause("member_left", "b-2")),
+    ]
+    running = records[2] | {"outcome": "running"}
+    straight = read(records)
+
+    assert straight.rebalances == 3
+    assert read([running, records[1], records[2], records[0], records[1]]) == straight
+
+
+def test_what_is_missing_is_said() -> None:
+    found = read(
+        [
+            rebalance(4, 0, cause("member_added", "a-1")),
+            rebalance(7, 60 * S, cause("member_left", "a-1"), members_dropped=3),
+        ]
+    )
+    said = "; ".join(found.unknown)
+    for text in (
+        "2 records between the first and the last are missing",
+        "the group was there already",
+        "3 rows of members were left out",
+        "session.timeout.ms is not in the history; taken to be 45 s",
+        "max.poll.interval.ms is not in the history",
+        "eager or cooperative",
+        "which partitions members had",
+        "how long members take to join",
+    ):
+        assert text in said
+
+
+def test_what_somebody_knows_is_not_said_to_be_unknown() -> None:
+    found = read(
+        [rebalance(1, 0, cause("member_added", "a-1"))],
+        session_timeout_ms=20 * S,
+        rebalance_timeout_ms=60 * S,
+    )
+    assert found.recorded.session_timeout_ms == 20 * S
+    assert not any("session.timeout.ms" in text for text in found.unknown)
+    assert not any("max.poll.interval.ms" in text for text in found.unknown)
+
+
+def test_there_is_no_trace_of_a_group_without_rebalances() -> None:
+    assert read_trace("g", []) is None
+
+
+def test_the_recorded_week_replayed_under_its_own_settings_comes_to_itself() -> None:
+    by_group: dict[str, list[Json]] = {}
+    with gzip.open(WEEK, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            record = json.loads(line)
+            by_group.setdefault(record["group"], []).append(record)
+    assert set(by_group) == {"billing", "search", "payments"}
+
+    for group, records in by_group.items():
+        found = read_trace(group, records)
+        assert found is not None
+        again = predict(found, found.recorded, seeds=(0,))
+        assert abs(again.rebalances - found.rebalances) <= 1
+        assert found.stopped_ms is not None
+        assert abs(again.stopped_ms - found.stopped_ms) <= 0.1 * found.stopped_ms

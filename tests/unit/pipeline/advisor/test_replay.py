@@ -1,0 +1,176 @@
+"""Traces made by hand, and what each setting makes of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.advisor.outcome import Outcome
+from pipeline.advisor.replay import Replay
+from pipeline.advisor.setting import Setting
+from pipeline.advisor.trace import Delays, End, Pause, Rejoin, Run, Slot, Trace
+from protocol.join_reason import JoinReason
+
+SECOND = 1_000
+MINUTE = 60 * SECOND
+DYNAMIC = Setting(static=False, session_timeout_ms=10 * SECOND)
+STATIC = replace(DYNAMIC, static=True)
+
+
+def slot(number: int, *runs: Run, join_ms: int = 50, pauses: tuple[Pause, ...] = ()) -> Slot:
+    return Slot(
+        name=f"p{number}",
+        client_id=f"p{number}",
+        host=f"/10.0.0.{number}",
+        instance_id=None,
+        runs=runs or (Run(number * 200),),
+        pauses=pauses,
+        join=Delays((0,), (join_ms,)),
+    )
+
+
+def trace(*slots: Slot, rejoins: tuple[Rejoin, ...] = (), partitions: int = 12) -> Trace:
+    return Trace(
+        group="g",
+        slots=slots,
+        rejoins=rejoins,
+        begin_ms=0,
+        end_ms=30 * MINUTE,
+        recorded=DYNAMIC,
+        partition_count=partitions,
+    )
+
+
+def play(given: Trace, setting: Setting, seed: int = 0) -> Outcome:
+    return Replay(given, setting, seed=seed).run()
+
+
+def others(count: int) -> list[Slot]:
+    return [slot(number) for number in range(1, count + 1)]
+
+
+def test_members_that_come_during_the_initial_delay_are_in_one_rebalance() -> None:
+    assert play(trace(*others(4)), DYNAMIC).rebalances == 1
+
+
+def test_without_an_initial_delay_they_are_not() -> None:
+    setting = replace(DYNAMIC, initial_rebalance_delay_ms=0)
+    assert play(trace(*others(4)), setting).rebalances > 1
+
+
+def test_a_restart_costs_a_dynamic_member_two_rebalances_and_a_static_one_none() -> None:
+    restarted = slot(0, Run(0, 5 * MINUTE, End.LEFT), Run(5 * MINUTE + 8 * SECOND))
+    given = trace(restarted, *others(3))
+
+    assert play(given, DYNAMIC).rebalances == 1 + 2
+    quiet = play(given, STATIC)
+    assert quiet.rebalances == 1
+    assert quiet.stopped_ms == 0
+    assert quiet.deaths == 1
+    assert quiet.unnoticed_ms == 8 * SECOND
+
+
+def test_a_static_member_that_is_away_for_too_long_is_given_up() -> None:
+    restarted = slot(0, Run(0, 5 * MINUTE, End.LEFT), Run(5 * MINUTE + 30 * SECOND))
+    assert play(trace(restarted, *others(3)), STATIC).rebalances == 1 + 2
+
+
+@pytest.mark.parametrize("session_ms", [6_000, 45_000, 120_000])
+def test_a_crash_is_noticed_when_the_session_is_over(session_ms: int) -> None:
+    crashed = slot(0, Run(0, 5 * MINUTE, End.SILENT))
+    setting = replace(DYNAMIC, session_timeout_ms=session_ms)
+
+    outcome = play(trace(crashed, *others(3)), setting)
+
+    assert outcome.rebalances == 2
+    assert outcome.deaths == 1
+    assert session_ms - 3_200 <= outcome.unnoticed_ms <= session_ms
+    # Its partitions had nobody for at least as long.
+    assert outcome.unread_longest_ms >= outcome.unnoticed_ms
+
+
+def test_a_pause_that_the_session_outlasts_is_not_noticed() -> None:
+    paused = slot(0, pauses=(Pause(5 * MINUTE, 5 * MINUTE + 20 * SECOND),))
+    given = trace(paused, *others(2))
+
+    assert play(given, replace(DYNAMIC, session_timeout_ms=45 * SECOND)).rebalances == 1
+    # Given up, and back as a new member.
+    assert play(given, DYNAMIC).rebalances == 1 + 2
+
+
+def test_everybody_waits_for_a_slow_member() -> None:
+    leaver = slot(0, Run(0, 5 * MINUTE, End.LEFT))
+    quick = play(trace(leaver, *others(4)), DYNAMIC)
+    slow = play(trace(leaver, *others(3), slot(4, join_ms=20_000)), DYNAMIC)
+
+    assert quick.stopped_longest_ms < 4_000
+    assert 15_000 <= slow.stopped_longest_ms <= 23_200
+    assert slow.stopped_by_slot[4] < 1_000, "it is not itself that it waits for"
+
+
+def test_a_member_slower_than_the_rebalance_timeout_is_thrown_out_and_comes_back() -> None:
+    leaver = slot(0, Run(0, 5 * MINUTE, End.LEFT))
+    given = trace(leaver, *others(3), slot(4, join_ms=90_000))
+
+    assert play(given, DYNAMIC).rebalances == 2
+    assert play(given, replace(DYNAMIC, rebalance_timeout_ms=60_000)).rebalances == 3
+
+
+def test_cooperative_members_go_on_reading_and_rebalance_once_more_to_hand_over() -> None:
+    given = trace(*others(2), slot(3, join_ms=20_000), slot(4, Run(5 * MINUTE)))
+    eager = play(given, DYNAMIC)
+    cooperative = play(given, replace(DYNAMIC, cooperative=True))
+
+    assert eager.rebalances == 2
+    # Each time somebody comes, those who give something up join again.
+    assert cooperative.rebalances == 3
+    assert cooperative.unread_ms < eager.unread_ms
+
+
+def test_topics_that_change_cost_one_rebalance_whoever_leads() -> None:
+    change = Rejoin(10 * MINUTE, None, JoinReason.TOPIC_METADATA_CHANGE)
+    for setting in (DYNAMIC, STATIC, replace(DYNAMIC, states_reasons=True)):
+        assert play(trace(*others(3), rejoins=(change,)), setting).rebalances == 2
+
+
+def test_a_restarted_leader_keeps_its_share_if_it_may_say_so() -> None:
+    first_leads = Rejoin(10 * MINUTE, 0, JoinReason.RESTART)
+    given = trace(*others(3), rejoins=(first_leads,))
+
+    assert play(given, DYNAMIC).rebalances == 2
+    assert play(given, replace(DYNAMIC, states_reasons=True)).rebalances == 1
+
+
+def test_a_followers_wish_for_a_rebalance_is_heard_if_it_is_stated() -> None:
+    follower = Rejoin(10 * MINUTE, 2, JoinReason.ENFORCED)
+    given = trace(*others(3), rejoins=(follower,))
+
+    assert play(given, DYNAMIC).rebalances == 1
+    assert play(given, replace(DYNAMIC, states_reasons=True)).rebalances == 2
+
+
+def test_a_member_removed_by_an_administrator_goes_at_once_even_if_static() -> None:
+    removed = slot(0, Run(0, 5 * MINUTE, End.REMOVED))
+    outcome = play(trace(removed, *others(2)), replace(STATIC, session_timeout_ms=300_000))
+    assert outcome.rebalances == 2
+    assert outcome.unnoticed_ms == 0
+
+
+def test_the_same_seed_gives_the_same_outcome_and_another_seed_other_heartbeats() -> None:
+    runs = (Run(0, 5 * MINUTE, End.SILENT), Run(6 * MINUTE))
+    given = trace(slot(0, *runs), *others(4))
+    first = play(given, DYNAMIC, seed=7)
+
+    assert play(given, DYNAMIC, seed=7) == first
+    assert play(given, DYNAMIC, seed=8) != first
+
+
+def test_a_group_that_is_calm_for_a_year_takes_no_longer_than_one_that_is_calm_for_a_minute() -> (
+    None
+):
+    year_ms = 365 * 24 * 60 * MINUTE
+    late = trace(slot(0, Run(0, year_ms, End.LEFT)), *others(3))
+    replay = Replay(late, DYNAMIC)
+    assert replay.run().rebalances == 2
+    assert replay.steps < 200
