@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from client.core.partitions import TopicPartition
+from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -18,6 +19,26 @@ from protocol.types import ZERO_UUID
 
 FIRST_BY_ID: Final = 13
 """The first version that names topics by their ids (KIP-516)."""
+
+STALE: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""Our metadata is older than the broker's, or the broker is in trouble: ask somebody else."""
+
+PASSING: Final = frozenset(
+    {ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.REQUEST_TIMED_OUT}
+)
+"""The broker's trouble alone: ask it again."""
 
 
 class Asked(NamedTuple):

@@ -16,7 +16,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from client.core.backoff import Backoff
 from client.core.errors import ConsumerError, OffsetOutOfRangeError, RecordError, error_for
@@ -26,7 +26,15 @@ from client.core.partitions import TopicPartition
 from client.core.positions import PartitionState, Positions
 from client.fetch_buffers import FetchBuffers, Records
 from client.fetch_config import FetchConfig
-from client.fetch_requests import Asked, SentFetch, answers_in, fetch_request, version_for
+from client.fetch_requests import (
+    PASSING,
+    STALE,
+    Asked,
+    SentFetch,
+    answers_in,
+    fetch_request,
+    version_for,
+)
 from client.fetched import (
     NO_DESERIALISERS,
     Aborted,
@@ -36,6 +44,7 @@ from client.fetched import (
     IsolationLevel,
     ReadOptions,
 )
+from client.memory import have_freed_memory_kept
 from client.net.cluster import Cluster
 from client.net.connection import DisconnectedError
 from client.records import AnyRecord
@@ -61,26 +70,6 @@ CommittedLookup: TypeAlias = Callable[
     Awaitable[Mapping[TopicPartition, OffsetAndMetadata | None]],
 ]
 """Asks the group for committed offsets; None for a partition without one."""
-
-_STALE: Final = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.OFFSET_NOT_AVAILABLE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-    }
-)
-"""Our metadata is older than the broker's, or the broker is in trouble: ask somebody else."""
-
-_PASSING: Final = frozenset(
-    {ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.REQUEST_TIMED_OUT}
-)
-"""The broker's trouble alone: ask it again."""
 
 
 class Fetcher:
@@ -139,6 +128,7 @@ class Fetcher:
 
     def start(self) -> None:
         """Begin to fetch whatever has a position."""
+        have_freed_memory_kept()
         self._is_running = True
         self.assignment_changed()
 
@@ -435,7 +425,7 @@ class Fetcher:
             if code is ErrorCode.NONE:
                 self._store(partition, asked, data)
             else:
-                is_stale |= code in _STALE
+                is_stale |= code in STALE
                 self._refused(partition, asked, code)
         if answer.error_code:
             logger.debug("fetching from broker %d: %s", node_id, ErrorCode(answer.error_code).name)
@@ -473,7 +463,7 @@ class Fetcher:
     def _refused(self, partition: TopicPartition, asked: Asked, code: ErrorCode) -> None:
         topic = f"{partition.topic}-{partition.partition}"
         logger.debug("fetching %s from offset %d: %s", topic, asked.offset, code.name)
-        if code in _STALE or code in _PASSING:
+        if code in STALE or code in PASSING:
             self._postpone(partition)
         elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._out_of_range(partition, asked.offset)
