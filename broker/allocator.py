@@ -6,8 +6,11 @@ heap's end is not given back until twice as much is free there. After a few requ
 stay with the process for good, whatever it does. Fixed limits switch that learning off.
 """
 
+import contextlib
 import ctypes
 import logging
+import os
+import sys
 from typing import Final
 
 logger = logging.getLogger(__name__)
@@ -29,3 +32,59 @@ def limit_retained_memory() -> None:
     for option in (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD):
         if not mallopt(option, LIMIT_BYTES):
             logger.debug("mallopt(%d) was refused", option)
+
+
+class _Allocator(ctypes.Structure):
+    """PyMemAllocatorEx, of Python's C API."""
+
+    _fields_ = (
+        ("context", ctypes.c_void_p),
+        ("malloc", ctypes.c_void_p),
+        ("calloc", ctypes.c_void_p),
+        ("realloc", ctypes.c_void_p),
+        ("free", ctypes.c_void_p),
+    )
+
+
+_RAW, _MEM, _OBJ = range(3)
+"""PyMemAllocatorDomain: the C library's own, buffers of objects, objects."""
+
+
+def serve_objects_by_library() -> bool:
+    """Have new objects made by the C library's allocator instead of Python's; True if they are now.
+
+    Python's takes memory in pieces of a megabyte and gives one back only when every object in it is
+    gone. After 100,000 members have left, a few hundred objects that were made meanwhile and stay
+    hold nearly all of it. The C library gives back single pages. It is slower by some percent, and
+    so is to be used only while there are very many objects. There is no way back: its objects would
+    be found among the others by then.
+
+    Python's own functions stay in place for freeing and resizing: they tell by the address whose a
+    block is, as they have to for blocks above 512 bytes, which the C library has always served.
+    That holds for an ordinary CPython before 3.13; any other, and one that is being traced or
+    debugged, is left as it is.
+    """
+    if sys.implementation.name != "cpython" or sys.version_info >= (3, 13):
+        return False
+    if os.environ.get("PYTHONMALLOC"):
+        return False
+    raw = _allocator_of(_RAW)
+    objects = _allocator_of(_OBJ), _allocator_of(_MEM)
+    if raw.context or any(one.context or one.free == raw.free for one in objects):
+        return False
+    for domain, ours in ((_OBJ, objects[0]), (_MEM, objects[1])):
+        ours.malloc, ours.calloc = raw.malloc, raw.calloc
+        ctypes.pythonapi.PyMem_SetAllocator(domain, ctypes.byref(ours))
+    return True
+
+
+def give_back_free_memory() -> None:
+    """Give the system all pages without an object in them that the C library has."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _allocator_of(domain: int) -> _Allocator:
+    found = _Allocator()
+    ctypes.pythonapi.PyMem_GetAllocator(domain, ctypes.byref(found))
+    return found

@@ -9,7 +9,6 @@ logs, and leave the clean-shutdown mark.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import signal
 import socket
@@ -34,6 +33,7 @@ from broker.http.groups import group_pages
 from broker.http.health import health_pages
 from broker.http.server import HttpServer
 from broker.machine import Machine
+from broker.memory_keeper import MemoryKeeper
 from broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
 from broker.metrics.page import MetricsPage
 from broker.network.dispatch import Dispatcher
@@ -53,13 +53,6 @@ from broker.topics.manager import TopicManager
 from broker.version import VERSION
 
 logger = logging.getLogger(__name__)
-
-GC_THRESHOLDS: Final = (10_000, 5, 100)
-"""Young objects between two collections, and collections of one age between two of the next.
-
-Requests leave no cycles behind, so the default of 700 only makes the collector look at parked
-operations again and again. The middle age is kept small: with ten times 50,000 objects in it, as
-100,000 members that join leave there, one look at it stopped the loop for 170 ms."""
 
 FEW_CONNECTIONS: Final = 1_000
 """Where the operating system allows fewer, the operator should know."""
@@ -112,12 +105,13 @@ class Broker:
         async with self.running():
             # What is there now stays; the collector need not look at it again. A collection before
             # would find some 1,700 objects and delay the first answer by 20 ms.
-            gc.freeze()
-            gc.set_threshold(*GC_THRESHOLDS)
+            keeper = MemoryKeeper(lambda: self.services.purgatory.waiting_count)
+            keeper.start()
             # Loading what that needs takes 10 ms, which the first clients need not wait for.
             later = loop.call_later(1, loop.run_in_executor, None, _limit_retained_memory)
             await stop.wait()
             later.cancel()
+            keeper.stop()
             logger.info("Stopping")
         logger.info("Stopped")
 

@@ -226,6 +226,11 @@ class Purgatory:
         }
 
     @property
+    def waiting_count(self) -> int:
+        """Operations and deadlines of all kinds."""
+        return sum(self._waiting_counts.values())
+
+    @property
     def held_bytes(self) -> int:
         """What parked operations keep alive, by their own account."""
         return self._parking.held_bytes

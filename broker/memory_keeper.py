@@ -1,0 +1,97 @@
+"""Sees to it that memory is given back after very many members were there.
+
+Looks a few times a second how many operations and deadlines wait: that is one number, and every
+live member and every parked request has one of them.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from broker.collector import collect_all, collect_as_usual, collect_in_steps, collect_recent
+
+LOOK_EVERY_S: Final = 0.25
+"""Thousands of members can join in a second."""
+
+MANY: Final = 6_000
+"""From so many on, new objects come from where memory can be given back page by page. Fewer cost so
+little that Python's own allocator, which is faster, may keep it."""
+
+GONE_BELOW: Final = 4
+"""Most are gone when there are so many times fewer than there were."""
+
+GIVEN_BACK_AFTER_LOOKS: Final = (12, 60, 240, 2_800)
+"""When hardly any more have gone. At first the history still describes them, and groups without a
+member last until the next sweep."""
+
+COLLECT_ALL_EVERY_LOOKS: Final = 14_400
+"""Cycles among old objects are few, if there are any, and found when little lives."""
+
+
+class MemoryKeeper:
+    """For the one broker of a process, from `start` to `stop`, on the loop's thread."""
+
+    def __init__(self, waiting_count: Callable[[], int]) -> None:
+        """`waiting_count` tells how much waits just now."""
+        self._waiting_count = waiting_count
+        self._most = 0
+        self._left = 0
+        """Of the most, when they were last seen to go."""
+        self._looks_since_gone = 0
+        self._looks_since_collected = 0
+        self._is_prepared = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Collect garbage in steps, and look from now on."""
+        collect_in_steps()
+        self._look_later()
+
+    def stop(self) -> None:
+        """The collector works as before; the allocator stays what it has become."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        collect_as_usual()
+
+    def look(self) -> None:
+        """Do what is to be done now."""
+        count = self._waiting_count()
+        if count >= MANY and count * GONE_BELOW > self._most:
+            self._most = self._left = max(self._most, count)
+            self._looks_since_gone = 0
+            self._prepare()
+        elif self._most and count * GONE_BELOW <= self._most:
+            self._looks_since_gone += 1
+            if count < self._left - MANY // 10:
+                self._left = count
+                self._looks_since_gone = 0
+            if self._looks_since_gone in GIVEN_BACK_AFTER_LOOKS:
+                _give_back()
+            if self._looks_since_gone >= GIVEN_BACK_AFTER_LOOKS[-1]:
+                self._most = 0
+        self._looks_since_collected += 1
+        if self._looks_since_collected >= COLLECT_ALL_EVERY_LOOKS and count < MANY:
+            self._looks_since_collected = 0
+            collect_all()
+
+    def _prepare(self) -> None:
+        if not self._is_prepared:
+            self._is_prepared = True
+            from broker.allocator import serve_objects_by_library  # noqa: PLC0415 - rarely wanted.
+
+            serve_objects_by_library()
+
+    def _look_later(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._look_and_go_on)
+
+    def _look_and_go_on(self) -> None:
+        self.look()
+        self._look_later()
+
+
+def _give_back() -> None:
+    from broker.allocator import give_back_free_memory  # noqa: PLC0415 - rarely wanted.
+
+    collect_recent()
+    give_back_free_memory()

@@ -1,0 +1,94 @@
+"""What is done so that many members cost neither long pauses nor memory for ever."""
+
+import gc
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from broker.collector import THRESHOLDS, collect_all, collect_as_usual, collect_in_steps
+from broker.memory_keeper import GIVEN_BACK_AFTER_LOOKS, MANY
+
+CROWD_COMES_AND_GOES = f"""
+import json
+from benchmarks.members import resident_kib
+from broker.memory_keeper import MemoryKeeper
+
+waiting = 0
+keeper = MemoryKeeper(lambda: waiting)
+keeper.look()
+sizes = [resident_kib()]
+waiting = {MANY}
+keeper.look()
+crowd = [(number, str(number)) for number in range(500_000)]
+stay = crowd[::1_000]
+sizes.append(resident_kib())
+del crowd
+waiting = 0
+for _ in range(1 + {GIVEN_BACK_AFTER_LOOKS[0]}):
+    keeper.look()
+sizes.append(resident_kib())
+print(json.dumps(sizes))
+"""
+"""A process of its own, because it changes the allocator for good."""
+
+
+class Knot:
+    """An object in a cycle."""
+
+    def __init__(self) -> None:
+        self.myself = self
+
+
+@pytest.fixture
+def in_steps() -> Iterator[None]:
+    collect_in_steps()
+    yield
+    collect_as_usual()
+
+
+@pytest.mark.skipif(
+    sys.version_info >= (3, 13) or sys.platform != "linux",
+    reason="others keep the allocator that they have",
+)
+def test_memory_of_a_crowd_goes_back_though_one_in_a_thousand_objects_stays() -> None:
+    command = [sys.executable, "-c", CROWD_COMES_AND_GOES]
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+    before, full, after = json.loads(output)
+    assert full - before > 30_000, "KiB: the crowd cannot be seen"
+    assert after - before < (full - before) / 4
+
+
+@pytest.mark.usefixtures("in_steps")
+def test_a_look_of_the_collector_never_has_more_than_has_come_lately() -> None:
+    everybody: list[list[object]] = []
+    most = 0
+    for _ in range(100):
+        everybody += ([] for _ in range(2_000))
+        most = max(most, len(gc.get_objects()))
+    assert len(everybody) == 200_000
+    young, middle, old = THRESHOLDS
+    assert most < 2 * young * (middle + 1) * (old + 1)
+
+
+@pytest.mark.usefixtures("in_steps")
+def test_a_cycle_among_old_objects_is_found_by_the_look_at_everything() -> None:
+    knots = [Knot()]
+    gc.collect()
+    assert not any(isinstance(one, Knot) for one in gc.get_objects()), "not set aside"
+    knots.clear()
+    gc.collect()
+    collect_all()
+    gc.unfreeze()
+    assert not any(isinstance(one, Knot) for one in gc.get_objects())
+
+
+def test_afterwards_the_collector_works_as_it_did_before() -> None:
+    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
+    collect_in_steps()
+    collect_as_usual()
+    assert gc.get_threshold() == thresholds
+    assert gc.callbacks == callbacks
+    assert gc.get_freeze_count() == 0
