@@ -8,6 +8,7 @@ count before the sessions end.
 
 import asyncio
 from collections.abc import Callable
+from itertools import chain, repeat
 
 from broker.clock import Clock
 from broker.core.purgatory import ENTRIES_PER_TURN, Purgatory
@@ -80,7 +81,10 @@ class PurgatoryShell:
             self._expire()
 
     def _expire(self) -> None:
-        """Expire what was due when the turn began, and come back for the rest."""
+        """Expire what was due when the turn began, and come back for the rest.
+
+        One entry may be the end of a join phase with thousands of members, so slices begin small.
+        """
         purgatory = self._purgatory
         now_ms = self._clock.monotonic_ms()
 
@@ -92,7 +96,8 @@ class PurgatoryShell:
             # What the timer was for has been cancelled. The purgatory believes in the timer until
             # it is called, and would announce only what is earlier than that.
             purgatory.expire(now_ms, 0)
-        self._work(is_due, lambda: purgatory.expire(now_ms, _SLICE))
+        sizes = chain((1, 2, 4, 8), repeat(_SLICE))
+        self._work(is_due, lambda: purgatory.expire(now_ms, next(sizes)))
         if is_due():
             self._expiry_turn = self._loop.call_soon(self._expire)
             return

@@ -228,6 +228,30 @@ def test_a_turn_of_slow_operations_ends_by_the_clock(
     assert most_at_once <= 2 * (TURN_MS + 10), "one turn of wake-ups and one of expiries"
 
 
+def test_the_ends_of_many_large_join_phases_get_turns_of_their_own(
+    run: Run, clock: VirtualClock, purgatory: Purgatory
+) -> None:
+    ended: list[int] = []
+
+    def end_one(keys: list[str], now_ms: int) -> None:
+        ended.append(now_ms)
+        clock.advance(2 * TURN_MS)
+
+    async def test() -> None:
+        PurgatoryShell(purgatory, clock)
+        for _ in range(20):
+            timers: KeyedTimers[str] = purgatory.keyed_timers(end_one, kind="Rebalance")
+            timers.schedule("join", 1_000)
+        clock.advance(1_000)
+        seen = 0
+        while seen < 20:
+            await asyncio.sleep(0)
+            assert len(ended) - seen <= 1
+            seen = len(ended)
+
+    run(test())
+
+
 def test_closing_completes_all_and_what_that_wakes(
     run: Run, clock: VirtualClock, purgatory: Purgatory
 ) -> None:
