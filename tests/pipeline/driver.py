@@ -18,7 +18,7 @@ import pyarrow.parquet
 from tests.pipeline.conftest import JAVA_OPTIONS
 from tests.pipeline.topics import Row, in_order
 
-PATIENCE_S = 240
+PATIENCE_S = 600
 """A session alone may take a minute on a machine that has much else to do."""
 
 ROOT = Path(__file__).parents[2]

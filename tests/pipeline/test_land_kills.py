@@ -17,7 +17,7 @@ BATCH = 200
 BATCHES = 6
 """How many batches there are to be done in a run at least, before it may be killed."""
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = pytest.mark.timeout(1800)
 
 
 def numbers(directory: Path) -> set[str]:
