@@ -15,15 +15,16 @@ if TYPE_CHECKING:
 PATH: Final = ROOT / "docs" / "pipeline-tables.md"
 MARKS: Final = {
     name: (f"<!-- {name}: made by `make docs` -->\n", f"<!-- end of {name} -->\n")
-    for name in ("history", "findings")
+    for name in ("history", "findings", "advice")
 }
 
 
 def renew(text: str) -> str:
     """The document with its tables as the schemas have them now."""
     from pipeline.schemas import FINDINGS, HISTORY  # noqa: PLC0415 - Spark's types take a second.
+    from pipeline.schemas.advice import ADVICE  # noqa: PLC0415 - as above.
 
-    for name, tables in (("history", HISTORY), ("findings", FINDINGS)):
+    for name, tables in (("history", HISTORY), ("findings", FINDINGS), ("advice", (ADVICE,))):
         begin, end = MARKS[name]
         before, _, rest = text.partition(begin)
         _, _, after = rest.partition(end)

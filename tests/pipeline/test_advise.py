@@ -1,0 +1,181 @@
+"""Advice by way of Spark: the same however the work is cut, for all groups that have a history."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from kohort.cli import main
+from pipeline.advisor.advice import advise
+from pipeline.advisor.prediction import predict
+from pipeline.advisor.reading import read_trace
+from pipeline.advisor.setting import grid
+from pipeline.errors import UsageError
+from pipeline.jobs import advise as job
+from pipeline.lake import Lake
+from pipeline.schemas import REBALANCES
+from pipeline.schemas.advice import ADVICE
+from pipeline.transformations import advice as steps
+
+S = 1_000
+Json = dict[str, Any]
+
+
+def deploy(group: str, members: int) -> list[Json]:
+    """All members come, and are restarted one after the other."""
+    records: list[Json] = []
+
+    def add(kind: str, member_id: str, at_ms: int) -> None:
+        client_id = member_id.rpartition("-")[0]
+        trigger = {"kind": kind, "at_ms": at_ms, "member_id": member_id, "client_id": client_id}
+        records.append(
+            {
+                "schema": 1,
+                "kind": "rebalance",
+                "group": group,
+                "sequence": len(records) + 1,
+                "started_at_ms": at_ms,
+                "trigger": trigger,
+                "outcome": "stable",
+            }
+        )
+
+    for number in range(members):
+        add("member_added", f"{group}{number}-1", number * 20 * S)
+    for number in range(members):
+        add("member_left", f"{group}{number}-1", 600 * S + number * 60 * S)
+        add("member_added", f"{group}{number}-2", 620 * S + number * 60 * S)
+    return records
+
+
+def frame(spark: SparkSession, records: list[Json]) -> DataFrame:
+    rows = [("c", record["group"], json.dumps(record)) for record in records]
+    return spark.createDataFrame(rows, steps.EVENTS)
+
+
+def worked_out(events: DataFrame, *, tasks: int = 2) -> list[Row]:
+    found = steps.traces(events, days=35, known={})
+    rows = steps.advice(found, steps.outcomes(found, tasks=tasks))
+    assert rows.columns == ADVICE.names
+    return rows.orderBy("cluster_id", "group", "ordinal").collect()
+
+
+def test_rows_are_those_of_the_advisor_however_the_work_is_cut(spark: SparkSession) -> None:
+    events = frame(spark, deploy("a", 2) + deploy("b", 3))
+    rows = worked_out(events.repartition(1), tasks=1)
+
+    assert worked_out(events.repartition(5), tasks=7) == rows
+    trace = read_trace("a", deploy("a", 2))
+    assert trace is not None
+    told = advise(trace, [predict(trace, setting) for setting in grid(trace)])
+    ours = [row for row in rows if row["group"] == "a"]
+    assert len(ours) == len(grid(trace))
+    assert [row["ordinal"] for row in ours if row["is_recorded"]] == [0]
+    assert sum(row["is_on_front"] for row in ours) == len(told.front)
+    (best,) = [row for row in ours if row["is_best"]]
+    assert told.best is not None
+    assert (best["rebalances"], best["stopped_ms"]) == (told.best.rebalances, told.best.stopped_ms)
+    assert best["static"] is True
+
+
+def test_a_group_that_cannot_be_read_is_told_and_stops_no_other(spark: SparkSession) -> None:
+    broken = [{"group": "x", "kind": "rebalance", "sequence": 1, "trigger": "?"}]
+    only_avoided = [{"group": "y", "kind": "avoided", "sequence": 1, "at_ms": 0}]
+    events = frame(spark, deploy("a", 2) + broken + only_avoided)
+
+    found = {row["group"]: row for row in steps.traces(events, days=35, known={}).collect()}
+
+    assert found["a"]["error"] is None
+    assert found["x"]["trace"] is None
+    assert "not a history" in found["x"]["error"]
+    assert found["y"]["error"] == "no rebalance in it"
+    assert {row["group"] for row in worked_out(events)} == {"a"}
+
+
+def test_what_is_older_than_the_days_asked_for_is_left_out(spark: SparkSession) -> None:
+    old = deploy("a", 2)
+    month_ms = 30 * 24 * 3600 * S
+    new = [
+        record
+        | {
+            "sequence": record["sequence"] + 100,
+            "started_at_ms": record["started_at_ms"] + month_ms,
+            "trigger": record["trigger"] | {"at_ms": record["trigger"]["at_ms"] + month_ms},
+        }
+        for record in old
+    ]
+    found = steps.traces(frame(spark, old + new), days=7, known={})
+    rows = steps.advice(found, steps.outcomes(found, tasks=2)).collect()
+    assert {row["history_rebalances"] for row in rows} == {len(new)}
+
+
+def test_advice_is_renewed_for_its_groups_and_stays_for_others(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = Lake(spark, str(tmp_path / "lake"))
+    for records in (deploy("a", 2), deploy("b", 2), deploy("b", 2)):
+        job.advise(lake, frame(spark, records), days=35, known={})
+
+    counts = {
+        row["group"]: row["count"] for row in lake.read("advice").groupBy("group").count().collect()
+    }
+    assert set(counts) == {"a", "b"}
+    assert counts["a"] == counts["b"]
+
+
+def test_a_message_for_a_topic_has_a_key_and_an_id_that_repetitions_share(
+    spark: SparkSession,
+) -> None:
+    found = steps.traces(frame(spark, deploy("a", 2)), days=35, known={})
+    rows = steps.advice(found, steps.outcomes(found, tasks=2))
+
+    (first,), (second,) = (steps.messages(rows).collect() for _ in range(2))
+
+    assert first == second
+    assert first["key"] == "c/a"
+    value = json.loads(first["value"])
+    assert value["schema"] == 1
+    assert value["advice_id"] == "c/a/6"
+    assert value["recorded"]["rebalances"] == value["history_rebalances"] == 6
+    assert [choice for choice in value["choices"] if choice["is_best"]]
+    assert value["choices"][0]["setting"].keys() >= {"static", "session_timeout_ms", "cooperative"}
+
+
+def test_the_command_reads_a_file_writes_the_table_and_says_it_in_words(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = tmp_path / "history.jsonl"
+    lines = [json.dumps(record) for record in deploy("a", 2)]
+    history.write_text("\n".join([*lines, '{"no": "event"}', ""]))
+
+    code = main(["pipeline", "advise", "--from", str(history), "--lake", str(tmp_path / "lake")])
+
+    out, err = capsys.readouterr()
+    assert code == 0
+    assert "group a\n" in out
+    assert "  * static membership" in out
+    assert "not known: which partitions members had" in out
+    assert "1 lines are not events" in err
+    assert Lake(spark, str(tmp_path / "lake")).read("advice").count() > 50
+
+
+def test_without_a_history_it_says_which_job_makes_one(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["pipeline", "advise", "--topic", "", "--lake", str(tmp_path)])
+    assert code == 1
+    assert f"no table {REBALANCES.name}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["session_timeout_ms", "static=1", "session_timeout_ms=-4"])
+def test_what_is_known_has_to_be_a_duration(text: str) -> None:
+    with pytest.raises(UsageError, match="--known"):
+        job.parse_known([text])
+
+
+def test_what_is_known_may_be_written_as_kafka_does() -> None:
+    assert job.parse_known(["session.timeout.ms=9000"]) == {"session_timeout_ms": 9_000}
