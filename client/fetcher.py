@@ -38,7 +38,6 @@ from client.fetch_requests import (
 from client.fetched import (
     NO_DESERIALISERS,
     Aborted,
-    Deserialiser,
     Deserialisers,
     Fetched,
     IsolationLevel,
@@ -48,14 +47,12 @@ from client.memory import have_freed_memory_kept
 from client.net.cluster import Cluster
 from client.net.connection import DisconnectedError
 from client.records import AnyRecord
-from client.resets import OffsetResets
+from client.resets import OffsetResets, TopicIds, begin_anew
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
-from protocol.types import ZERO_UUID
 
 __all__ = [
     "CommittedLookup",
-    "Deserialiser",
     "Deserialisers",
     "FetchConfig",
     "Fetcher",
@@ -110,7 +107,7 @@ class Fetcher:
         self._failure: BaseException | None = None
         """To be raised, about nothing in particular."""
         self._backoffs: dict[TopicPartition, Backoff] = {}
-        self._topic_ids: dict[str, bytes] = {}
+        self._topic_ids = TopicIds()
         self._tasks: set[asyncio.Task[None]] = set()
         self._resets = OffsetResets(
             cluster,
@@ -248,17 +245,13 @@ class Fetcher:
         """
         try:
             async with asyncio.timeout(timeout_s):
-                while not self._have_positions(partitions):
+                while not self._positions.are_known(partitions):
                     self._changed.clear()
                     await self._changed.wait()
                     self._raise_errors()
         except TimeoutError:
             return False
         return True
-
-    def _have_positions(self, partitions: Iterable[TopicPartition]) -> bool:
-        states = map(self._positions.find, partitions)
-        return all(state is None or state.position is not None for state in states)
 
     @property
     def _has_something(self) -> bool:
@@ -427,8 +420,6 @@ class Fetcher:
             else:
                 is_stale |= code in STALE
                 self._refused(partition, asked, code)
-        if answer.error_code:
-            logger.debug("fetching from broker %d: %s", node_id, ErrorCode(answer.error_code).name)
         self._ask_later(unanswered)
         if is_stale:
             self._on_metadata_wanted()
@@ -497,34 +488,12 @@ class Fetcher:
         return self._config.auto_offset_reset.spec_at(time.time_ns() // 1_000_000)
 
     def _notice_new_topics(self) -> None:
-        """A topic that was deleted and created again has other records at the same offsets."""
-        known = self._topic_ids
-        for topic in {partition.topic for partition in self._positions.assigned}:
-            info = self._cluster.topics.get(topic)
-            if info is None or info.topic_id == ZERO_UUID:
-                continue
-            if known.setdefault(topic, info.topic_id) != info.topic_id:
-                known[topic] = info.topic_id
-                self._begin_anew(topic)
-
-    def _begin_anew(self, topic: str) -> None:
-        logger.warning("%s was deleted and created again; auto_offset_reset decides", topic)
-        spec = self._default_reset()
-        for partition in self._positions.assigned:
-            state = self._positions.state(partition)
-            if partition.topic != topic or state.position is None:
-                continue
-            if spec is not None:
-                self._positions.seek_to(partition, spec)
-            else:
-                error = OffsetOutOfRangeError(
-                    f"{topic} was deleted and created again, so that offset {state.position} means"
-                    " another record, and auto_offset_reset is none: seek to an offset",
-                    ErrorCode.OFFSET_OUT_OF_RANGE,
-                )
-                self._positions.seek(partition, state.position)
+        for topic in self._topic_ids.changed(self._cluster, self._positions.assigned):
+            logger.warning("%s was deleted and created again; auto_offset_reset decides", topic)
+            errors = begin_anew(self._positions, topic, self._default_reset())
+            self._buffers.drop_outdated()
+            for partition, error in errors.items():
                 self._fail(partition, error)
-        self._buffers.drop_outdated()
 
 
 def _now_ms() -> int:

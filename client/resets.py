@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from client.core.backoff import Backoff
-from client.core.errors import ConsumerError
-from client.core.offsets import UNKNOWN_EPOCH
+from client.core.errors import ConsumerError, OffsetOutOfRangeError
+from client.core.offsets import UNKNOWN_EPOCH, OffsetSpec
+from client.core.partitions import TopicPartition
 from client.core.positions import Positions
 from client.fetch_config import FetchConfig
 from client.net.cluster import Cluster
 from client.offset_lookup import look_up
+from protocol.errors import ErrorCode
+from protocol.types import ZERO_UUID
 
 
 class OffsetResets:
@@ -88,3 +91,48 @@ class OffsetResets:
             if failed:
                 self._on_metadata_wanted()
                 await asyncio.sleep(backoff.fail() / 1000)
+
+
+class TopicIds:
+    """Notices topics that were deleted and created again: they have other records at the same
+    offsets.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, bytes] = {}
+
+    def changed(self, cluster: Cluster, partitions: Iterable[TopicPartition]) -> list[str]:
+        """Of the topics of these, those that have another id than at the last call."""
+        found = []
+        topics = {partition.topic for partition in partitions}
+        for gone in self._known.keys() - topics:
+            del self._known[gone]
+        for topic in topics:
+            info = cluster.topics.get(topic)
+            if info is None or info.topic_id == ZERO_UUID:
+                continue
+            if self._known.setdefault(topic, info.topic_id) != info.topic_id:
+                self._known[topic] = info.topic_id
+                found.append(topic)
+        return found
+
+
+def begin_anew(
+    positions: Positions, topic: str, spec: OffsetSpec | None
+) -> dict[TopicPartition, ConsumerError]:
+    """Positions in a topic that was created again are reset, or are errors if nothing says how."""
+    errors: dict[TopicPartition, ConsumerError] = {}
+    for partition in positions.assigned:
+        position = positions.position(partition)
+        if partition.topic != topic or position is None:
+            continue
+        if spec is not None:
+            positions.seek_to(partition, spec)
+        else:
+            positions.seek(partition, position)
+            errors[partition] = OffsetOutOfRangeError(
+                f"{topic} was deleted and created again, so that offset {position} means another"
+                " record, and auto_offset_reset is none: seek to an offset",
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+            )
+    return errors

@@ -198,6 +198,11 @@ class Positions:
         """The offset of the next record to be returned; None while it is not known."""
         return self.state(partition).position
 
+    def are_known(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Whether all of these that are assigned have a position."""
+        states = map(self._states.get, partitions)
+        return all(state is None or state.position is not None for state in states)
+
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What a commit without arguments commits: all positions that are known."""
         return {

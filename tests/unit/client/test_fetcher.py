@@ -319,6 +319,20 @@ def test_a_topic_with_another_id_is_read_from_its_beginning() -> None:
     run(test())
 
 
+def test_without_a_policy_a_topic_with_another_id_is_an_error() -> None:
+    async def test() -> None:
+        scene = Scene(1, config=replace(EARLIEST, auto_offset_reset=RESET_NONE))
+        scene.one.append(0, b"a", b"b")
+        await scene.read(2)
+        scene.cluster.lead(1, topic_id=b"j" * 16)
+        scene.fetcher.wake()
+        with pytest.raises(OffsetOutOfRangeError, match="t was deleted and created again"):
+            scene.fetcher.take(1)
+        await scene.fetcher.close()
+
+    run(test())
+
+
 def test_waiting_ends_when_somebody_wakes_it_up() -> None:
     async def test() -> None:
         scene = Scene(1)
