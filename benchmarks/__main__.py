@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import consume, landing, log, machine, members, records, scrape, startup
+from benchmarks import analysis, consume, landing, log, machine, members, records, scrape, startup
 from benchmarks.brokers import contenders
 from benchmarks.harness import Bench, Row, Subject
 from benchmarks.table import as_json, render
@@ -19,6 +19,7 @@ SUBJECTS: dict[str, Subject] = {
     "consume": consume,
     "members": members,
     "landing": landing,
+    "analysis": analysis,
 }
 """In the order of the table."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import threading
+import time
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -64,14 +65,17 @@ class _Job:
 
     def take(self, frame: DataFrame) -> None:
         """One batch; may come again."""
+        begun_s = time.monotonic()
         tally = self._ingest.take(frame)
         self.tally.add(tally)
-        tell(f"{JOB}: {tally.shown()}")
+        tell(f"{JOB}: {tally.shown()}; {time.monotonic() - begun_s:.1f} s")
 
     def renew(self, *, everything: bool = False) -> None:
+        begun_s = time.monotonic()
         count = self._findings.renew(everything=everything)
         if count:
-            tell(f"{JOB}: findings of {count:,} groups made anew")
+            took_s = time.monotonic() - begun_s
+            tell(f"{JOB}: findings of {count:,} groups made anew; {took_s:.1f} s")
 
     def read_files(self, spark: SparkSession, options: argparse.Namespace) -> None:
         for piece in files.pieces(options.files, options.timezone):

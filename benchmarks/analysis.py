@@ -1,0 +1,181 @@
+"""The history of rebalances into tables and findings: events per second.
+
+`kohort pipeline rebalances --from FILE`, as its users run it, in a process of its own: a day of 200
+groups of eight members, each of which rebalances a hundred times, with all that the broker
+writes of it. The figures are those of the batch and of the findings, so they have the compilers of
+a young JVM in them and not its start. Kafka has nothing of the kind.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.harness import Bench, Figure, Pair, Row, progress
+from benchmarks.machine import ROOT
+
+TITLE: Final = "The history of rebalances into tables with Spark"
+
+_GROUPS: Final = 200
+_REBALANCES: Final = 100
+"""Of each group."""
+_MEMBERS: Final = 8
+_PARTITIONS: Final = 24
+_BEGIN_MS: Final = 1_767_362_400_000
+_PAUSE_MS: Final = 864_000
+_JARS: Final = ROOT / ".cache" / "jars"
+_TAKEN: Final = re.compile(r"rebalances: ([\d,]+) rebalances, .*; ([\d.]+) s")
+_FOUND: Final = re.compile(r"findings of ([\d,]+) groups made anew; ([\d.]+) s")
+
+
+def measure(bench: Bench) -> Iterable[Row]:
+    if not _JARS.is_dir():
+        progress("")
+        return
+    path = bench.directory / "history.jsonl"
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(event) + "\n" for event in _history())
+    runs = [_run(path, bench.directory / f"analysis-{number}") for number in range(bench.runs)]
+    for name, unit, values in (
+        ("events into rows", "events/s", [taken for taken, _ in runs]),
+        ("events into findings", "events/s", [found for _, found in runs]),
+    ):
+        yield Row(name, unit, Pair(Figure(tuple(values))), "more")
+
+
+def _run(path: Path, lake: Path) -> tuple[float, float]:
+    command = [sys.executable, "-m", "kohort.cli", "pipeline", "rebalances", "--from", str(path)]
+    command += ["--lake", str(lake), "--jars", str(_JARS)]
+    command += ["--conf", "spark.driver.memory=1g", "--conf", "spark.ui.enabled=false"]
+    begun = time.perf_counter()
+    done = subprocess.run(
+        command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    taken, found = _TAKEN.search(done.stderr), _FOUND.search(done.stderr)
+    events = _GROUPS * _REBALANCES
+    if (
+        done.returncode
+        or taken is None
+        or found is None
+        or int(taken[1].replace(",", "")) != events
+        or int(found[1].replace(",", "")) != _GROUPS
+    ):
+        raise RuntimeError(f"not analysed as it should be:\n{done.stderr[-2000:]}")
+    progress(f"{events:,} events in {time.perf_counter() - begun:.0f} s, start included")
+    return events / float(taken[2]), events / float(found[2])
+
+
+def _history() -> Iterator[dict[str, Any]]:
+    chance = random.Random(1)
+    for number in range(1, _REBALANCES + 1):
+        for group in range(_GROUPS):
+            yield _rebalance(f"group-{group}", number, chance)
+
+
+def _rebalance(group: str, number: int, chance: random.Random) -> dict[str, Any]:
+    """Every other time a member is lost, and comes back the next time."""
+    lost = (number // 2) % _MEMBERS
+    is_loss = number % 2 == 0
+    per_member = _PARTITIONS // _MEMBERS
+    shares = [
+        [f"orders-{index * per_member + place}" for place in range(per_member)]
+        for index in range(_MEMBERS)
+    ]
+    share, heir = shares[lost], (lost + 1) % _MEMBERS
+    gained = (
+        shares if number == 1 else [share if index == heir else [] for index in range(_MEMBERS)]
+    )
+    members = [
+        _member(group, index, chance, gained=gained[index] if is_loss or number == 1 else [])
+        for index in range(_MEMBERS)
+        if index != lost
+    ]
+    about_lost = _member(group, lost, chance, gained=[] if is_loss else share)
+    if is_loss:
+        about_lost |= {"fate": "session_expired", "fate_ms": 0, "join_received_ms": None}
+        about_lost |= {"sync_answered_ms": None, "mode": None, "stopped_ms": None}
+        about_lost["partitions"] = _share(given_up=share)
+    elif number > 1:
+        about_lost["fate"] = "new"
+        for member in members:
+            if member["client_id"] == f"client-{heir}":
+                member["partitions"] = _share(given_up=share)
+    at_ms = _BEGIN_MS + number * _PAUSE_MS
+    stops = [member["stopped_ms"] or 0 for member in members]
+    return {
+        "schema": 1,
+        "kind": "rebalance",
+        "group": group,
+        "sequence": number,
+        "previous_generation": number - 1,
+        "generation": number,
+        "previous_state": "Stable",
+        "initial": number == 1,
+        "protocol_type": "consumer",
+        "started_at_ms": at_ms,
+        "trigger": {
+            "kind": "session_expired" if is_loss else "member_added",
+            "at_ms": at_ms,
+            "member_id": about_lost["member_id"],
+            "client_id": about_lost["client_id"],
+            "host": about_lost["host"],
+            "session_timeout_ms": 45_000 if is_loss else None,
+        },
+        "further_causes": [],
+        "timeline": {"join_phase_ms": 900, "leader_synced_ms": 930, "finished_ms": 940},
+        "waited_for": {"phase": "join", "member_ids": [members[0]["member_id"]], "ms": 300},
+        "outcome": "stable",
+        "protocol": "range",
+        "leader": members[0]["member_id"],
+        "members_before": _MEMBERS,
+        "members_after": len(members) + (not is_loss),
+        "partitions": {"known": True, "kept": 20, "moved": 3, "gained": 3, "given_up": 3},
+        "stopped": {
+            "member_count": len(stops),
+            "longest_ms": max(stops),
+            "total_ms": sum(stops),
+            "open_count": 0,
+        },
+        "members": [*members, about_lost],
+        "members_dropped": 0,
+    }
+
+
+def _member(group: str, index: int, chance: random.Random, *, gained: list[str]) -> dict[str, Any]:
+    join_ms = chance.randrange(20, 900)
+    return {
+        "member_id": f"client-{index}-of-{group}",
+        "instance_id": None,
+        "client_id": f"client-{index}",
+        "host": f"/10.0.0.{index}",
+        "role": "follower",
+        "told_ms": join_ms - 10,
+        "join_received_ms": join_ms,
+        "join_answered_ms": 900,
+        "sync_received_ms": 910,
+        "sync_answered_ms": 940,
+        "fate": "kept",
+        "mode": "eager",
+        "stopped_ms": 940 - join_ms,
+        "stopped_open": False,
+        "partitions": _share(gained=gained),
+    }
+
+
+def _share(*, gained: list[str] | None = None, given_up: list[str] | None = None) -> dict[str, Any]:
+    gained, given_up = gained or [], given_up or []
+    return {
+        "known": True,
+        "kept": 3,
+        "gained": gained,
+        "gained_count": len(gained),
+        "given_up": given_up,
+        "given_up_count": len(given_up),
+    }
