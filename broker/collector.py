@@ -2,19 +2,20 @@
 
 CPython's collector walks all objects of an age in one go, and the oldest age is everything: with
 100,000 members one look at it stops the loop for a quarter of a second. Nearly all of what is old
-stays, and requests leave no cycles behind. So what has survived a look at the oldest age is set
-aside (`gc.freeze`) and not looked at again: each look has only what has come since the last, some
-twenty thousand objects. What is set aside is freed as ever when nothing refers to it; only a cycle
-among those objects has to wait for `collect_all`, which is for moments when little lives.
+stays, and requests leave no cycles behind. So what has survived a look at the middle age is set
+aside (`gc.freeze`) and not looked at again: no look has more than what has come lately, some ten
+thousand objects, and nothing is looked at more than twice. What is set aside is freed as ever when
+nothing refers to it; only a cycle among those objects has to wait for `collect_all`, which is for
+moments when little lives.
 """
 
 import gc
 from typing import Final
 
-THRESHOLDS: Final = (5_000, 1, 1)
+THRESHOLDS: Final = (5_000, 1, 10)
 """Young objects between two collections, and collections of one age between two of the next."""
 
-OLDEST: Final = 2
+YOUNGEST: Final = 0
 
 _DEFAULTS: Final = (700, 10, 10)
 """CPython's."""
@@ -48,5 +49,5 @@ def collect_all() -> None:
 
 
 def _set_aside(phase: str, info: dict[str, int]) -> None:
-    if phase == "stop" and info["generation"] == OLDEST:
+    if phase == "stop" and info["generation"] != YOUNGEST:
         gc.freeze()
