@@ -6,7 +6,18 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import analysis, consume, landing, log, machine, members, records, scrape, startup
+from benchmarks import (
+    advise,
+    analysis,
+    consume,
+    landing,
+    log,
+    machine,
+    members,
+    records,
+    scrape,
+    startup,
+)
 from benchmarks.brokers import contenders
 from benchmarks.harness import Bench, Row, Subject
 from benchmarks.table import as_json, render
@@ -19,6 +30,7 @@ SUBJECTS: dict[str, Subject] = {
     "consume": consume,
     "members": members,
     "landing": landing,
+    "advise": advise,
     "analysis": analysis,
 }
 """In the order of the table."""

@@ -21,6 +21,9 @@ from protocol.join_reason import JoinReason
 REVOKED: Final = "PARTITIONS_REVOKED"
 EFFECTS: Final = frozenset({REVOKED, LOST, "GROUP_REBALANCING"})
 """Reasons of joins that are answers to a rebalance, not causes of one."""
+TOPICS: Final = "TOPIC_METADATA_CHANGE"
+CHANGES: Final = frozenset({"SUBSCRIPTION_CHANGE", "UPGRADE", "ASSIGNOR_STATE_CHANGE"})
+"""Reasons that go with another offer. A cooperative member's offer differs at every join."""
 REJOINS: Final = frozenset(
     {"leader_rejoined", "follower_rejoined", "protocols_changed", "forced_by_reason"}
 )
@@ -215,12 +218,15 @@ def _rejoin(cause: Json, began_ms: int, found: Found, revokers: set[str]) -> Rej
         return None
     at_ms = int(cause.get("at_ms") or began_ms)
     slot = found.of_member.get(str(cause.get("member_id")))
-    if kind == "leader_rejoined" and reason in {None, "TOPIC_METADATA_CHANGE"}:
+    is_change = kind == "protocols_changed" and reason in {None, *CHANGES}
+    if reason == TOPICS and kind != "follower_rejoined":
+        # It counts from the leader, whoever that is; in a cooperative group its bytes differ too.
+        is_follower = kind == "forced_by_reason" and not cause.get("was_leader")
+        return Rejoin(at_ms, slot if is_follower else None, JoinReason.TOPIC_METADATA_CHANGE)
+    if kind == "leader_rejoined" and reason is None:
         return Rejoin(at_ms, None, JoinReason.TOPIC_METADATA_CHANGE)
-    if kind == "forced_by_reason" and reason == "TOPIC_METADATA_CHANGE":
-        slot = None if cause.get("was_leader") else slot
     stated = JoinReason.__members__.get(str(reason), JoinReason.UNKNOWN)
-    return Rejoin(at_ms, slot, stated, changes_protocols=kind == "protocols_changed")
+    return Rejoin(at_ms, slot, stated, changes_protocols=is_change)
 
 
 # Figures of the whole.

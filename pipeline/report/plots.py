@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import matplotlib as mpl
@@ -84,7 +84,8 @@ def by_day(rows: list[Row]) -> str:
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(9.0, 2.6), layout="constrained")
         axes = figure.subplots()
-        days = [row["day"] for row in rows]
+        moments = [datetime.combine(row["day"], datetime.min.time()) for row in rows]
+        days = [_number(moment) for moment in moments]
         axes.bar(days, [row["stopped_ms"] / 1000 for row in rows], color=STOPPED, width=0.7)
         axes.set_ylabel("seconds stopped", color=STOPPED)
         axes.grid(visible=False, axis="x")
@@ -94,7 +95,8 @@ def by_day(rows: list[Row]) -> str:
         counts.set_ylim(bottom=0)
         counts.grid(visible=False)
         counts.spines["right"].set_visible(True)
-        _dates(axes, days[0], days[-1] + timedelta(days=1), "%a %d %b")
+        half = timedelta(hours=14)
+        _dates(axes, moments[0] - half, moments[-1] + half, "%a %d %b")
         return _svg(figure)
 
 
@@ -179,12 +181,17 @@ def _area(notice_ms: int) -> float:
     return 30.0 + min(notice_ms / 1000, 300.0)
 
 
-def _dates(axes: Axes, begin: Any, end: Any, form: str) -> None:  # noqa: ANN401 - date or datetime.
-    axes.set_xlim(begin - timedelta(hours=12) if form.startswith("%a") else begin, end)
+def _dates(axes: Axes, begin: datetime, end: datetime, form: str) -> None:
+    axes.set_xlim(_number(begin), _number(end))
     locator = mdates.AutoDateLocator(minticks=3, maxticks=9)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
     formatter = mdates.DateFormatter(form)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_formatter(formatter)
+
+
+def _number(moment: datetime) -> float:
+    """As the axis counts: in days."""
+    return float(mdates.date2num(moment))  # type: ignore[no-untyped-call]
 
 
 def _svg(figure: Figure) -> str:

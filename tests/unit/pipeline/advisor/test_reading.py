@@ -175,6 +175,22 @@ def test_a_change_of_topics_is_whoever_leads_and_answers_to_a_rebalance_are_no_c
     )
 
 
+def test_a_cooperative_leader_that_sees_topics_change_is_whoever_leads_as_well() -> None:
+    topics = cause("protocols_changed", "a-1", reason="TOPIC_METADATA_CHANGE", was_leader=True)
+    asked = cause("protocols_changed", "a-1", reason="ENFORCED")
+    found = read(
+        [
+            rebalance(1, 0, cause("member_added", "a-1")),
+            rebalance(2, 60 * S, topics),
+            rebalance(3, 90 * S, asked),
+        ]
+    )
+    assert found.rejoins == (
+        Rejoin(60 * S, None, JoinReason.TOPIC_METADATA_CHANGE),
+        Rejoin(90 * S, 0, JoinReason.ENFORCED),
+    )
+
+
 def test_records_come_in_any_order_and_twice_and_those_that_run_are_left_out() -> None:
     records = [
         rebalance(1, 0, cause("member_added", "a-1")),
