@@ -31,6 +31,12 @@ TOPIC: Final = "__rebalance_history"
 OFFSETS_DEFAULT: Final = 100_000
 """Events per trigger: with 1,000 members each one may be half a megabyte."""
 
+_OFFSETS_BY_CONSUMER: Final = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
+"""The connector's other way, through an admin client, does not see internal topics, which the
+history is: it would read nothing and say nothing. A consumer with assigned partitions sees all,
+and joins no group.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -86,11 +92,11 @@ class HistoryStream:
 
     def start(self) -> StreamingQuery:
         """The query, running."""
-        begin = {str(index): offset for index, offset in self._paper.begin.items()}
+        begin = {str(index): self._paper.begin.get(index, 0) for index in self._topic.partitions}
         reader = (
             self._spark.readStream.format("kafka")
             .options(**self._kafka.connector_options())
-            .option("subscribe", self._settings.topic)
+            .option("assign", json.dumps({self._settings.topic: list(self._topic.partitions)}))
             .option("startingOffsets", json.dumps({self._settings.topic: begin}))
             # What retention took is missing in the sequence of its group, and told of there.
             .option("failOnDataLoss", "false")
@@ -104,8 +110,16 @@ class HistoryStream:
             .foreachBatch(self._batch)
         )
         if self._settings.available_now:
-            return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=f"{self._settings.interval_s} seconds").start()
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=f"{self._settings.interval_s} seconds")
+        before = self._spark.conf.get(_OFFSETS_BY_CONSUMER, "false")
+        self._spark.conf.set(_OFFSETS_BY_CONSUMER, "true")
+        try:
+            # The query keeps the settings that it was started with.
+            return writer.start()
+        finally:
+            self._spark.conf.set(_OFFSETS_BY_CONSUMER, before or "false")
 
     def raise_failure(self, query: StreamingQuery) -> None:
         """Why a query that is over failed, if it did. Raises PipelineError."""
