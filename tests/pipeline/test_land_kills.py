@@ -99,7 +99,7 @@ def test_a_query_outlives_brokers_that_are_killed_under_it(
     with KohortServer(tmp_path / "broker") as broker:
         topics = Topics(broker.bootstrap)
         topic = topics.create(PARTITIONS)
-        options = (topic, "--interval", "0.2", "--max-offsets-per-trigger", str(BATCH))
+        options = (topic, "--interval", "0.2", "--max-offsets-per-trigger", str(2 * BATCH))
         produced = 0
 
         def produce() -> None:
