@@ -9,7 +9,12 @@ from collections.abc import Iterator
 import pytest
 
 from broker.collector import THRESHOLDS, collect_all, collect_as_usual, collect_in_steps
-from broker.memory_keeper import GIVEN_BACK_AFTER_LOOKS, MANY
+from broker.memory_keeper import (
+    COLLECT_ALL_ANYWAY_LOOKS,
+    GIVEN_BACK_AFTER_LOOKS,
+    MANY,
+    MemoryKeeper,
+)
 
 CROWD_COMES_AND_GOES = f"""
 import json
@@ -92,3 +97,19 @@ def test_afterwards_the_collector_works_as_it_did_before() -> None:
     assert gc.get_threshold() == thresholds
     assert gc.callbacks == callbacks
     assert gc.get_freeze_count() == 0
+
+
+@pytest.mark.usefixtures("in_steps")
+def test_cycles_of_a_broker_that_is_never_quiet_are_found_once_a_day(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The allocator would be another one for all tests after this.
+    monkeypatch.setattr(MemoryKeeper, "_prepare", lambda _: None)
+    keeper = MemoryKeeper(lambda: MANY)
+    knots = [Knot()]
+    gc.collect()
+    knots.clear()
+    for _ in range(COLLECT_ALL_ANYWAY_LOOKS):
+        keeper.look()
+    gc.unfreeze()
+    assert not any(isinstance(one, Knot) for one in gc.get_objects())
