@@ -146,7 +146,7 @@ def front(rows: list[Row]) -> str:
                 [row["stopped_ms"] / 1000 for row in group],
                 s=[_area(row["notice_ms"]) for row in group],
                 color=paint,
-                alpha=0.85 if level > 1 else 0.5,
+                alpha=1.0 if level > 1 else 0.5,
                 edgecolors="white",
                 linewidths=0.6,
                 zorder=level,
