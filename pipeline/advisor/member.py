@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from broker.core.group.reasons import NO_REASON, state_reason
+from broker.core.group.reasons import StatedReason, state_reason
 from broker.core.group.requests import JoinRequest, JoinResult, SyncRequest, SyncResult
 from pipeline.advisor.beats import Beats
 from pipeline.advisor.shares import NOTHING, Share
@@ -21,6 +21,21 @@ from protocol.join_reason import JoinReason
 
 if TYPE_CHECKING:
     from pipeline.advisor.replay import Replay
+
+
+_TEXTS: Final = {
+    JoinReason.TOPIC_METADATA_CHANGE: "cached metadata has changed",
+    JoinReason.PARTITIONS_REVOKED: "need to revoke partitions and re-join",
+    JoinReason.ENFORCED: "rebalance enforced by user",
+    JoinReason.GROUP_REBALANCING: "group is already rebalancing",
+}
+"""As the Java client has it (KIP-800). Texts decide nothing; recordings are easier to read."""
+_STATED: Final[dict[tuple[int, JoinReason], StatedReason]] = {}
+
+
+def _state(said: int, reason: JoinReason) -> StatedReason:
+    stated = _STATED[said, reason] = state_reason(said, _TEXTS.get(reason))
+    return stated
 
 
 class Phase(Enum):
@@ -104,7 +119,7 @@ class SimulatedMember:
             rebalance_timeout_ms=setting.rebalance_timeout_ms,
             protocol_type=replay.wire.protocol_type,
             protocols=((name, data),),
-            reason=state_reason(said, None) if said else NO_REASON,
+            reason=_STATED.get((said, self.reason)) or _state(said, self.reason),
         )
         replay.join(self, request, self._ticket())
 

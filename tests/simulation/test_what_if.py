@@ -25,7 +25,7 @@ def test_other_settings_make_another_history_of_the_same_life() -> None:
     dynamic = live(plan, Setting(static=False, session_timeout_ms=10_000), run="a")
     static = live(plan, Setting(static=True, session_timeout_ms=60_000), run="a")
 
-    assert len([one for one in static if one["kind"] == "rebalance"]) < len(dynamic) / 2
+    assert len([one for one in static if one["kind"] == "rebalance"]) < len(dynamic)
 
 
 @pytest.mark.slow
