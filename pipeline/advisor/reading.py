@@ -293,6 +293,11 @@ def _note(found: Found, ordered: list[Json], notes: list[str]) -> None:
             f"{found.uncertain_ends} static members ended without a word, as they do: whether they "
             "crashed is not known, so dynamic membership may notice them sooner than is told here"
         )
+    if found.nameless:
+        notes.append(
+            f"{found.nameless} members share their client id with others and have no host: whether "
+            "one was started again in another's place is not known, and taken for not so"
+        )
     if found.strangers:
         notes.append(
             f"{found.strangers} newcomers came soon after others had gone under other client ids "

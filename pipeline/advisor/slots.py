@@ -47,6 +47,8 @@ class Found:
     """Of static members: how long they were away is not recorded."""
     uncertain_ends: int = 0
     """Static members that went: nothing says whether in good order."""
+    nameless: int = 0
+    """Members with a client id that others have too, and no host."""
     strangers: int = 0
     """Newcomers while somebody had just gone, with nothing that connects the two."""
 
@@ -54,8 +56,8 @@ class Found:
 def find_slots(lives: Iterable[Life], recorded: Setting, begin_ms: int) -> Found:
     """Slots in the order of their first member."""
     ordered = sorted(lives, key=lambda life: life.start_ms or 0)
-    places = _places(ordered, recorded)
     found = Found()
+    places = _places(ordered, recorded, found)
     names: dict[str, int] = defaultdict(int)
     for place in places:
         found.of_member |= {life.member_id: len(found.slots) for life in place.lives}
@@ -75,10 +77,11 @@ def heard_ms(life: Life, recorded: Setting) -> int | None:
     for asked_ms, answered_ms in life.parked:
         if abs(answered_ms - renewed_ms) <= _TIMER_MS and asked_ms < renewed_ms:
             return asked_ms
-    return renewed_ms
+    # With a session that is a guess, it might have ended before it began.
+    return max(renewed_ms, (life.start_ms or renewed_ms - 1) + 1)
 
 
-def _places(ordered: list[Life], recorded: Setting) -> list[_Place]:
+def _places(ordered: list[Life], recorded: Setting, found: Found) -> list[_Place]:
     places: list[_Place] = []
     by_key: dict[tuple[str, ...], list[_Place]] = defaultdict(list)
     alone = _clients_alone(ordered, recorded)
@@ -87,9 +90,15 @@ def _places(ordered: list[Life], recorded: Setting) -> list[_Place]:
             key: tuple[str, ...] = ("static", life.instance_id)
         elif life.client_id in alone:
             key = (life.client_id,)
-        else:
+        elif life.host:
             key = (life.client_id, life.host)
-        place = _free(by_key[key], life, recorded)
+        else:
+            # Several share the client id, and a log has no hosts: nothing tells them apart.
+            key = ("", life.member_id)
+            found.nameless += 1
+        is_static = life.instance_id is not None
+        same = by_key[key]
+        place = same[0] if is_static and same else _free(same, life, recorded)
         if place is None:
             place = _Place()
             places.append(place)

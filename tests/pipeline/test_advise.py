@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from kohort.cli import main
 from pipeline.advisor.advice import advise
 from pipeline.advisor.prediction import predict
 from pipeline.advisor.reading import read_trace
@@ -17,9 +16,13 @@ from pipeline.advisor.setting import grid
 from pipeline.errors import UsageError
 from pipeline.jobs import advise as job
 from pipeline.lake import Lake
+from pipeline.rebalances.files import Piece
+from pipeline.rebalances.ingest import Ingest
 from pipeline.schemas import REBALANCES
 from pipeline.schemas.advice import ADVICE
 from pipeline.transformations import advice as steps
+from tests.kohort_server import KohortServer
+from tests.pipeline.conftest import Pipeline
 
 S = 1_000
 Json = dict[str, Any]
@@ -145,30 +148,60 @@ def test_a_message_for_a_topic_has_a_key_and_an_id_that_repetitions_share(
     assert value["choices"][0]["setting"].keys() >= {"static", "session_timeout_ms", "cooperative"}
 
 
-def test_the_command_reads_a_file_writes_the_table_and_says_it_in_words(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_the_command_reads_a_file_writes_table_and_topic_and_says_it_in_words(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    kohort: KohortServer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     history = tmp_path / "history.jsonl"
     lines = [json.dumps(record) for record in deploy("a", 2)]
     history.write_text("\n".join([*lines, '{"no": "event"}', ""]))
+    lake = tmp_path / "lake"
+    to_topic = ("--topic", job.TOPIC, "--bootstrap-server", kohort.bootstrap)
 
-    code = main(["pipeline", "advise", "--from", str(history), "--lake", str(tmp_path / "lake")])
+    assert pipeline("advise", "--from", history, "--lake", lake, *to_topic) == 0
 
     out, err = capsys.readouterr()
-    assert code == 0
     assert "group a\n" in out
     assert "  * static membership" in out
     assert "not known: which partitions members had" in out
     assert "1 lines are not events" in err
-    assert Lake(spark, str(tmp_path / "lake")).read("advice").count() > 50
+    assert Lake(spark, str(lake)).read("advice").count() > 50
+    (sent,) = (
+        spark.read.format("kafka")
+        .option("kafka.bootstrap.servers", kohort.bootstrap)
+        .option("subscribe", job.TOPIC)
+        .load()
+        .collect()
+    )
+    assert bytes(sent["key"]) == b"/a"
+    assert json.loads(sent["value"])["recorded"]["rebalances"] == len(lines)
 
 
-def test_without_a_history_it_says_which_job_makes_one(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_without_a_history_it_says_which_table_is_missing(
+    pipeline: Pipeline, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = main(["pipeline", "advise", "--topic", "", "--lake", str(tmp_path)])
-    assert code == 1
+    assert pipeline("advise", "--topic", "", "--lake", tmp_path) == 1
     assert f"no table {REBALANCES.name}" in capsys.readouterr().err
+
+
+def test_the_report_of_a_lake_is_one_page(
+    pipeline: Pipeline, spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = Lake(spark, str(tmp_path / "lake"))
+    raw = Piece("history", [(n, json.dumps(r).encode()) for n, r in enumerate(deploy("a", 2))])
+    Ingest(lake).take(raw.frame(spark, "c"))
+    job.advise(lake, frame(spark, deploy("a", 2)), days=35, known={})
+
+    output = tmp_path / "page.html"
+    assert pipeline("report", "--lake", tmp_path / "lake", "--output", output) == 0
+
+    text = output.read_text(encoding="utf-8")
+    assert text.count("<svg") == 2
+    assert "static membership" in text
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lake", "page.html"]
 
 
 @pytest.mark.parametrize("text", ["session_timeout_ms", "static=1", "session_timeout_ms=-4"])

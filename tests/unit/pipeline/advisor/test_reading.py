@@ -114,6 +114,36 @@ def test_two_processes_that_share_a_client_id_are_told_apart_by_their_hosts() ->
     assert any("other client ids or hosts" in text for text in found.unknown)
 
 
+def test_members_of_a_log_that_share_a_client_id_are_not_taken_for_one_another() -> None:
+    def nameless(kind: str, member: str) -> Json:
+        return cause(kind, member) | {"host": None}
+
+    found = read(
+        [
+            rebalance(1, 0, nameless("member_added", "a-1")),
+            rebalance(2, 10 * S, nameless("member_added", "a-2")),
+            rebalance(3, 60 * S, nameless("member_left", "a-1")),
+            rebalance(4, 70 * S, nameless("member_added", "a-3")),
+        ]
+    )
+    assert [len(slot.runs) for slot in found.slots] == [1, 1, 1]
+    assert any("3 members share their client id" in text for text in found.unknown)
+
+
+def test_a_session_that_is_a_guess_does_not_end_a_process_before_its_beginning() -> None:
+    found = read(
+        [
+            rebalance(1, 0, cause("member_added", "b-1")),
+            rebalance(2, 5 * S, cause("member_added", "a-2")),
+            rebalance(3, 15 * S, cause("session_expired", "a-2")),
+        ]
+    )
+    ((start_ms, end_ms, end),) = runs_of(found, "a")
+    assert (start_ms, end) == (5 * S, End.SILENT)
+    assert end_ms is not None
+    assert start_ms < end_ms < 15 * S
+
+
 def test_a_member_that_says_it_lost_its_membership_had_paused() -> None:
     expired = cause("session_expired", "a-1", session_timeout_ms=10 * S)
     back = cause("member_added", "a-2", reason="MEMBERSHIP_LOST", reason_source="tag")
