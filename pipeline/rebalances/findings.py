@@ -66,33 +66,35 @@ class Findings:
         is_whole = all(self._lake.exists(table.name) for table in FINDINGS)
         for table in FINDINGS:
             self._lake.create(table.name, table.schema)
-        changed = self._changed(everything=everything or not is_whole).persist()
+        groups = self._groups().persist()
+        changed = self._changed(groups, everything=everything or not is_whole).persist()
         try:
             count = changed.count()
             if count:
-                self._renew(changed)
+                self._renew(changed, is_all=count == groups.count())
         finally:
             changed.unpersist()
+            groups.unpersist()
         return count
 
-    def _changed(self, *, everything: bool) -> DataFrame:
-        """Groups, and since when their findings are wanted."""
-        seen = (
-            numbers(self._lake.read(REBALANCES.name), self._lake.read(AVOIDED.name))
-            .groupBy(*GROUP)
-            .agg(
-                f.count("*").alias("event_count"),
-                f.max("sequence").alias("last_sequence"),
-                f.max("at").alias("last_at"),
-            )
+    def _groups(self) -> DataFrame:
+        """All there are, with what tells whether they have changed."""
+        events = numbers(self._lake.read(REBALANCES.name), self._lake.read(AVOIDED.name))
+        return events.groupBy(*GROUP).agg(
+            f.count("*").alias("event_count"),
+            f.max("sequence").alias("last_sequence"),
+            f.max("at").alias("last_at"),
         )
+
+    def _changed(self, groups: DataFrame, *, everything: bool) -> DataFrame:
+        """Groups, and since when their findings are wanted."""
         if not everything:
             done = self._lake.read(GROUPS.name).select(*GROUP, "event_count", "last_sequence")
-            seen = seen.join(done, [*GROUP, "event_count", "last_sequence"], "left_anti")
+            groups = groups.join(done, [*GROUP, "event_count", "last_sequence"], "left_anti")
         since_ms = f.unix_millis("last_at") - self._thresholds.days * DAY_MS
-        return seen.select(*GROUP, f.timestamp_millis(since_ms).alias("since"))
+        return groups.select(*GROUP, f.timestamp_millis(since_ms).alias("since"))
 
-    def _renew(self, changed: DataFrame) -> None:
+    def _renew(self, changed: DataFrame, *, is_all: bool) -> None:
         history = {
             table.name: self._lake.read(table.name).join(f.broadcast(changed), list(GROUP))
             for table in (REBALANCES, AVOIDED, MEMBERS, RUNNING)
@@ -100,19 +102,28 @@ class Findings:
         rebalances = history[REBALANCES.name].drop("event").persist()
         members = history[MEMBERS.name].persist()
         try:
-            self._make(changed, rebalances, members, history[AVOIDED.name], history[RUNNING.name])
+            makers = self._makers(
+                changed, rebalances, members, history[AVOIDED.name], history[RUNNING.name]
+            )
+            for table in FINDINGS:
+                rows = makers[table]()
+                if not is_all:
+                    rows = self._others(table, changed).unionByName(rows)
+                # One transaction: readers see the rows of before, or those of now.
+                self._lake.overwrite(rows, table.name)
         finally:
             rebalances.unpersist()
             members.unpersist()
 
-    def _make(
+    def _makers(
         self,
         changed: DataFrame,
         rebalances: DataFrame,
         members: DataFrame,
         avoided: DataFrame,
         running: DataFrame,
-    ) -> None:
+    ) -> Mapping[Table, Callable[[], DataFrame]]:
+        """What makes the rows of each table; some read what was written just before."""
         limits = self._thresholds
         lately = rebalances.where(f.col("started_at") >= f.col("since"))
         members_lately = members.where(f.col("started_at") >= f.col("since"))
@@ -127,7 +138,7 @@ class Findings:
             """As it was just written."""
             return self._lake.read(table.name).join(f.broadcast(changed), list(GROUP), "left_semi")
 
-        makers: Mapping[Table, Callable[[], DataFrame]] = {
+        return {
             PARTITIONS: owned,
             UNAVAILABILITY: lambda: unavailability(found(PARTITIONS)),
             STORMS: lambda: storms(
@@ -143,10 +154,7 @@ class Findings:
             SEQUENCE_GAPS: lambda: sequence_gaps(numbers(rebalances, avoided), running),
             GROUPS: lambda: groups(rebalances, avoided, found(UNAVAILABILITY), found(STORMS)),
         }
-        for table in FINDINGS:
-            self._replace(table, makers[table](), changed)
 
-    def _replace(self, table: Table, rows: DataFrame, changed: DataFrame) -> None:
-        """All rows of the groups that changed; the others stay. One transaction."""
-        others = self._lake.read(table.name).join(f.broadcast(changed), list(GROUP), "left_anti")
-        self._lake.overwrite(others.unionByName(rows), table.name)
+    def _others(self, table: Table, changed: DataFrame) -> DataFrame:
+        """The rows of groups that have not changed."""
+        return self._lake.read(table.name).join(f.broadcast(changed), list(GROUP), "left_anti")
