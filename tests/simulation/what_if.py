@@ -76,7 +76,8 @@ class Spacing:
 
 
 APART = Spacing(
-    away=(14_000, 20_000, 40_000),
+    # Longer than a session of 10 s and the join of the slowest after it, shorter than one of 45 s.
+    away=(22_000, 30_000, 38_000),
     deploy=(15_000, 25_000, 40_000),
     crash=(2_500, 25_000, 80_000),
     freeze=(90_000, 150_000),
