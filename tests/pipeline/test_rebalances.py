@@ -1,0 +1,352 @@
+"""`kohort pipeline rebalances` beside a real broker with real groups, and over files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Consumer
+
+from broker.core.history.model import HistoryRecord
+from kohort.cli import main
+from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from tests.interop.group_probe import GroupProbe
+from tests.interop.model import wait_until
+from tests.interop.raw_members import RawMember, bring_together, settle, share
+from tests.kohort_server import KohortServer
+from tests.pipeline.conftest import Pipeline
+from tests.pipeline.events import avoided, line, member, rebalance
+from tests.pipeline.topics import Topics
+from tests.server_process import free_port
+from tests.wire import RawClient
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LOG = Path(__file__).parents[1] / "unit/pipeline/broker_log/real/kafka-3.9.log"
+Record = dict[str, Any]
+
+
+class Job:
+    """Runs the job into a lake of the test's own, and reads what it has made."""
+
+    def __init__(self, pipeline: Pipeline, spark: SparkSession, lake: Path) -> None:
+        self.lake = lake
+        self._pipeline, self._spark = pipeline, spark
+
+    def __call__(self, *arguments: object) -> int:
+        return self._pipeline("rebalances", "--available-now", *arguments, "--lake", self.lake)
+
+    def table(self, name: str) -> DataFrame:
+        return self._spark.read.format("delta").load(str(self.lake / name))
+
+    def events(self) -> list[tuple[str, int, Record]]:
+        """Group, sequence and JSON of all that is in the tables."""
+        columns = ("group", "sequence", "event")
+        both = (
+            self.table("rebalances").select(*columns).union(self.table("avoided").select(*columns))
+        )
+        return sorted(
+            ((row["group"], row["sequence"], json.loads(row["event"])) for row in both.collect()),
+            key=lambda event: event[:2],
+        )
+
+
+@pytest.fixture
+def job(pipeline: Pipeline, spark: SparkSession, tmp_path: Path) -> Job:
+    return Job(pipeline, spark, tmp_path / "lake")
+
+
+class Churn:
+    """A broker with groups, some of which do not rest."""
+
+    def __init__(self, server: KohortServer, http_port: int) -> None:
+        self.server = server
+        self._http_port = http_port
+        Topics(server.bootstrap).create(6, name="orders")
+
+    def probe(self, group: str) -> GroupProbe:
+        return GroupProbe(self.server.port, group, self._http_port)
+
+    def eager(self, group: str) -> None:
+        """Two members, one of which joins again twice; then both leave."""
+        leader, follower = (RawMember(self.server.port, group) for _ in range(2))
+        probe = self.probe(group)
+        bring_together(probe, leader, follower)
+        settle(leader, follower)
+        for partitions in ((0, 1), (0, 0)):
+            waiting = leader.join(text="cached metadata has changed")
+            wait_until(lambda: probe.describe().group_state == "PreparingRebalance", "it begins")
+            assert not follower.join().answer().error_code
+            assert not waiting.answer().error_code
+            shares = {
+                leader.member_id: share("orders", *range(partitions[0] + 1)),
+                follower.member_id: share("orders", 5 - partitions[1]),
+            }
+            assert not leader.sync(shares).error_code
+            assert not follower.sync().error_code
+        self._leave(follower)
+        self._leave(leader)
+
+    def _leave(self, member: RawMember) -> None:
+        # Sessions would end amid the jobs, whenever that is.
+        leaving = MemberIdentity(member_id=member.member_id, group_instance_id=member.instance_id)
+        request = LeaveGroupRequest(group_id=member.group, members=[leaving])
+        with RawClient(member.port) as client:
+            assert not client.call(request, 5, LeaveGroupResponse).error_code
+
+    def static(self, group: str) -> None:
+        """A static member that comes back and disturbs nobody, and leaves."""
+        first = RawMember(self.server.port, group, instance_id="one")
+        assert not first.join().answer().error_code
+        assert not first.sync({first.member_id: share("orders", 3)}).error_code
+        again = RawMember(self.server.port, group, instance_id="one")
+        assert not again.join().answer().error_code
+        self._leave(again)
+
+    def cooperative(self, group: str) -> None:
+        """A real client, a second one, and both leave."""
+        settings = {
+            "bootstrap.servers": self.server.bootstrap,
+            "group.id": group,
+            "partition.assignment.strategy": "cooperative-sticky",
+            "heartbeat.interval.ms": 300,
+            "log_level": 0,
+        }
+        consumers = [Consumer(settings | {"client.id": name}) for name in ("one", "two")]
+        held = [0, 0]
+
+        def poll(*expected: int) -> bool:
+            for number, consumer in enumerate(consumers[: len(expected)]):
+                consumer.poll(0.1)
+                held[number] = len(consumer.assignment())
+            return held[: len(expected)] == list(expected)
+
+        consumers[0].subscribe(["orders"])
+        wait_until(lambda: poll(6), lambda: f"the first has all: {held}")
+        consumers[1].subscribe(["orders"])
+        wait_until(lambda: poll(3, 3), lambda: f"they share: {held}")
+        consumers[0].close()
+        consumers.reverse()
+        wait_until(lambda: poll(6), lambda: f"the second has all: {held}")
+        consumers[0].close()
+
+    def why(self, group: str, capsys: pytest.CaptureFixture[str]) -> list[Record]:
+        """What `kohort groups why --json` says, once everybody has left."""
+        address = f"http://127.0.0.1:{self._http_port}"
+        records: list[Record] = []
+
+        def is_over() -> bool:
+            capsys.readouterr()
+            arguments = ["--json", "--avoided", "--last", "1000", "--http", address]
+            assert main(["groups", "why", group, *arguments]) == 0
+            records[:] = json.loads(capsys.readouterr().out)["rebalances"]
+            outcomes = [one["outcome"] for one in records if one["kind"] == "rebalance"]
+            return outcomes[-1:] == ["empty"] and "running" not in outcomes
+
+        wait_until(is_over, lambda: f"{group} is left by all: {records}")
+        return records
+
+
+@pytest.fixture(scope="module")
+def churn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Churn]:
+    http_port = free_port()
+    overrides = {"kohort.metrics.port": str(http_port)}
+    with KohortServer(tmp_path_factory.mktemp("churn"), overrides=overrides) as server:
+        yield Churn(server, http_port)
+
+
+def test_every_rebalance_of_real_groups_is_there_once_and_says_what_why_says(
+    churn: Churn, job: Job, capsys: pytest.CaptureFixture[str]
+) -> None:
+    groups = ["eager", "static", "cooperative"]
+    churn.eager("eager")
+    churn.static("static")
+    churn.cooperative("cooperative")
+    said = {group: churn.why(group, capsys) for group in groups}
+    assert job("--bootstrap-server", churn.server.bootstrap) == 0
+    # More of them, into the same tables.
+    groups.append("later")
+    churn.eager("later")
+    said["later"] = churn.why("later", capsys)
+    assert job("--bootstrap-server", churn.server.bootstrap) == 0
+
+    events = job.events()
+    assert [event[:2] for event in events] == sorted(
+        (group, one["sequence"]) for group in groups for one in said[group]
+    )
+    for group, sequence, event in events:
+        (one,) = (one for one in said[group] if one["sequence"] == sequence)
+        # The broker's pages say it in words as well.
+        assert event == {name: one[name] for name in event}
+    assert len(said["eager"]) >= 4
+    assert len(said["cooperative"]) >= 4
+    assert {one["kind"] for one in said["static"]} == {"rebalance", "avoided"}
+    assert_numbers_agree(job, said)
+    assert_partitions_agree(job)
+    assert not job.table("quarantine").count()
+    assert not job.table("sequence_gaps").count()
+    assert "findings of 1 groups made anew" in capsys.readouterr().err
+
+
+def assert_numbers_agree(job: Job, said: dict[str, list[Record]]) -> None:
+    rows = {(row["group"], row["sequence"]): row for row in job.table("rebalances").collect()}
+    members = job.table("members").collect()
+    for group, records in said.items():
+        rebalances = [one for one in records if one["kind"] == "rebalance"]
+        for one in rebalances:
+            row = rows[group, one["sequence"]]
+            assert row["stopped_total_ms"] == one["stopped"]["total_ms"]
+            shares = one["partitions"]
+            assert row["partitions_moved"] == (shares["moved"] if shares["known"] else None)
+            assert row["waited_ms"] == one["waited_for"]["ms"]
+            assert row["trigger_kind"] == one["trigger"]["kind"]
+            told = [(row["member_id"], row["stopped_ms"], gained_of(row)) for row in one["members"]]
+            mine = [
+                (row["member_id"], row["stopped_ms"], row["gained"])
+                for row in sorted(members, key=lambda row: row["ordinal"])
+                if (row["group"], row["sequence"]) == (group, one["sequence"])
+            ]
+            assert mine == told
+        (summary,) = job.table("groups").where(f"`group` = '{group}'").collect()
+        assert summary["rebalance_count"] == len(rebalances)
+        assert summary["event_count"] == len(records)
+        assert summary["stopped_total_ms"] == sum(one["stopped"]["total_ms"] for one in rebalances)
+        assert summary["stopped_longest_ms"] == max(
+            one["stopped"]["longest_ms"] for one in rebalances
+        )
+
+
+def gained_of(member_said: Record) -> list[str] | None:
+    """A table has nothing where the broker says that it does not know."""
+    shares = member_said["partitions"]
+    return shares["gained"] if shares["known"] else None
+
+
+def assert_partitions_agree(job: Job) -> None:
+    """Who has what at the end, and that nobody ever had what another one had."""
+    rows = job.table("partitions").where("topic = 'orders'").collect()
+    open_rows = [row for row in rows if row["until_at"] is None]
+    assert {row["state"] for row in open_rows} == {"unavailable"}
+    held = {(row["group"], row["partition"]) for row in open_rows}
+    assert held >= {("static", 3), ("eager", 0), ("later", 5)}
+    assert {partition for group, partition in held if group == "cooperative"} == set(range(6))
+    moved = [row for row in rows if row["group"] == "cooperative" and row["state"] == "owned"]
+    # What the first one kept when the second one came, it never stopped reading.
+    assert sum(row["ended_by"] == "given_up" for row in moved) == 3
+    timeline: dict[tuple[str, int], Any] = {}
+    for row in sorted(rows, key=lambda row: row["from_at"]):
+        key = (row["group"], row["partition"])
+        if key in timeline:
+            assert timeline[key] == row["from_at"], key
+        timeline[key] = row["until_at"]
+
+
+def written(path: Path, *records: HistoryRecord | bytes) -> Path:
+    lines = [one if isinstance(one, bytes) else line(one) for one in records]
+    path.write_bytes(b"".join(one + b"\n" for one in lines))
+    return path
+
+
+def test_files_are_taken_once_and_what_is_odd_is_kept_apart(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = rebalance(1, 0, member("a-1", join=0, sync=10, fate="new", gained=["t-0"]))
+    second = avoided(2, 10)
+    fifth = rebalance(
+        5, 20, member("a-1", fate="left", fate_ms=0, given_up=["t-0"]), outcome="empty"
+    )
+    running = rebalance(4, 15, outcome="running")
+    later_schema = line(first).replace(b'"schema": 1', b'"schema": 2')
+    path = written(
+        tmp_path / "exported.jsonl",
+        first,
+        b'{"schema": 1, "kind": "reb',
+        b"",
+        second,
+        running,
+        later_schema,
+        first,
+        fifth,
+        replace(second, at_ms=second.at_ms + 5),
+    )
+    for _ in range(2):
+        assert job("--from", path, "--cluster-id", "exported") == 0
+    assert [event[:2] for event in job.events()] == [("billing", 1), ("billing", 2), ("billing", 5)]
+    quarantine = sorted(
+        (row["offset"], row["reason"], row["topic"], row["partition"], bytes(row["value"])[:20])
+        for row in job.table("quarantine").collect()
+    )
+    assert [row[:4] for row in quarantine] == [
+        (1, "not_json", "exported.jsonl", 0),
+        (5, "schema_version", "exported.jsonl", 0),
+        (8, "sequence_taken", "exported.jsonl", 0),
+    ]
+    assert quarantine[0][4] == b'{"schema": 1, "kind"'
+    (gap,) = job.table("sequence_gaps").collect()
+    assert (gap["from_sequence"], gap["to_sequence"], gap["running_count"]) == (3, 4, 1)
+    assert {row["cluster_id"] for row in job.table("groups").collect()} == {"exported"}
+    assert "3 in quarantine" in capsys.readouterr().err
+
+
+def test_the_log_of_a_kafka_broker_fills_the_same_tables(job: Job) -> None:
+    assert job("--from", LOG, "--cluster-id", "stock") == 0
+    groups = {row["group"]: row for row in job.table("groups").collect()}
+    counts = {name: (row["rebalance_count"], row["avoided_count"]) for name, row in groups.items()}
+    assert counts == {"shop dynamic group": (8, 0), "shop static": (4, 1), "shop slow": (5, 0)}
+    assert not any(row["missing_count"] for row in groups.values())
+    (storm,) = job.table("storms").where("`group` = 'shop dynamic group'").collect()
+    assert storm["rebalance_count"] == 8
+    # A log does not say who had what, and so nothing is said of it.
+    assert not job.table("partitions").count()
+    assert not job.table("quarantine").count()
+    (slow,) = job.table("slow_members").collect()
+    assert (slow["group"], slow["missed_count"]) == ("shop slow", 1)
+
+
+def test_a_checkpoint_of_another_job_is_refused(
+    churn: Churn, job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = Topics(churn.server.bootstrap).create()
+    place = str(tmp_path / "marks")
+    bootstrap = churn.server.bootstrap
+    arguments = ("--bootstrap-server", bootstrap, "--topic", topic, "--checkpoints", place)
+    assert job(*arguments) == 0
+    (paper,) = (tmp_path / "marks").rglob("job.json")
+    said = json.loads(paper.read_text())
+    # Hadoop would notice that the file was changed behind its back.
+    paper.with_name(f".{paper.name}.crc").unlink()
+    paper.write_text(json.dumps(said | {"claim": said["claim"] | {"job": "land"}}))
+    assert job(*arguments) == 1
+    assert "of the job 'land', not 'rebalances'" in capsys.readouterr().err
+    # And one that belongs to tables which are not there any more.
+    paper.write_text(json.dumps(said))
+    shutil.rmtree(job.lake)
+    assert job(*arguments) == 1
+    assert "for the table with id" in capsys.readouterr().err
+
+
+def test_a_topic_that_is_missing_is_named(
+    kohort: KohortServer, job: Job, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("--bootstrap-server", kohort.bootstrap, "--topic", "no-such-history")
+    assert job(*arguments) == 1
+    assert "no-such-history" in capsys.readouterr().err
+
+
+def test_a_broker_that_is_not_there_is_named(job: Job, capsys: pytest.CaptureFixture[str]) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    assert job("--bootstrap-server", address) == 3
+    assert address in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_there_is_named(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert job("--from", tmp_path / "absent.jsonl") == 2
+    assert "absent.jsonl" in capsys.readouterr().err
