@@ -1,0 +1,88 @@
+"""Cooperative rebalancing under restarts: who is not restarted reads on as if nothing were."""
+
+import asyncio
+import itertools
+
+import pytest
+
+from tests.interop.consumer.bounced import Notebook, Reader, Writer
+from tests.interop.consumer.members import PATIENCE_S, Members, Topics
+
+PARTITIONS = 8
+EVERY_S = 2.0
+DEAD_AFTER_MS = 1_500
+"""Of the member that is restarted, so that a crash is noticed soon."""
+
+
+class Bounce:
+    """Four members of one group, the last of which is restarted."""
+
+    def __init__(self, members: Members, topic: str) -> None:
+        self.notebook = Notebook()
+        self.writer = Writer(members.bootstrap, topic, PARTITIONS)
+        self.stayers: list[Reader] = []
+        self._members = members
+        self._topic = topic
+        self._names = (f"m{number}" for number in itertools.count())
+
+    async def start(
+        self, group: asyncio.TaskGroup, session_timeout_ms: int = 60_000
+    ) -> tuple[Reader, asyncio.Task[None]]:
+        """One more member."""
+        reader = Reader(next(self._names), self.notebook, lambda: self.writer.rounds)
+        consumer = await self._members.start(
+            self._topic,
+            listener=reader,
+            enable_auto_commit=False,
+            session_timeout_ms=session_timeout_ms,
+        )
+        return reader, group.create_task(reader.run(consumer))
+
+    async def run(self, restarts: int) -> None:
+        """From the first record to the last, which everybody has read and committed."""
+        async with asyncio.TaskGroup() as tasks:
+            writing = tasks.create_task(self.writer.run())
+            self.stayers = [(await self.start(tasks))[0] for _ in range(3)]
+            last, running = await self.start(tasks, DEAD_AFTER_MS)
+            for number in range(restarts):
+                await asyncio.sleep(EVERY_S)
+                if number % 2:
+                    last.stop()
+                else:
+                    last.crash()
+                await running
+                last, running = await self.start(tasks, DEAD_AFTER_MS)
+            self.writer.stop()
+            await writing
+            await self._wait_all_read()
+            for reader in [*self.stayers, last]:
+                reader.stop()
+
+    async def _wait_all_read(self) -> None:
+        written = self.writer.rounds
+        async with asyncio.timeout(PATIENCE_S):
+            for partition in range(PARTITIONS):
+                while self.notebook.read_to(partition) < written:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    "restarts",
+    [5, pytest.param(30, marks=[pytest.mark.slow_groups, pytest.mark.timeout(600)])],
+)
+async def test_partitions_that_stay_are_read_on_while_one_of_four_members_is_restarted(
+    restarts: int, topics: Topics, members: Members
+) -> None:
+    """None is lost, and what is read twice was read by a member that died before it committed."""
+    bounce = Bounce(members, topics.create(PARTITIONS))
+    await bounce.run(restarts)
+    notebook = bounce.notebook
+    written = bounce.writer.rounds
+    assert [notebook.read_to(one) for one in range(PARTITIONS)] == [written] * PARTITIONS
+    notebook.check_moves({reader.name for reader in bounce.stayers})
+    assert notebook.explained_duplicates() > 0
+
+    windows = [window for reader in bounce.stayers for window in reader.windows]
+    long = [window for window in windows if window.is_long]
+    assert long, f"none of {len(windows)} rebalances took long enough to tell"
+    assert [window for window in long if not window.kept <= window.returned] == []
