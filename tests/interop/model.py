@@ -50,6 +50,8 @@ class Seat:
     instance_id: str | None = None
     """Of a static member (KIP-345), which keeps its seat when it stops: group.instance.id."""
     session_timeout_ms: int = SESSION_TIMEOUT_MS
+    strategy: str = "range"
+    """partition.assignment.strategy, by its name in the protocol; not every adapter has others."""
 
 
 ANY_SEAT = Seat()

@@ -120,7 +120,7 @@ class ConfluentMember(ThreadMember):
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "partition.assignment.strategy": "range",
+            "partition.assignment.strategy": seat.strategy,
             "heartbeat.interval.ms": 300,
             "session.timeout.ms": seat.session_timeout_ms,
         }
@@ -146,17 +146,17 @@ class ConfluentMember(ThreadMember):
             consumer.close()
 
     def _on_assign(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self.holds({partition.partition for partition in partitions})
+        self.gains({partition.partition for partition in partitions})
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         places = [place for place in consumer.position(partitions) if place.offset >= 0]
         if places:
             consumer.commit(offsets=places, asynchronous=False)
-        self.holds(set())
+        self.gives_up({partition.partition for partition in partitions})
 
-    def _on_lost(self, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
+    def _on_lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """The group has given them to somebody else, so there is nothing to commit any more."""
-        self.holds(set())
+        self.gives_up({partition.partition for partition in partitions})
 
 
 def _partitions(consumer: Consumer, topic: str) -> list[int]:

@@ -15,6 +15,12 @@ from tests.interop.model import (
 from tests.java_process import JavaProcess
 
 _MEMBER_IDS = itertools.count()
+_CONSUMER = "org.apache.kafka.clients.consumer"
+_ASSIGNORS = {
+    "range": f"{_CONSUMER}.RangeAssignor",
+    "roundrobin": f"{_CONSUMER}.RoundRobinAssignor",
+    "cooperative-sticky": f"{_CONSUMER}.CooperativeStickyAssignor",
+}
 
 
 class JavaClient(Client):
@@ -88,9 +94,7 @@ class JavaMember(RemoteMember):
                 "group.id": group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": "false",
-                "partition.assignment.strategy": (
-                    "org.apache.kafka.clients.consumer.RangeAssignor"
-                ),
+                "partition.assignment.strategy": _ASSIGNORS[seat.strategy],
                 "heartbeat.interval.ms": 300,
                 "session.timeout.ms": seat.session_timeout_ms,
                 **names,

@@ -30,6 +30,14 @@ class ThreadMember(Member):
         with self._lock:
             self._assigned = partitions
 
+    def gains(self, partitions: set[int]) -> None:
+        with self._lock:
+            self._assigned |= partitions
+
+    def gives_up(self, partitions: set[int]) -> None:
+        with self._lock:
+            self._assigned -= partitions
+
     def assigned(self) -> set[int]:
         self._check()
         with self._lock:
