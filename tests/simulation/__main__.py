@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from client.core.assignors import ASSIGNORS
 from tests.property.test_group import GroupMachine
 from tests.property.walk import WalkError, walk
 from tests.simulation.campaign import (
@@ -17,11 +18,14 @@ from tests.simulation.campaign import (
     live,
     live_many,
 )
+from tests.simulation.consumers import ConsumersLife
 from tests.simulation.world import SimulationError
 
 STEPS = 200_000
 STEPS_PER_EVENT = 10
 """An event in the life of a whole broker costs as much as a few hundred steps of one group."""
+CONSUMER_EVENTS = 30
+"""In one life of many consumers."""
 PROGRESS_S = 10
 
 
@@ -42,12 +46,16 @@ def main() -> int:
         worlds = max(1, options.steps // STEPS_PER_EVENT // EVENTS // 2)
         for climate in CLIMATES:
             _live(seed, climate, worlds)
+        _consume(seed, worlds)
     except WalkError as error:
         print(f"FAILED: {error}")
         return 1
     except SimulationError as error:
-        world = str(error).partition(" ")[2].partition(":")[0]
-        print(f"FAILED: {error}\nThe same again: python -m tests.simulation --world {world}")
+        kind, _, rest = str(error).partition(" ")
+        print(f"FAILED: {error}")
+        if kind != "consumers":
+            world = rest.partition(":")[0]
+            print(f"The same again: python -m tests.simulation --world {world}")
         return 1
     return 0
 
@@ -69,6 +77,19 @@ def _live(seed: str, climate: str, worlds: int) -> None:
     print(f"{climate}: {describe(total, begun_s)}")
     if total.rebalances:
         print(attribution(total), flush=True)
+
+
+def _consume(seed: str, lives: int) -> None:
+    """Lives of many consumers, for each assignor; a failure names the seed of its life."""
+    begun_s = time.monotonic()
+    for number in range(lives):
+        for strategy in ASSIGNORS:
+            try:
+                ConsumersLife(f"{seed}.{number}", strategy).run(CONSUMER_EVENTS)
+            except AssertionError as error:
+                raise SimulationError(f"consumers {seed}.{number} ({strategy}): {error}") from error
+    took_s = time.monotonic() - begun_s
+    print(f"consumers: {lives * len(ASSIGNORS)} lives in {took_s:.0f} s", flush=True)
 
 
 def _every(interval_s: float, act: Callable[[int], None]) -> Callable[[int], None]:

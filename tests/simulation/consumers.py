@@ -150,9 +150,21 @@ class ConsumersLife:
         member.calls.clear()
 
     def _check(self) -> None:
-        """No partition has two owners by assignments of one generation."""
+        """No partition has two owners by assignments of one generation, nor among those that are
+        members now, as the coordinator sees it.
+        """
         owners: dict[tuple[int, TopicPartition], str] = {}
         for member in self.members:
             for partition in member.owned:
                 other = owners.setdefault((member.owned_in, partition), member.name)
                 assert other == member.name, f"{partition} of {other} and {member.name}"
+        group = self.scenario.group
+        present = {(one.member_id, group.generation) for one in group.roster}
+        held = [
+            partition
+            for member in self.members
+            if (member.membership.identity.member_id, member.membership.identity.generation)
+            in present
+            for partition in member.owned
+        ]
+        assert len(held) == len(set(held)), f"{held} in generation {group.generation}"
