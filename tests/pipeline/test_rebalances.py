@@ -161,6 +161,7 @@ def churn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Churn]:
         yield Churn(server, http_port)
 
 
+@pytest.mark.timeout(1_200)
 def test_every_rebalance_of_real_groups_is_there_once_and_says_what_why_says(
     churn: Churn, job: Job, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -253,6 +254,7 @@ def written(path: Path, *records: HistoryRecord | bytes) -> Path:
     return path
 
 
+@pytest.mark.timeout(1_200)
 def test_files_are_taken_once_and_what_is_odd_is_kept_apart(
     job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -294,6 +296,7 @@ def test_files_are_taken_once_and_what_is_odd_is_kept_apart(
     assert "3 in quarantine" in capsys.readouterr().err
 
 
+@pytest.mark.timeout(1_200)
 def test_the_log_of_a_kafka_broker_fills_the_same_tables(job: Job) -> None:
     assert job("--from", LOG, "--cluster-id", "stock") == 0
     groups = {row["group"]: row for row in job.table("groups").collect()}
