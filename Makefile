@@ -85,7 +85,7 @@ LAKE ?= .cache/demo-lake
 DEMO = --lake $(LAKE) --jars .cache/jars
 
 pipeline: $(STAMPS)/test $(STAMPS)/java $(STAMPS)/jars ## the Spark jobs against real brokers, with 20 kills of each kind (N= kills)
-	$(PYTEST) tests/pipeline tests/simulation/test_what_if.py --timeout=0 --pipeline-kills=$(or $(N),20) \
+	$(PYTEST) tests/pipeline tests/simulation/test_what_if.py --timeout=0 --all-scenarios --pipeline-kills=$(or $(N),20) \
 		--what-if-traces=120
 
 pipeline-demo: $(STAMPS)/test $(STAMPS)/java $(STAMPS)/jars ## a recorded week: tables, advice and report (LAKE= directory)

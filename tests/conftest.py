@@ -14,8 +14,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--pipeline-kills",
         type=int,
-        default=3,
-        help="how often tests/pipeline kills the driver, and the broker under it (3)",
+        default=1,
+        help="how often tests/pipeline kills the driver, and the broker under it (1)",
     )
     group.addoption(
         "--what-if-traces",
@@ -26,18 +26,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--all-scenarios",
         action="store_true",
-        help="run what is marked slow_groups too: groups of all client versions, and their timings",
+        help="run what is marked slow_groups or slow_jobs too: groups of all client versions and"
+        " their timings, all that Spark jobs may meet",
     )
 
 
+SLOW = ("slow_groups", "slow_jobs")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what `make interop` runs and `make test` does not."""
+    """Leaves out what `make interop` and `make pipeline` run and `make test` does not."""
     if config.getoption("--all-scenarios"):
         return
-    left_out = [item for item in items if item.get_closest_marker("slow_groups")]
+    left_out = [item for item in items if any(map(item.get_closest_marker, SLOW))]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("slow_groups")]
+        gone = set(left_out)
+        items[:] = [item for item in items if item not in gone]
 
 
 @pytest.fixture(scope="session")

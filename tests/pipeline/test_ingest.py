@@ -26,6 +26,7 @@ class PowerCutError(Exception):
 
 
 @pytest.mark.timeout(1_200)
+@pytest.mark.slow_jobs
 def test_a_batch_that_breaks_off_between_any_two_writes_is_completed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
