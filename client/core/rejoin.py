@@ -11,6 +11,10 @@ from protocol.join_reason import JoinReason
 TEXT_LENGTH_MAX: Final = 255
 """What goes to the broker of a text; the log has all of it."""
 
+FAILURES_LENGTH_MAX: Final = 1_000
+"""How long a text may get by failures. A broker may be away for hours, with two attempts a second.
+"""
+
 _BY_WEIGHT: Final = (
     JoinReason.ENFORCED,
     JoinReason.ASSIGNOR_STATE_CHANGE,
@@ -36,7 +40,11 @@ class Rejoin(NamedTuple):
         return self.text[:TEXT_LENGTH_MAX]
 
     def after_failure(self, failure: str) -> "Rejoin":
-        """The same wish, tried again; why it began is not forgotten."""
+        """The same wish, tried again; why it began is not forgotten, and what is the same as before
+        is not said again.
+        """
+        if self.text.endswith(failure) or len(self.text) >= FAILURES_LENGTH_MAX:
+            return self
         return Rejoin(self.reason, f"{self.text}; {failure}" if self.text else failure)
 
 

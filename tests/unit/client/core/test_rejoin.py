@@ -1,6 +1,6 @@
 import itertools
 
-from client.core.rejoin import TEXT_LENGTH_MAX, Rejoin, combined
+from client.core.rejoin import FAILURES_LENGTH_MAX, TEXT_LENGTH_MAX, Rejoin, combined
 from protocol.join_reason import JoinReason
 
 
@@ -51,3 +51,15 @@ def test_a_failure_is_added_to_the_text_and_the_reason_stays() -> None:
 
 def test_the_broker_gets_the_beginning_of_a_long_text() -> None:
     assert wish(JoinReason.ENFORCED, "ä" * 300).wire_text == "ä" * TEXT_LENGTH_MAX
+
+
+def test_a_text_does_not_grow_for_as_long_as_attempts_fail() -> None:
+    failed = wish(JoinReason.ENFORCED, "new rules")
+    for _ in range(1_000):
+        failed = failed.after_failure("JoinGroup failed: A").after_failure("JoinGroup failed: B")
+    assert failed.text.startswith("new rules; JoinGroup failed: A; JoinGroup failed: B")
+    assert len(failed.text) < FAILURES_LENGTH_MAX + 100
+    again = wish(JoinReason.ENFORCED, "new rules")
+    for _ in range(3):
+        again = again.after_failure("JoinGroup failed: A")
+    assert again.text == "new rules; JoinGroup failed: A"
