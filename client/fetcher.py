@@ -224,21 +224,21 @@ class Fetcher:
         missing = self._positions.missing_position()
         if not missing:
             return
+        fences = {one: self._positions.state(one).fence for one in missing}
         found = await committed(missing) if committed is not None else {}
         default_reset = self._default_reset()
         try:
-            for partition in missing:
-                self._positions.committed_found(partition, found.get(partition), default_reset)
+            for partition, fence in fences.items():
+                # One that went and came back may have been committed by others after this answer.
+                if self._positions.has_fence(partition, fence):
+                    self._positions.committed_found(partition, found.get(partition), default_reset)
         finally:
             self.wake()
 
     async def wait_positions(
         self, partitions: Collection[TopicPartition], timeout_s: float
     ) -> bool:
-        """Until these have a position, or are not assigned any more.
-
-        Returns:
-            False if the time was over first.
+        """Until these have a position, or are not assigned any more; False if the time was over.
 
         Raises:
             AuthorizationError, OffsetOutOfRangeError: as `take` does.
@@ -263,8 +263,7 @@ class Fetcher:
             raise failure
         while self._errors:
             partition, (fence, error) = self._errors.popitem()
-            state = self._positions.find(partition)
-            if state is not None and state.fence == fence:
+            if self._positions.has_fence(partition, fence):
                 raise error
 
     def _has_less(self, partition: TopicPartition, byte_count: int) -> None:
@@ -338,7 +337,8 @@ class Fetcher:
         node_id = fetch.node_id
         try:
             address = self._cluster.broker(node_id)
-            assert address is not None
+            if address is None:
+                raise DisconnectedError("newer metadata does not have this broker any more")
             connection = await self._cluster.connection(address)
             sent = self._what_to_ask(fetch, connection.versions.best(FetchRequest))
             if not sent.asked:

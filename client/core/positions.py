@@ -91,6 +91,11 @@ class Positions:
         """As `state`; None if it is not assigned."""
         return self._states.get(partition)
 
+    def has_fence(self, partition: TopicPartition, fence: int) -> bool:
+        """Whether it is assigned, and what was asked under this fence still means something."""
+        state = self._states.get(partition)
+        return state is not None and state.fence == fence
+
     # How positions begin.
 
     def missing_position(self) -> list[TopicPartition]:

@@ -9,7 +9,8 @@ from client.core.errors import (
     OffsetOutOfRangeError,
     UnexpectedResponseError,
 )
-from client.core.offsets import LATEST, RESET_NONE
+from client.core.offsets import LATEST, RESET_NONE, OffsetAndMetadata
+from client.core.partitions import TopicPartition
 from client.fetched import IsolationLevel
 from client.net.versions import ApiVersionTable, UnsupportedVersionError
 from protocol.errors import ErrorCode
@@ -372,6 +373,38 @@ def test_a_closed_fetcher_asks_nobody_and_can_be_closed_again() -> None:
         scene.fetcher.wake()
         await asyncio.sleep(10)
         assert (len(scene.one.requests), scene.fetcher.take(10)) == (asked, {})
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_a_broker_that_is_gone_before_it_could_be_asked_is_no_error() -> None:
+    async def test() -> None:
+        scene = Scene(1)
+        address = scene.cluster._brokers.pop(1)
+        await asyncio.sleep(0.01)
+        assert scene.fetcher.take(1) == {}
+        assert scene.metadata_wanted
+        scene.cluster.remember(1, address)
+        scene.one.append(0, b"a")
+        assert await scene.values(1) == [b"a"]
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_what_was_committed_before_a_partition_went_and_came_back_is_not_its_position() -> None:
+    async def test() -> None:
+        scene = Scene(1)
+        scene.positions.forget(A)
+
+        async def committed(_: object) -> dict[TopicPartition, OffsetAndMetadata | None]:
+            scene.positions.set_assigned([])
+            scene.positions.set_assigned([A])
+            return {A: OffsetAndMetadata(3)}
+
+        await scene.fetcher.update_positions(committed)
+        assert scene.positions.missing_position() == [A]
         await scene.fetcher.close()
 
     run(test())
