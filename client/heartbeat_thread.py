@@ -147,7 +147,7 @@ class HeartbeatThread:
     def _run(self) -> None:
         while True:
             with self._changed:
-                if self._is_stopping:
+                if self._is_stopping or self._is_forgotten():
                     break
                 now_ms = _now_ms()
                 action = self._rules.next_action(now_ms)
@@ -160,6 +160,18 @@ class HeartbeatThread:
                     continue
             self._act(action)
         self._disconnect()
+
+    def _is_forgotten(self) -> bool:
+        """Whether nobody can poll or close this consumer any more. To go on would keep partitions
+        from others for as long as the process lives, or max.poll.interval.ms lasts.
+        """
+        if self._loop.is_closed() and self._rules.has_member:
+            logger.warning(
+                "group %s: the loop of a consumer has ended, and it was not closed; use"
+                " `async with`, or call stop()",
+                self._config.group_id,
+            )
+        return self._loop.is_closed()
 
     def _tell(self) -> None:
         if self._rules.has_findings and not self._loop.is_closed():

@@ -128,6 +128,11 @@ class HeartbeatRules:
         return taken
 
     @property
+    def has_member(self) -> bool:
+        """Whether there is somebody to send heartbeats for."""
+        return self._identity.is_valid
+
+    @property
     def has_findings(self) -> bool:
         return bool(self._findings)
 

@@ -155,3 +155,20 @@ async def test_it_stops_while_it_waits_for_an_answer_that_does_not_come() -> Non
         await asyncio.sleep(0.5)
         thread.stop()
         assert await thread.wait_stopped(5)
+
+
+def test_the_thread_of_a_consumer_that_was_not_closed_ends_with_its_loop(
+    broker: BrokerThread,
+) -> None:
+    address = Address("127.0.0.1", broker.port)
+
+    async def forget() -> HeartbeatThread:
+        thread = thread_for("forgotten", asyncio.Event())
+        thread.start()
+        thread.polled()
+        thread.begin(join(broker, "forgotten"), address, [address])
+        return thread
+
+    thread = asyncio.run(forget())
+    thread._thread.join(10)
+    assert not thread._thread.is_alive()
