@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
+import importlib.metadata
 import re
 import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -160,6 +162,7 @@ class ConsumerConfig:
     sasl_plain_password: str | None = dataclasses.field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        self._check_kinds()
         self._check_numbers()
         self._check_group()
         if self.isolation_level not in _ISOLATION:
@@ -187,6 +190,7 @@ class ConsumerConfig:
         """What all connections have in common."""
         return ConnectionConfig(
             client_id=self.client_id,
+            software_version=_software_version(),
             request_timeout_ms=self.request_timeout_ms,
             security=SecurityConfig(
                 security_protocol=self.security_protocol,
@@ -283,6 +287,24 @@ class ConsumerConfig:
         if missing_ms is not None and missing_ms < 0:
             raise ConfigError("missing_topic_timeout_ms must be 0 or more, or None for ever")
 
+    def _check_kinds(self) -> None:
+        for name in _TEXTS:
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                raise ConfigError(f"{name} must be a text, not {value!r}")
+        for name in _SWITCHES:
+            value = getattr(self, name)
+            if not isinstance(value, bool):
+                raise ConfigError(f"{name} must be True or False, not {value!r}")
+        for name in ("key_deserializer", "value_deserializer"):
+            value = getattr(self, name)
+            if value is not None and not callable(value):
+                raise ConfigError(f"{name} must be a function of bytes, not {value!r}")
+        if not isinstance(self.bootstrap_servers, Iterable):
+            raise ConfigError(
+                f"bootstrap_servers must be host:port, or several, not {self.bootstrap_servers!r}"
+            )
+
     def _check_group(self) -> None:
         if self.group_id is not None and not self.group_id.strip():
             raise ConfigError("group_id is empty; name a group, or leave it away to use none")
@@ -318,6 +340,17 @@ def config_from(settings: Mapping[str, Any]) -> ConsumerConfig:
     return ConsumerConfig(**settings)
 
 
+@functools.cache
+def _software_version() -> str:
+    """Told to brokers (KIP-511), which show it to those who look for old clients."""
+    try:
+        version = importlib.metadata.version("kohort")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"  # From a directory of sources that was not installed.
+    # Letters and digits at the ends, dots and hyphens between: brokers refuse anything else.
+    return version.replace("+", "-")
+
+
 def _assignor(given: object) -> Assignor:
     if isinstance(given, Assignor):
         return given
@@ -335,6 +368,14 @@ _ISOLATION: Final[Mapping[str, IsolationLevel]] = {
     "read_uncommitted": IsolationLevel.READ_UNCOMMITTED,
     "read_committed": IsolationLevel.READ_COMMITTED,
 }
+
+_TEXTS: Final = ("client_id", "group_id", "group_instance_id", "client_rack", "auto_offset_reset")
+_SWITCHES: Final = (
+    "enable_auto_commit",
+    "check_crcs",
+    "exclude_internal_topics",
+    "allow_auto_create_topics",
+)
 
 _AT_LEAST: Final[Mapping[str, int]] = {
     "auto_commit_interval_ms": 0,

@@ -191,6 +191,9 @@ class Consumer(Observed):
             IllegalStateError: there is no group_id, or partitions were assigned by hand.
         """
         names = [topics] if isinstance(topics, str) else list(topics)
+        for name in names:
+            if not isinstance(name, str):
+                raise TypeError(f"{name!r} is not the name of a topic; give names one by one")
         if bool(names) == (pattern is not None):
             raise ValueError("subscribe() takes topics or a pattern, one of the two")
         if self.config.group_id is None:

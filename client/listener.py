@@ -71,13 +71,29 @@ def listener_from(given: object) -> RebalanceListener:
     """
     if given is None:
         return NO_LISTENER
+    if isinstance(given, type):
+        raise TypeError(f"a listener must be an object, not the class {given.__name__} itself")
     if isinstance(given, RebalanceListener):
+        _check_names(given)
         return given
     if hasattr(given, "on_partitions_revoked") and hasattr(given, "on_partitions_assigned"):
         return AiokafkaListener(given)
     raise TypeError(
         f"a listener must derive from RebalanceListener, {type(given).__name__} does not"
     )
+
+
+def _check_names(listener: RebalanceListener) -> None:
+    """Java's and aiokafka's names beside ours would never be called, and nobody would know."""
+    kind = type(listener)
+    for name in ("on_revoked", "on_assigned", "on_lost"):
+        theirs = name.replace("on_", "on_partitions_")
+        is_written = getattr(kind, name) is not getattr(RebalanceListener, name)
+        if hasattr(kind, theirs) and not is_written:
+            raise TypeError(
+                f"{kind.__name__}.{theirs} is not called; in a RebalanceListener the method is"
+                f" {name}"
+            )
 
 
 async def tell(method: Callable[[Partitions], Answer], partitions: Partitions) -> None:

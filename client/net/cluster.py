@@ -88,9 +88,19 @@ def _parse_address(text: str) -> Address:
     # An address of IPv6 has colons of its own, and stands in brackets if a port follows.
     host, _, port = text.rpartition(":") if "]:" in text or text.count(":") == 1 else (text, "", "")
     host = host.removeprefix("[").removesuffix("]")
-    if not host or (port and not (port.isascii() and port.isdecimal() and int(port) < 1 << 16)):
+    if not _is_host(host) or (
+        port and not (port.isascii() and port.isdecimal() and int(port) < 1 << 16)
+    ):
         raise ConfigError(f"bootstrap_servers: {text!r} is not host:port")
     return Address(host, int(port) if port else DEFAULT_PORT)
+
+
+def _is_host(text: str) -> bool:
+    """Whether it can be looked up at all; the resolver raises anything but an OSError else."""
+    try:
+        return bool(text.encode("idna")) and "/" not in text
+    except UnicodeError:
+        return False
 
 
 class Cluster:

@@ -1,12 +1,14 @@
 """Settings: what is refused, and that it is said which one and why."""
 
+import importlib.metadata
 import inspect
+import re
 
 import pytest
 
 from client.config import ConsumerConfig, Settings, config_from
 from client.core.assignors import RangeAssignor
-from kohort import Assignor, Consumer, JoinReason, errors
+from kohort import Assignor, Consumer, JoinReason, RebalanceListener, errors
 
 
 @pytest.mark.parametrize(
@@ -17,7 +19,13 @@ from kohort import Assignor, Consumer, JoinReason, errors
         ({"bootstrap_servers": ""}, "bootstrap_servers is empty"),
         ({"bootstrap_servers": "a:b:c:d:99999999"}, None),
         ({"bootstrap_servers": ["localhost:http"]}, "is not host:port"),
+        ({"bootstrap_servers": 9092}, "bootstrap_servers must be host:port"),
+        ({"bootstrap_servers": "a..b:9092"}, "is not host:port"),
+        ({"bootstrap_servers": "http://a:9092"}, "is not host:port"),
         ({"group_id": " "}, "group_id is empty"),
+        ({"group_id": 5}, "group_id must be a text"),
+        ({"enable_auto_commit": "false"}, "enable_auto_commit must be True or False"),
+        ({"value_deserializer": "json"}, "value_deserializer must be a function"),
         ({"group_instance_id": "one"}, "needs a group_id"),
         ({"group_id": "g", "group_instance_id": "a b"}, "letters, digits"),
         ({"group_id": "g", "group_instance_id": "x" * 250}, "1 to 249"),
@@ -98,3 +106,41 @@ def test_a_password_is_not_shown() -> None:
 def test_the_keyword_arguments_are_the_fields_of_the_configuration() -> None:
     fields = inspect.signature(ConsumerConfig).parameters
     assert set(Settings.__annotations__) == set(fields)
+
+
+def test_brokers_are_told_the_version_of_the_package() -> None:
+    told = config_from({}).connection.software_version
+    assert re.fullmatch(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", told), "brokers refuse it"
+    assert told == importlib.metadata.version("kohort")
+
+
+def test_a_list_of_topics_in_place_of_topics_is_refused_with_advice() -> None:
+    with pytest.raises(TypeError, match=r"\['a', 'b'\] is not the name of a topic"):
+        Consumer(["a", "b"], group_id="g")  # type: ignore[arg-type]
+
+
+class Misnamed(RebalanceListener):
+    def on_partitions_revoked(self, partitions: object) -> None: ...
+
+
+class WellNamed(RebalanceListener):
+    def on_revoked(self, partitions: object) -> None: ...
+
+    def on_anything_else(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("listener", "words"),
+    [
+        (Misnamed(), "on_partitions_revoked is not called; .* on_revoked"),
+        (WellNamed, "an object, not the class WellNamed"),
+        (object(), "must derive from RebalanceListener"),
+    ],
+)
+def test_a_listener_that_would_never_be_called_is_refused(
+    listener: RebalanceListener, words: str
+) -> None:
+    consumer = Consumer(group_id="g")
+    with pytest.raises(TypeError, match=words):
+        consumer.subscribe(["t"], listener=listener)
+    consumer.subscribe(["t"], listener=WellNamed())
