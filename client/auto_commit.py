@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import time
 
-from client.core.errors import CommitError, ConsumerError, RebalanceInProgressError
+from client.core.backoff import Backoff
+from client.core.errors import ConsumerError, RebalanceInProgressError
 from client.core.positions import Positions
 from client.group_offsets import GroupOffsets
 
@@ -16,12 +17,12 @@ class AutoCommit:
     """That of one consumer. Only positions of what polls have returned are committed."""
 
     def __init__(
-        self, positions: Positions, offsets: GroupOffsets, *, interval_ms: int, backoff_ms: int
+        self, positions: Positions, offsets: GroupOffsets, *, interval_ms: int, backoff: Backoff
     ) -> None:
         self._positions = positions
         self._offsets = offsets
         self._interval_s = interval_ms / 1000
-        self._backoff_s = backoff_ms / 1000
+        self._backoff = backoff
         self.due_s = time.monotonic() + self._interval_s
         """When the next one is made, on the loop's clock."""
         self._is_under_way = False
@@ -43,11 +44,16 @@ class AutoCommit:
     def _done(self, error: BaseException | None) -> None:
         self._is_under_way = False
         if error is None:
-            return
-        if isinstance(error, RebalanceInProgressError):
+            if self._backoff.failure_count:
+                logger.info("commits succeed again")
+            self._backoff.succeed()
+        elif isinstance(error, RebalanceInProgressError):
             # The commit before the rebalance has it, or the next one will.
             logger.debug("a commit came into a rebalance: %s", error)
         else:
-            logger.warning("a commit failed: %s", error)
-        if isinstance(error, (ConsumerError, CommitError)) and error.code.retriable:
-            self.due_s = time.monotonic() + self._backoff_s
+            # Once: while the coordinator is away each attempt fails in the same way.
+            level = logging.DEBUG if self._backoff.failure_count else logging.WARNING
+            logger.log(level, "a commit failed, and will be tried again: %s", error)
+            wait_s = self._backoff.fail() / 1000
+            if isinstance(error, ConsumerError) and error.code.retriable:
+                self.due_s = min(self.due_s, time.monotonic() + wait_s)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from typing import Any, Final, TypeVar
 from client.auto_commit import AutoCommit
 from client.config import ConsumerConfig
 from client.coordinator import Coordinator
+from client.core.backoff import Backoff
 from client.core.errors import (
     BrokerUnreachableError,
     ConsumerClosedError,
@@ -131,7 +133,9 @@ class Engine:
                 self.positions,
                 offsets,
                 interval_ms=config.auto_commit_interval_ms,
-                backoff_ms=config.retry_backoff_ms,
+                backoff=Backoff(
+                    config.retry_backoff_ms, config.retry_backoff_max_ms, random.random
+                ),
             )
 
     async def start(self) -> None:
@@ -347,13 +351,18 @@ class Engine:
         self.is_closing = True
         self.wake()
         deadline_s = time.monotonic() + timeout_s
+        # A poll of another task may be in the middle of a commit before a rebalance, whose patience
+        # is max_poll_interval_ms.
+        hurry = asyncio.get_running_loop().call_later(timeout_s, self.rebalance.close)
         try:
             await self.fetcher.close()
             async with self._turn:
                 self._turning = asyncio.current_task()
                 await self._give_up_positions()
-                await self._give_up("the consumer is closed", timeout_s, leaves=leaves)
+                left_s = max(0.0, deadline_s - time.monotonic())
+                await self._give_up("the consumer is closed", left_s, leaves=leaves)
         finally:
+            hurry.cancel()
             self._turning = None
             self.is_closed = True
             await self._close_parts(max(0.1, deadline_s - time.monotonic()))
