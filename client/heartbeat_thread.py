@@ -210,6 +210,13 @@ class HeartbeatThread:
                     self._rules.found_coordinator(ErrorCode.NETWORK_EXCEPTION, _now_ms())
                 else:
                     self._rules.failed(_now_ms())
+        except Exception:
+            # Nothing that was to be expected; a thread that ends would take the membership with it,
+            # and nobody would know.
+            logger.exception("heartbeat of group %s", self._config.group_id)
+            self._disconnect()
+            with self._changed:
+                self._rules.failed(_now_ms())
 
     def _send_heartbeat(self, identity: Identity) -> ErrorCode:
         request = HeartbeatRequest(

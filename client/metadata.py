@@ -152,6 +152,8 @@ class MetadataKeeper:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if info is None else info.error
             if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 forbidden.append(topic)
+            elif code is ErrorCode.INVALID_TOPIC_EXCEPTION:
+                overdue.append(topic)  # No waiting makes it one.
             elif code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 self._expected[topic] = None
             elif since_s is not None:

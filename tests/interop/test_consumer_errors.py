@@ -116,6 +116,13 @@ async def test_a_topic_that_does_not_exist_is_named(broker: ServerProcess, name:
     assert "missing_topic_timeout_ms" in str(error)
 
 
+async def test_a_name_that_no_topic_can_have_is_not_waited_for(broker: ServerProcess) -> None:
+    async with consumer(broker, "no topic/at all", missing_topic_timeout_ms=None) as lone:
+        error = await error_of(lone)
+    assert isinstance(error, errors.UnknownTopicError)
+    assert "no topic/at all" in str(error)
+
+
 async def test_of_two_with_one_instance_id_the_first_is_fenced(
     broker: ServerProcess, name: str
 ) -> None:
