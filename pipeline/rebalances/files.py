@@ -22,8 +22,10 @@ from pipeline.errors import UsageError
 from pipeline.transformations.parsing import RAW
 
 STDIN: Final = "-"
-BATCH_LINES: Final = 50_000
-BATCH_BYTES: Final = 64 << 20
+BATCH_LINES: Final = 20_000
+BATCH_BYTES: Final = 24 << 20
+"""What fits into a driver of one gigabyte, Spark's default, with all that is made of it."""
+
 LINE_BYTES_MAX: Final = 16 << 20
 """The rest of a longer line is not read; what is left is no JSON and goes into quarantine."""
 

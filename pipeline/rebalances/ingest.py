@@ -15,6 +15,8 @@ from pipeline.schemas import AVOIDED, HISTORY, MEMBERS, QUARANTINE, REBALANCES, 
 from pipeline.transformations import history, parsing
 from pipeline.transformations.common import EVENT
 
+ROWS_TOGETHER: Final = 200
+
 
 @dataclass(slots=True)
 class Tally:
@@ -56,6 +58,9 @@ class Ingest:
 
     def take(self, raw: DataFrame) -> Tally:
         """One batch."""
+        # Rows that are kept in memory are put together by so many, and an event can be half a
+        # megabyte: Spark's 10,000 would be more than a driver has.
+        raw.sparkSession.conf.set("spark.sql.inMemoryColumnarStorage.batchSize", ROWS_TOGETHER)
         parsed = parsing.parsed(raw).persist()
         try:
             tally = _tally(parsed)

@@ -28,7 +28,7 @@ from pipeline.transformations.parsing import RAW
 
 JOB: Final = "rebalances"
 TOPIC: Final = "__rebalance_history"
-OFFSETS_DEFAULT: Final = 100_000
+OFFSETS_DEFAULT: Final = 20_000
 """Events per trigger: with 1,000 members each one may be half a megabyte."""
 
 _OFFSETS_BY_CONSUMER: Final = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
