@@ -6,6 +6,7 @@ master and jars are its business, and only what the jobs rely on is added.
 
 import os
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -63,6 +64,8 @@ def build(
         settings["spark.master"] = chosen
         if chosen.startswith("local"):
             settings |= _LOCAL
+            # Workers would be whatever python3 the PATH has, which may lack what the jobs import.
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         settings["spark.jars"] = ",".join(map(str, jars.ensure(jars_directory)))
     elif master:
         settings["spark.master"] = master
