@@ -1,6 +1,8 @@
 """A broker that goes away and comes back, or does not."""
 
 import asyncio
+import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,3 +72,26 @@ async def test_a_member_gets_over_a_broker_that_is_killed_and_over_one_that_stay
             async with asyncio.timeout(30):
                 await members.start(topic)
     del topics._producer
+
+
+@pytest.mark.slow
+async def test_stop_does_not_wait_longer_than_it_may_for_a_poll_that_commits(
+    mortal: ServerProcess, group: str
+) -> None:
+    topics = Topics(mortal.bootstrap)
+    topic = topics.create(1)
+    topics.fill(topic, ["a"])
+    async with Members(mortal.bootstrap, group) as members:
+        consumer = await members.start(topic, enable_auto_commit=True)
+        assert values(await read(consumer, 1)) == ["a"]
+        os.kill(mortal.pid, signal.SIGSTOP)
+        try:
+            consumer.enforce_rebalance()
+            poll = asyncio.create_task(consumer.poll(300))
+            await asyncio.sleep(0.5)
+            async with asyncio.timeout(60):
+                await consumer.stop(timeout=1)
+                with pytest.raises(errors.ConsumerClosedError):
+                    await poll
+        finally:
+            os.kill(mortal.pid, signal.SIGCONT)
