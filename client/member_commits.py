@@ -80,7 +80,8 @@ class MemberCommits:
             return in_progress
         if state is MemberState.PREPARING_REBALANCE:
             return in_progress  # The answer to its JoinGroup decides.
-        if state is MemberState.COMPLETING_REBALANCE and not is_same:
+        if not is_same and membership.identity.is_valid:
+            # The group went on, and this member with it, while the commit was on its way.
             return in_progress
         if code is ErrorCode.FENCED_INSTANCE_ID and is_same:
             membership.findings([Finding(FindingKind.FATAL, sent, code)])

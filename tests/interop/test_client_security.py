@@ -268,6 +268,8 @@ async def test_a_whole_consumer_outlives_its_sessions(kafka: SecureKafka) -> Non
     ):
         assert (await one.getone()).value == b"first"
         identity = one.group_metadata()
+        # Until the broker had a coordinator there may have been some.
+        failed = one.metrics()["failed-rebalance-total"]
         end_s = time.monotonic() + 2.5 * SESSION_MS / 1000
         while time.monotonic() < end_s:
             await one.poll(0.1)
@@ -275,7 +277,7 @@ async def test_a_whole_consumer_outlives_its_sessions(kafka: SecureKafka) -> Non
         assert (await one.getone()).value == b"second"
         await one.commit()
         assert one.group_metadata() == identity
-        assert one.metrics()["failed-rebalance-total"] == 0
+        assert one.metrics()["failed-rebalance-total"] == failed
         assert one.health().is_healthy
 
 
