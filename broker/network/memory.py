@@ -13,7 +13,7 @@ from typing import Protocol
 class RequestMemory:
     """The broker's budget for requests that are received or waited for."""
 
-    __slots__ = ("_limit_bytes", "_overdrawn", "_waiting", "used_bytes")
+    __slots__ = ("_limit_bytes", "_most_bytes", "_overdrawn", "_waiting", "used_bytes")
 
     def __init__(self, limit_bytes: int) -> None:
         """A negative limit is none."""
@@ -21,17 +21,23 @@ class RequestMemory:
         self._waiting: dict[Claimant, int] = {}
         self._overdrawn: Claimant | None = None
         """The one that goes on receiving although the budget is spent."""
+        self._most_bytes = 0
         self.used_bytes = 0
 
     @property
     def waiting_count(self) -> int:
         return len(self._waiting)
 
+    def take_most_bytes(self) -> int:
+        """The most that was granted at a time since the last call."""
+        most_bytes, self._most_bytes = self._most_bytes, self.used_bytes
+        return most_bytes
+
     def may_claim(self, claimant: "Claimant", byte_count: int) -> bool:
         """Claim `byte_count`, or note that `claimant` waits for it."""
         is_room = self.used_bytes + byte_count <= self._limit_bytes and not self._waiting
         if is_room or self._may_overdraw(claimant):
-            self.used_bytes += byte_count
+            self._grant(byte_count)
             return True
         self._waiting[claimant] = byte_count
         return False
@@ -48,6 +54,10 @@ class RequestMemory:
             self._overdrawn = None
         self._admit()
 
+    def _grant(self, byte_count: int) -> None:
+        self.used_bytes += byte_count
+        self._most_bytes = max(self._most_bytes, self.used_bytes)
+
     def _may_overdraw(self, claimant: "Claimant") -> bool:
         if self._overdrawn is None:
             self._overdrawn = claimant
@@ -61,7 +71,7 @@ class RequestMemory:
             if not is_room and not self._may_overdraw(claimant):
                 return
             del self._waiting[claimant]
-            self.used_bytes += byte_count
+            self._grant(byte_count)
             claimant.granted(byte_count)
 
 

@@ -27,6 +27,9 @@ CHECK_INTERVAL_MS_MAX = 1_000
 CHECKS_PER_TIMEOUT = 10
 CONNECTIONS_PER_TURN = 500
 
+LARGE_REQUESTS_BYTES = 4 * 1024 * 1024
+"""What requests of ordinary sizes leave behind is used again by the next."""
+
 
 class NetworkServer:
     """All listeners and connections of one broker. Make it inside the running loop."""
@@ -54,6 +57,7 @@ class NetworkServer:
         self._connections: dict[Connection, None] = {}
         self._listeners: list[asyncio.Server] = []
         self._check_handle: asyncio.Handle | None = None
+        self._had_large_requests = False
         self._is_stopping = False
         self._all_gone: asyncio.Future[None] | None = None
 
@@ -136,7 +140,19 @@ class NetworkServer:
         self._check_handle = self._loop.call_later(interval_s, self._begin_check)
 
     def _begin_check(self) -> None:
+        self._give_back_memory()
         self._check_some(iter(list(self._connections)))
+
+    def _give_back_memory(self) -> None:
+        """Once there are no more large requests, see that what they took does not stay with us.
+
+        Room grows with what arrives, so a large frame leaves gaps of many sizes in the heap, and
+        anything small that was made meanwhile keeps the heap's end where it is.
+        """
+        has_large_requests = self.memory.take_most_bytes() >= LARGE_REQUESTS_BYTES
+        if self._had_large_requests and not has_large_requests:
+            self._loop.run_in_executor(None, _give_back_free_memory)
+        self._had_large_requests = has_large_requests
 
     def _check_some(self, left: Iterator[Connection]) -> None:
         """Look at the next slice of the connections there were, those that are gone included."""
@@ -148,3 +164,9 @@ class NetworkServer:
             self._check_handle = self._loop.call_soon(self._check_some, left)
         else:
             self._check_later()
+
+
+def _give_back_free_memory() -> None:
+    from broker.allocator import give_back_free_memory  # noqa: PLC0415 - 10 ms that a start saves.
+
+    give_back_free_memory()

@@ -100,6 +100,16 @@ def test_memory_is_given_back_whatever_sizes_requests_have(server: KohortServer)
     assert statistics.median(afterwards) - before < 16 * MIB, afterwards
 
 
+def test_memory_is_given_back_after_large_requests_in_the_first_second(tmp_path: Path) -> None:
+    """Before the allocator has its limits it puts large blocks on the heap, below small ones."""
+    body = header(3, 12, tags=NO_TAGS) + b"\x80\x80\x80\x18"
+    with KohortServer(tmp_path) as fresh, undisturbed(fresh, more_bytes_max=24 * MIB):
+        for size in (31, 30, 16, 24, 12, 28, 20, 29, 14, 30):
+            with RawClient(fresh.port) as client:
+                client.send(framed(body + bytes(size * MIB)))
+                assert client.is_closed()
+
+
 def test_the_largest_request_that_is_let_through(server: KohortServer) -> None:
     """It is decoded and answered in one turn of the loop, so its size is what others wait for."""
     topics = [MetadataRequestTopic(name=f"topic-{n}") for n in range(REQUEST_ELEMENTS_MAX)]

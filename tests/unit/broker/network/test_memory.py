@@ -44,6 +44,20 @@ def test_one_connection_at_a_time_may_exceed_the_budget_so_that_something_always
     assert memory.used_bytes == 1_500
 
 
+def test_the_most_that_was_granted_is_told_once() -> None:
+    memory = RequestMemory(1_000)
+    one, two = Connection(memory), Connection(memory)
+    one.claim.ask(900)
+    two.claim.ask(50)
+    two.claim.give_back(50)
+    one.claim.give_back(500)
+    assert memory.take_most_bytes() == 950
+    assert memory.take_most_bytes() == 400, "what is still there"
+    one.claim.close()
+    memory.take_most_bytes()
+    assert memory.take_most_bytes() == 0
+
+
 def test_those_who_wait_are_served_in_the_order_they_came() -> None:
     memory = RequestMemory(1_000)
     holder, overdrawn, first, second, third = (Connection(memory) for _ in range(5))
