@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 
 from client.core.backoff import Backoff
 from client.core.errors import ConsumerError, OffsetOutOfRangeError
@@ -43,13 +44,20 @@ class OffsetResets:
         self._on_found = on_found
         self._on_failed = on_failed
         self._task: asyncio.Task[None] | None = None
+        self._leaderless: Collection[TopicPartition] = ()
+        """Those that could not be looked up because nobody knew whom to ask."""
+        self._is_led = asyncio.Event()
+        """One of them has a leader by now."""
 
     def begin(self) -> None:
-        """See that whatever awaits a reset is looked up."""
-        if self._task is None and self._positions.awaiting_reset():
-            loop = asyncio.get_running_loop()
-            self._task = loop.create_task(self._run(), name="look up offsets")
-            self._task.add_done_callback(self._ended)
+        """See that whatever awaits a reset is looked up. To be called when metadata came, too."""
+        if self._task is None:
+            if self._positions.awaiting_reset():
+                loop = asyncio.get_running_loop()
+                self._task = loop.create_task(self._run(), name="look up offsets")
+                self._task.add_done_callback(self._ended)
+        elif any(self._cluster.leader(one) is not None for one in self._leaderless):
+            self._is_led.set()
 
     async def close(self) -> None:
         """Give up."""
@@ -72,6 +80,7 @@ class OffsetResets:
         config = self._config
         backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random.random)
         while specs := self._positions.awaiting_reset():
+            leaderless = [one for one in specs if self._cluster.leader(one) is None]
             try:
                 found, failed = await look_up(
                     self._cluster, specs, config.isolation_level, config.request_timeout_ms
@@ -90,7 +99,19 @@ class OffsetResets:
                 self._on_found()
             if failed:
                 self._on_metadata_wanted()
-                await asyncio.sleep(backoff.fail() / 1000)
+                await self._wait_led(leaderless, backoff.fail() / 1000)
+
+    async def _wait_led(self, leaderless: Collection[TopicPartition], backoff_s: float) -> None:
+        """The time until what failed is tried again; over when one of these has a leader, who has
+        not failed yet.
+        """
+        self._leaderless = leaderless
+        self._is_led.clear()
+        self.begin()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(backoff_s):
+                await self._is_led.wait()
+        self._leaderless = ()
 
 
 class TopicIds:

@@ -9,6 +9,7 @@ from client.core.errors import (
     OffsetOutOfRangeError,
     UnexpectedResponseError,
 )
+from client.core.offsets import EARLIEST as EARLIEST_OFFSET
 from client.core.offsets import LATEST, RESET_NONE, OffsetAndMetadata
 from client.core.partitions import TopicPartition
 from client.fetched import IsolationLevel
@@ -134,6 +135,24 @@ def test_metadata_is_asked_for_while_a_partition_has_no_leader() -> None:
         scene.one.append(0, b"a")
         scene.fetcher.wake()
         assert await scene.values(1) == [b"a"]
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_a_partition_that_gets_a_leader_is_looked_up_at_once_and_not_after_a_backoff() -> None:
+    async def test() -> None:
+        scene = Scene(-1)
+        scene.one.append(0, b"a")
+        scene.positions.seek_to(A, EARLIEST_OFFSET)
+        scene.fetcher.wake()
+        await asyncio.sleep(20)
+        assert scene.metadata_wanted >= 10
+        scene.cluster.lead(1)
+        began_s = asyncio.get_running_loop().time()
+        scene.fetcher.wake()
+        assert await scene.values(1) == [b"a"]
+        assert asyncio.get_running_loop().time() == began_s
         await scene.fetcher.close()
 
     run(test())
