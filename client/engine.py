@@ -303,41 +303,59 @@ class Engine:
     # The end.
 
     async def unsubscribe(self, timeout_s: float) -> None:
-        """Give everything up, and leave the group."""
+        """Give everything up, and leave the group.
+
+        One that is cancelled while it commits has not happened. After that it has: the listener
+        was told, or is owed nothing, and the group is told by a task of its own.
+        """
         self._check_caller()
+        deadline_s = time.monotonic() + timeout_s
         async with self._turn:
             self._turning = asyncio.current_task()
             try:
-                await self._give_up("the consumer unsubscribed", timeout_s, leaves=None)
+                await self._commit_last(deadline_s)
+                try:
+                    await self._give_up("the consumer unsubscribed", deadline_s, leaves=None)
+                finally:
+                    self.subscription.unsubscribe()
+                    self.rebalance.own(frozenset())
+                    self.subscribed()
             finally:
                 self._turning = None
-        self.subscription.unsubscribe()
-        self.rebalance.own(frozenset())
-        self.subscribed()
         self.rebalance.raise_error()
 
-    async def _give_up(self, reason: str, timeout_s: float, *, leaves: bool | None) -> None:
-        deadline_s = time.monotonic() + timeout_s
+    async def _give_up(self, reason: str, deadline_s: float, *, leaves: bool | None) -> None:
         member = self.member
-        if self.config.commits_by_itself and self.offsets is not None:
-            await self._commit_last(self.offsets, timeout_s)
         if member is None or not self.subscription.is_by_group:
             return
         membership = member.membership
         is_lost = membership.state is not MemberState.STABLE or not membership.identity.is_valid
-        if self.subscription.assigned or not is_lost:
-            await self.rebalance.give_up(is_lost=is_lost)
-        await member.leave(reason, leaves=leaves, timeout_s=max(0.0, deadline_s - time.monotonic()))
+        try:
+            if self.subscription.assigned or not is_lost:
+                await self.rebalance.give_up(is_lost=is_lost)
+            await member.wait_member_id(deadline_s)
+        finally:
+            # Who gives up waiting does not keep the group from being told.
+            goodbye = member.leave(reason, leaves=leaves, deadline_s=deadline_s)
+        if goodbye is not None:
+            await asyncio.shield(goodbye)
 
-    async def _commit_last(self, offsets: GroupOffsets, timeout_s: float) -> None:
-        self.positions.hold(self.positions.assigned)
+    async def _commit_last(self, deadline_s: float) -> None:
+        if not self.config.commits_by_itself or self.offsets is None:
+            return
+        held = self.positions.hold(self.positions.assigned)
         consumed = self.positions.consumed()
         if not consumed:
             return
+        left_s = max(0.0, deadline_s - time.monotonic())
         try:
-            await offsets.commit(consumed, timeout_s, is_automatic=True)
+            await self.offsets.commit(consumed, left_s, is_automatic=True)
         except ConsumerError as error:
             logger.warning("the last positions were not committed: %s", error)
+        except asyncio.CancelledError:
+            self.positions.release(held)
+            self.wake()
+            raise
 
     async def close(self, timeout_s: float, *, leaves: bool | None) -> None:
         """End everything; the steps that need a network within `timeout_s` together.
@@ -359,8 +377,8 @@ class Engine:
             async with self._turn:
                 self._turning = asyncio.current_task()
                 await self._give_up_positions()
-                left_s = max(0.0, deadline_s - time.monotonic())
-                await self._give_up("the consumer is closed", left_s, leaves=leaves)
+                await self._commit_last(deadline_s)
+                await self._give_up("the consumer is closed", deadline_s, leaves=leaves)
         finally:
             hurry.cancel()
             self._turning = None

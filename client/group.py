@@ -105,6 +105,8 @@ class GroupMember:
         """Where the answer to a join or sync is waited for."""
         self._is_started = False
         self._is_leaving = False
+        self._goodbye: asyncio.Task[None] | None = None
+        """Tells the group that this member leaves."""
         self.commits = MemberCommits(
             self.membership,
             is_joining=lambda: self.is_joining,
@@ -391,33 +393,43 @@ class GroupMember:
 
     # The end.
 
-    async def leave(self, reason: str, *, leaves: bool | None, timeout_s: float) -> None:
-        """Be no member any more; after the callbacks for that were called.
-
-        Args:
-            leaves: whether to tell the group (KIP-1092); None: dynamic members do.
-            timeout_s: how long that may take at most.
-        """
-        await self._wait_member_id(timeout_s)
-        self._end_round()
-        goodbye = self.membership.leave(reason, leaves=leaves)
-        self.statistics.left(_now_ms())
-        self._align_heartbeats()
-        if goodbye is not None and timeout_s > 0:
-            await self._say_goodbye(goodbye, timeout_s)
-
-    async def _wait_member_id(self, timeout_s: float) -> None:
-        """The first JoinGroup of all is answered at once, with an id. If nobody came back with it
-        the group would wait for that member until its session is over.
+    async def wait_member_id(self, deadline_s: float) -> None:
+        """Before `leave`: the first JoinGroup of all is answered at once, with an id. If nobody
+        came back with it the group would wait for that member until its session is over.
         """
         task = self._round
         if task is None or self._parked_on is None or self.membership.identity.member_id:
             return
+        left_s = max(0.0, deadline_s - time.monotonic())
         self._is_leaving = True
         try:
-            await asyncio.wait([task], timeout=min(timeout_s, MEMBER_ID_TIMEOUT_S))
+            await asyncio.wait([task], timeout=min(left_s, MEMBER_ID_TIMEOUT_S))
         finally:
             self._is_leaving = False
+
+    def leave(
+        self, reason: str, *, leaves: bool | None, deadline_s: float
+    ) -> asyncio.Task[None] | None:
+        """Be no member any more; after the callbacks for that were called.
+
+        Args:
+            leaves: whether to tell the group (KIP-1092); None: dynamic members do.
+            deadline_s: when that is given up, on the clock of `time.monotonic`.
+
+        Returns:
+            what tells the group; None if it is not told.
+        """
+        self._end_round()
+        goodbye = self.membership.leave(reason, leaves=leaves)
+        self.statistics.left(_now_ms())
+        self._align_heartbeats()
+        left_s = deadline_s - time.monotonic()
+        if goodbye is None or left_s <= 0:
+            return None
+        self._goodbye = asyncio.create_task(
+            self._say_goodbye(goodbye, left_s), name=f"leave {self.coordinator.group_id}"
+        )
+        return self._goodbye
 
     async def _say_goodbye(self, goodbye: SendLeave, timeout_s: float) -> None:
         config = self._config
@@ -440,9 +452,12 @@ class GroupMember:
             logger.info("LeaveGroup: %s", ErrorCode(answer.error_code).name)
 
     async def close(self, timeout_s: float) -> None:
-        """End the rounds and the heartbeat thread."""
+        """End the rounds and the heartbeat thread, and see that the group is told of a leave."""
         self._end_round()
         self.heartbeats.stop()
+        if self._goodbye is not None and not self._goodbye.done():
+            await asyncio.wait([self._goodbye], timeout=timeout_s)
+            self._goodbye.cancel()
         if not await self.heartbeats.wait_stopped(timeout_s):
             logger.warning("the heartbeat thread does not end")
 

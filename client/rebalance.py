@@ -90,12 +90,14 @@ class Rebalance:
         """Own nothing any more, outside of a rebalance: at close and unsubscribe."""
         owned = self._subscription.assigned
         self._called.clear()
-        if is_lost:
-            if owned:
+        try:
+            if not is_lost:
+                await self._tell("on_revoked", self.listener.on_revoked, owned)
+            elif owned:
                 await self._tell("on_lost", self.listener.on_lost, owned)
-        else:
-            await self._tell("on_revoked", self.listener.on_revoked, owned)
-        self._finish(NOTHING)
+        finally:
+            # A callback that is cancelled counts as called, here as elsewhere.
+            self._finish(NOTHING)
 
     def own(self, partitions: Partitions) -> None:
         """Read these and no others."""

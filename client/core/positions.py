@@ -192,12 +192,25 @@ class Positions:
         """By the user."""
         return {partition for partition, state in self._states.items() if state.is_paused}
 
-    def hold(self, partitions: Iterable[TopicPartition]) -> None:
-        """They are about to be revoked: as pause, until the next `set_assigned`."""
+    def hold(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """They are about to be revoked: as pause, until the next `set_assigned`. Those that were
+        not held before.
+        """
+        self.version += 1
+        held = []
+        for partition in partitions:
+            state = self._states.get(partition)
+            if state is not None and not state.is_held:
+                state.is_held = True
+                held.append(partition)
+        return held
+
+    def release(self, partitions: Iterable[TopicPartition]) -> None:
+        """Undo `hold`: they are not revoked after all."""
         self.version += 1
         for partition in partitions:
             if state := self._states.get(partition):
-                state.is_held = True
+                state.is_held = False
 
     def position(self, partition: TopicPartition) -> int | None:
         """The offset of the next record to be returned; None while it is not known."""

@@ -1,0 +1,65 @@
+"""What is left of an unsubscribe that is cancelled."""
+
+import asyncio
+
+import pytest
+
+from client.listener import Partitions
+from kohort import RebalanceListener, errors
+from tests.interop.consumer.members import Members, Note, Topics, read, values
+
+LONG_SESSION_MS = 300_000
+"""Longer than a test waits: a group that is not told does not notice."""
+
+
+async def test_one_that_is_cancelled_while_it_commits_has_not_happened(
+    topics: Topics, members: Members
+) -> None:
+    topic = topics.create(2)
+    note = Note()
+    consumer = await members.start(topic, listener=note)
+    await members.settle(consumer, partitions=2)
+    topics.fill(topic, ["before"])
+    assert values(await read(consumer, 1)) == ["before"]
+    unsubscribing = asyncio.create_task(consumer.unsubscribe())
+    await asyncio.sleep(0)  # The commit is sent, and its answer is not here.
+    unsubscribing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await unsubscribing
+    assert consumer.subscription() == {topic}
+    assert note.calls == [("assigned", [0, 1])]
+    topics.fill(topic, ["after"])
+    assert values(await read(consumer, 1)) == ["after"]
+
+
+class Slow(RebalanceListener):
+    """Does not come back from giving up."""
+
+    def __init__(self) -> None:
+        self.is_called = asyncio.Event()
+
+    async def on_revoked(self, partitions: Partitions) -> None:
+        del partitions
+        self.is_called.set()
+        await asyncio.Event().wait()
+
+
+async def test_one_that_is_cancelled_in_its_callback_has_happened_and_the_group_is_told(
+    topics: Topics, members: Members
+) -> None:
+    topic = topics.create(2)
+    slow = Slow()
+    first = await members.start(topic, listener=slow, session_timeout_ms=LONG_SESSION_MS)
+    await members.settle(first, partitions=2)
+    unsubscribing = asyncio.create_task(first.unsubscribe())
+    await slow.is_called.wait()
+    unsubscribing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await unsubscribing
+    assert (first.assignment(), first.subscription()) == (frozenset(), frozenset())
+    with pytest.raises(errors.IllegalStateError, match="nothing to read"):
+        await first.poll()
+    second = await members.start(topic)
+    await members.settle(second, partitions=2)
+    first.subscribe([topic])
+    await members.settle(first, second, partitions=2)
