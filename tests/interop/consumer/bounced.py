@@ -179,9 +179,11 @@ class Reader(RebalanceListener):
         if self._state not in PARKED:
             self._is_parked = False
             return None
-        if not self._is_parked:
+        owned = self.consumer.assignment()
+        # One poll can take over a share that is smaller and go on to the next JoinGroup.
+        if not self._is_parked or self.windows[-1].kept != owned:
             self._is_parked = True
-            self.windows.append(Window(self.consumer.assignment(), self._rounds()))
+            self.windows.append(Window(owned, self._rounds()))
         return self.windows[-1]
 
     @property
