@@ -212,6 +212,7 @@ class GroupMember:
             self._round = None
             if not task.cancelled() and (error := task.exception()) is not None:
                 self._error = error
+                self.membership.round_failed(_now_ms())
         elif not task.cancelled():
             task.exception()
         self._on_progress()

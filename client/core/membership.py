@@ -159,6 +159,12 @@ class Membership:
         else:
             self._fatal = error_for(code, f"finding the coordinator of {self.config.group_id}")
 
+    def round_failed(self, now_ms: int) -> None:
+        """A step ended with an error that the next poll raises. An application that polls on is
+        not to try again at once: a user with a wrong password may be locked out for that.
+        """
+        self._wait_until_ms = now_ms + self._backoff.fail()
+
     def topics_refreshed(self) -> None:
         """The subscription was matched with the topics that there are."""
         self._are_topics_fresh = True

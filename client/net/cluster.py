@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from client.core.backoff import Backoff
-from client.core.errors import BrokerUnreachableError, ConfigError
+from client.core.errors import BrokerUnreachableError, ConfigError, ConsumerError
 from client.core.partitions import TopicPartition
 from client.net.connection import (
     Connection,
@@ -152,6 +152,13 @@ class Cluster:
         # Whoever gives up waiting does not end the attempt for the others.
         return await asyncio.shield(task)
 
+    def connected(self, address: Address, purpose: str = "") -> Connection | None:
+        """As `connection`, if it is there already."""
+        task = self._connections.get((address, purpose))
+        if task is None or not task.done() or _is_useless(task):
+            return None
+        return task.result()
+
     async def any_connection(self) -> Connection:
         """A connection to whatever broker answers, those that are connected first.
 
@@ -159,7 +166,7 @@ class Cluster:
             BrokerUnreachableError: none of them does.
         """
         addresses = self.addresses
-        connected = [one for one in addresses if self._is_connected(one)]
+        connected = [one for one in addresses if self.connected(one) is not None]
         others = [one for one in addresses if one not in connected]
         random.shuffle(others)
         failures: list[str] = []
@@ -193,10 +200,6 @@ class Cluster:
         if not task.cancelled() and task.exception() is None:
             self._retiring.add(task.result())
 
-    def _is_connected(self, address: Address) -> bool:
-        task = self._connections.get((address, ""))
-        return task is not None and task.done() and not _is_useless(task)
-
     async def _open(self, address: Address) -> Connection:
         loop = asyncio.get_running_loop()
         wait_s = self._may_connect_s.get(address, 0) - loop.time()
@@ -210,7 +213,8 @@ class Cluster:
             )
         try:
             connection = await open_connection(*address, self.config.connection)
-        except DisconnectedError:
+        except ConsumerError:
+            # Also when it does not let us in: who polls on must not be locked out for trying.
             self._may_connect_s[address] = loop.time() + backoff.fail() / 1000
             raise
         backoff.succeed()

@@ -6,10 +6,11 @@ from contextlib import suppress
 
 import pytest
 
-from client.core.errors import BrokerUnreachableError
+from client.core.errors import AuthenticationError, BrokerUnreachableError
 from client.core.partitions import TopicPartition
 from client.net.cluster import Address, Cluster, ClusterConfig
 from client.net.connection import ConnectionConfig, DisconnectedError, open_connection
+from client.net.security import SecurityConfig
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.heartbeat import HeartbeatRequest
@@ -89,6 +90,30 @@ async def test_connections_are_shared_by_purpose_and_made_anew_when_they_are_gon
 async def test_a_cluster_that_cannot_be_reached_says_what_to_check() -> None:
     with pytest.raises(BrokerUnreachableError, match=r"advertised\.listeners"):
         await cluster_of(free_port(), free_port()).refresh(None)
+
+
+async def test_a_broker_that_does_not_let_us_in_is_not_asked_again_at_once(
+    broker: BrokerThread,
+) -> None:
+    """It may count failures, and lock the user out."""
+    security = SecurityConfig(
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="PLAIN",
+        sasl_plain_username="ann",
+        sasl_plain_password="word",
+    )
+    address = Address("127.0.0.1", broker.port)
+    config = ConnectionConfig(security=security)
+    backoff_ms = 100
+    cluster = Cluster(ClusterConfig([address], config, backoff_ms, 8 * backoff_ms))
+    began_s = asyncio.get_running_loop().time()
+    for _ in range(4):
+        with pytest.raises(AuthenticationError):
+            await cluster.connection(address)
+    took_s = asyncio.get_running_loop().time() - began_s
+    # 100, 200 and 400 milliseconds, give or take a fifth.
+    assert took_s >= 0.7 * 0.8
+    await cluster.close()
 
 
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -14,6 +14,7 @@ from client.core.errors import (
 )
 from client.core.membership import MemberState
 from client.core.partitions import TopicPartition
+from client.core.steps import FindCoordinator, Idle
 from protocol.join_reason import JoinReason
 from tests.driven_members import DrivenMember, live
 from tests.unit.broker.core.group.scenario import MINUTE, SECOND, Scenario
@@ -390,3 +391,19 @@ def _check_owners(scenario: Scenario, members: list[DrivenMember]) -> None:
     ]
     held = [partition for member in current for partition in member.owned]
     assert len(held) == len(set(held))
+
+
+def test_a_step_that_ended_with_an_error_is_tried_again_after_longer_and_longer_pauses() -> None:
+    """A password that is wrong by now is not tried a hundred times a second."""
+    member = DrivenMember(Scenario(partition_counts={"t": 2}), "t")
+    membership = member.membership
+    now, waits = 0, []
+    for _ in range(4):
+        assert isinstance(membership.next_step(now), FindCoordinator)
+        membership.round_failed(now)
+        step = membership.next_step(now)
+        assert isinstance(step, Idle)
+        assert step.until_ms is not None
+        waits.append(step.until_ms - now)
+        now = step.until_ms
+    assert 0 < waits[0] < waits[1] < waits[2] < waits[3]
