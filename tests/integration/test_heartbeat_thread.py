@@ -13,6 +13,7 @@ from client.core.identity import Identity
 from client.heartbeat_thread import HeartbeatThread, HeartbeatThreadConfig
 from client.net.cluster import Address
 from client.net.connection import ConnectionConfig
+from protocol.errors import ErrorCode
 from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from protocol.messages.join_group import (
     JoinGroupRequest,
@@ -135,6 +136,35 @@ async def test_it_finds_its_coordinator_again_by_itself(broker: BrokerThread) ->
     time.sleep(2 * SESSION_MS / 1000)  # noqa: ASYNC251 - the loop has no part in it.
     assert thread.last_success_ms is not None
     assert state_of(broker, "searching") == "Stable"
+    thread.stop()
+    assert await thread.wait_stopped(5)
+
+
+async def test_an_error_that_nobody_expected_costs_one_heartbeat_and_not_the_membership(
+    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A thread that ended would take the membership with it, and nobody would know."""
+    send = HeartbeatThread._send_heartbeat
+    attempts = 0
+
+    def fails_at_first(thread: HeartbeatThread, identity: Identity) -> ErrorCode:
+        nonlocal attempts
+        attempts += 1
+        if attempts <= 2:
+            raise ZeroDivisionError("nobody expected that")
+        return send(thread, identity)
+
+    monkeypatch.setattr(HeartbeatThread, "_send_heartbeat", fails_at_first)
+    thread = thread_for("surprised", asyncio.Event())
+    address = Address("127.0.0.1", broker.port)
+    thread.start()
+    thread.polled()
+    thread.begin(join(broker, "surprised"), address, [address])
+    async with asyncio.timeout(30):
+        while thread.last_success_ms is None:  # noqa: ASYNC110 - it is another thread that acts.
+            await asyncio.sleep(0.05)
+    assert attempts >= 3
+    assert caplog.text.count("ZeroDivisionError: nobody expected that") == 2
     thread.stop()
     assert await thread.wait_stopped(5)
 
