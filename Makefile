@@ -66,7 +66,7 @@ property: $(STAMPS)/test $(STAMPS)/java ## codecs against construct, kio and Jav
 simulation: $(STAMPS)/test ## the whole broker and its clients on virtual time, from fixed seeds
 	$(PYTEST) tests/simulation
 
-simulate: $(STAMPS)/test ## go on with groups and whole brokers from new seeds (STEPS=1000000, SEED= to repeat)
+simulate: $(STAMPS)/test ## go on with groups, whole brokers and lives of many consumers from new seeds (STEPS=1000000, SEED= to repeat)
 	$(BIN)/python -m tests.simulation --steps $(STEPS) $(if $(SEED),--seed $(SEED))
 
 integration: $(STAMPS)/test ## real sockets and files, one process
