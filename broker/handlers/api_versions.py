@@ -8,6 +8,7 @@ request of an unknown version does not reach this module: the connection answers
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Final
 
 from broker.handlers.context import RequestContext
@@ -58,7 +59,9 @@ def unsupported_version(apis: dict[int, Api]) -> ApiVersionsResponse:
     )
 
 
+@cache
 def _range(api: Api) -> ApiVersion:
+    """Nobody changes it afterwards, and every client that connects asks for all of them."""
     return ApiVersion(
         api_key=api.key, min_version=api.advertised.low, max_version=api.advertised.high
     )
