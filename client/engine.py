@@ -410,24 +410,29 @@ class Engine:
     def reading_only(
         self, partitions: Collection[TopicPartition]
     ) -> Iterator[Callable[[int], Records]]:
-        """Within it the others are paused; gives what takes records."""
+        """Within it no others are read; gives what takes records."""
         self.check_assigned(partitions)
-        chosen = set(partitions)
-        paused: set[TopicPartition] = set()
+        chosen = frozenset(partitions)
 
         def take(max_records: int) -> Records:
-            # Each time, because partitions may have come meanwhile.
-            others = set(self.positions.assigned) - chosen - self.positions.paused()
-            if others:
-                self.positions.pause(others)
-                paused.update(others)
+            if self._is_settled and chosen.isdisjoint(self.positions.assigned):
+                self.check_assigned(partitions)  # Nothing would ever come.
             return self.fetcher.take(max_records)
 
+        self.positions.read_alone(chosen)
+        self.fetcher.wake()
         try:
             yield take
         finally:
-            self.positions.resume(paused.intersection(self.positions.assigned))
+            self.positions.read_alone(None)
             self.fetcher.wake()
+
+    @property
+    def _is_settled(self) -> bool:
+        """Whether what is assigned now stays so, if nothing happens."""
+        if self.member is None or not self.subscription.is_by_group:
+            return True
+        return self.member.membership.is_settled
 
     def group_offsets(self) -> GroupOffsets:
         """Raises an IllegalStateError if there is no group."""

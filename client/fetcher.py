@@ -255,14 +255,19 @@ class Fetcher:
 
     @property
     def _has_something(self) -> bool:
-        return bool(self._errors or self._failure or self._buffers.has_readable)
+        return bool(self._due_errors or self._failure or self._buffers.has_readable)
+
+    @property
+    def _due_errors(self) -> list[TopicPartition]:
+        """Of partitions that are asked for."""
+        return [one for one in self._errors if not self._positions.is_aside(one)]
 
     def _raise_errors(self) -> None:
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
-        while self._errors:
-            partition, (fence, error) = self._errors.popitem()
+        for partition in self._due_errors:
+            fence, error = self._errors.pop(partition)
             if self._positions.has_fence(partition, fence):
                 raise error
 

@@ -366,6 +366,11 @@ class Membership:
         return self._fatal
 
     @property
+    def is_settled(self) -> bool:
+        """Whether it is a member that has taken over its share, and does not mean to join again."""
+        return self.state is MemberState.STABLE and self._next is None and self._rejoin is None
+
+    @property
     def wish(self) -> str:
         """Why it wants to join, or is joining; empty if it does not."""
         return "" if self._rejoin is None else f"{self._rejoin.reason.name}: {self._rejoin.text}"

@@ -33,6 +33,8 @@ class PartitionState:
     """Asked for, and not found yet; then there is no position."""
     is_paused: bool = False
     is_held: bool = False
+    is_aside: bool = False
+    """Others are being read alone."""
     high_watermark: int | None = None
     last_stable_offset: int | None = None
     log_start_offset: int | None = None
@@ -40,7 +42,7 @@ class PartitionState:
     @property
     def is_readable(self) -> bool:
         """Whether records of it may be fetched and returned now."""
-        return self.position is not None and not self.is_paused and not self.is_held
+        return self.position is not None and not (self.is_paused or self.is_held or self.is_aside)
 
 
 class Positions:
@@ -53,6 +55,7 @@ class Positions:
         self._reads_committed = reads_committed
         self._states: dict[TopicPartition, PartitionState] = {}
         self._fences = count(1)
+        self._read_alone: frozenset[TopicPartition] | None = None
         self.version = 0
         """Changes whenever it may matter to what was fetched: not by reading on."""
 
@@ -73,6 +76,7 @@ class Positions:
                 state = PartitionState(next(self._fences))
             state.is_held = False
             self._states[partition] = state
+        self._set_aside()
 
     def state(self, partition: TopicPartition) -> PartitionState:
         """For the fetcher; not to be changed.
@@ -192,6 +196,18 @@ class Positions:
         """By the user."""
         return {partition for partition, state in self._states.items() if state.is_paused}
 
+    def read_alone(self, partitions: Iterable[TopicPartition] | None) -> None:
+        """Neither fetch nor return records of others until the next call; None: of all again. What
+        is paused is another matter.
+        """
+        self.version += 1
+        self._read_alone = None if partitions is None else frozenset(partitions)
+        self._set_aside()
+
+    def is_aside(self, partition: TopicPartition) -> bool:
+        """Whether others are being read alone."""
+        return self._read_alone is not None and partition not in self._read_alone
+
     def hold(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """They are about to be revoked: as pause, until the next `set_assigned`. Those that were
         not held before.
@@ -289,6 +305,10 @@ class Positions:
     def _renew(self, state: PartitionState) -> None:
         state.fence = next(self._fences)
         self.version += 1
+
+    def _set_aside(self) -> None:
+        for partition, state in self._states.items():
+            state.is_aside = self.is_aside(partition)
 
     def _set_paused(self, partitions: Iterable[TopicPartition], *, is_paused: bool) -> None:
         states = [self.state(partition) for partition in partitions]

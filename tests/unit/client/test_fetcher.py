@@ -427,3 +427,23 @@ def test_what_was_committed_before_a_partition_went_and_came_back_is_not_its_pos
         await scene.fetcher.close()
 
     run(test())
+
+
+def test_an_error_about_a_partition_waits_while_others_are_read_alone() -> None:
+    async def test() -> None:
+        scene = Scene(1, 1)
+        scene.one.append(0, b"a")
+        scene.one.faults[1].append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        while not scene.fetcher._errors:
+            await scene.fetcher.wait(1)
+        scene.positions.read_alone([A])
+        scene.fetcher.wake()
+        assert await scene.values(1) == [b"a"]
+        assert scene.fetcher.take(1) == {}
+        assert not await scene.fetcher.wait(1)
+        scene.positions.read_alone(None)
+        with pytest.raises(AuthorizationError):
+            scene.fetcher.take(1)
+        await scene.fetcher.close()
+
+    run(test())

@@ -192,3 +192,20 @@ def test_a_negative_offset_is_refused() -> None:
     positions = positions_of(A)
     with pytest.raises(ValueError, match="negative"):
         positions.seek(A, -1)
+
+
+def test_others_are_not_readable_while_some_are_read_alone_and_are_not_paused_either() -> None:
+    positions = positions_of(A, B)
+    for one in (A, B):
+        positions.seek(one, 0)
+    positions.pause([B])
+    positions.read_alone([B])
+    assert not positions.state(A).is_readable
+    assert positions.paused() == {B}
+    positions.set_assigned([A, B, C])
+    positions.seek(C, 0)
+    assert not positions.state(C).is_readable
+    positions.resume([B])
+    assert positions.state(B).is_readable
+    positions.read_alone(None)
+    assert all(positions.state(one).is_readable for one in (A, B, C))

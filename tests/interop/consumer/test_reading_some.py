@@ -1,0 +1,79 @@
+"""Reading some of the assigned partitions alone, and what that leaves of the others: everything."""
+
+import asyncio
+
+import pytest
+
+from kohort import TopicPartition, errors
+from tests.interop.consumer.members import PATIENCE_S, Members, Topics, read, values
+
+
+async def test_others_are_neither_returned_nor_paused_and_come_afterwards(
+    topics: Topics, members: Members
+) -> None:
+    topic = topics.create(3)
+    zero, one, two = (TopicPartition(topic, index) for index in range(3))
+    consumer = await members.start(group_id=None)
+    consumer.assign([zero, one, two])
+    consumer.pause(two)
+    topics.fill(topic, ["zero"], 0)
+    topics.fill(topic, ["two"], 2)
+    reading = asyncio.create_task(consumer.getone(one))
+    await asyncio.sleep(0.3)
+    assert consumer.paused() == {two}
+    # What others do to partitions meanwhile stays.
+    consumer.pause(zero)
+    consumer.resume(two)
+    await asyncio.sleep(0.1)
+    assert (consumer.paused(), reading.done()) == ({zero}, False)
+    topics.fill(topic, ["one"], 1)
+    async with asyncio.timeout(PATIENCE_S):
+        assert (await reading).value == b"one"
+    assert consumer.paused() == {zero}
+    assert values(await read(consumer, 1)) == ["two"]
+    consumer.resume(zero)
+    assert values(await read(consumer, 1)) == ["zero"]
+
+
+async def test_partitions_that_come_meanwhile_wait_as_well(
+    topics: Topics, members: Members
+) -> None:
+    topic = topics.create(2)
+    zero, one = (TopicPartition(topic, index) for index in range(2))
+    consumer = await members.start(group_id=None)
+    consumer.assign([zero])
+    topics.fill(topic, ["one"], 1)
+    reading = asyncio.create_task(consumer.getmany(zero, timeout_ms=500))
+    await asyncio.sleep(0.05)
+    consumer.assign([zero, one])
+    assert await reading == {}
+    assert values(await read(consumer, 1)) == ["one"]
+
+
+async def test_who_waits_for_a_partition_that_goes_is_told(
+    topics: Topics, members: Members
+) -> None:
+    topic = topics.create(2)
+    zero, one = (TopicPartition(topic, index) for index in range(2))
+    consumer = await members.start(group_id=None)
+    consumer.assign([zero, one])
+    reading = asyncio.create_task(consumer.getone(one))
+    await asyncio.sleep(0.05)
+    consumer.assign([zero])
+    async with asyncio.timeout(PATIENCE_S):
+        with pytest.raises(errors.IllegalStateError, match="not assigned"):
+            await reading
+
+
+async def test_a_rebalance_after_which_a_partition_comes_back_is_waited_for(
+    topics: Topics, members: Members
+) -> None:
+    topic = topics.create(2)
+    consumer = await members.start(topic, partition_assignment_strategy="range")
+    await members.settle(consumer, partitions=2)
+    reading = asyncio.create_task(consumer.getone(TopicPartition(topic, 1)))
+    consumer.enforce_rebalance("to see what becomes of readers")
+    await asyncio.sleep(0.5)
+    topics.fill(topic, ["still"], 1)
+    async with asyncio.timeout(PATIENCE_S):
+        assert (await reading).value == b"still"
