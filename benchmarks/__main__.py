@@ -9,23 +9,44 @@ from pathlib import Path
 from benchmarks import (
     advise,
     analysis,
+    codecs,
+    connections,
     consume,
+    groups,
     landing,
+    latency,
     log,
     machine,
     members,
+    parked,
+    partitions,
+    profiling,
     records,
+    rpc,
     scrape,
     startup,
+    throughput,
+    timers,
+    turns,
 )
 from benchmarks.brokers import contenders
-from benchmarks.harness import Bench, Row, Subject
+from benchmarks.harness import Bench, Row, Subject, progress
 from benchmarks.table import as_json, render
 
 SUBJECTS: dict[str, Subject] = {
     "start": startup,
+    "rpc": rpc,
+    "throughput": throughput,
+    "latency": latency,
+    "groups": groups,
+    "connections": connections,
+    "partitions": partitions,
+    "codecs": codecs,
     "records": records,
     "log": log,
+    "turns": turns,
+    "timers": timers,
+    "parked": parked,
     "scrape": scrape,
     "consume": consume,
     "members": members,
@@ -45,22 +66,54 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=5, help="of each contender (5)")
     parser.add_argument("--no-kafka", action="store_true", help="measure Kohort alone")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
+    parser.add_argument(
+        "--profile",
+        type=Path,
+        metavar="DIRECTORY",
+        help="write what py-spy sees of each broker of ours there, for speedscope; it takes time",
+    )
     options = parser.parse_args()
     unknown = set(options.subjects) - set(SUBJECTS)
     if unknown or options.runs < 1:
         parser.error(f"subjects are {', '.join(SUBJECTS)}, and runs at least 1")
     chosen = options.subjects or list(SUBJECTS)
-    fighters = contenders(with_kafka=not options.no_kafka)
+    fighters = contenders(with_kafka=not options.no_kafka, profiles=options.profile)
     SCRATCH.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=SCRATCH) as directory:
         bench = Bench(options.runs, Path(directory), fighters)
-        sections = [(SUBJECTS[name].TITLE, list(SUBJECTS[name].measure(bench))) for name in chosen]
+        sections, failures = _measure(bench, chosen, options.json)
     _print(bench, sections)
-    if options.json:
-        figures = {title: [as_json(row) for row in rows] for title, rows in sections}
-        document = {"machine": machine.describe(), "figures": figures}
-        options.json.write_text(json.dumps(document, indent=2), encoding="utf-8")
-    return 0
+    if options.profile:
+        print("", *profiling.summary(options.profile), sep="\n")
+    for failure in failures:
+        print(f"\nFAILED: {failure}")
+    return 1 if failures else 0
+
+
+def _measure(
+    bench: Bench, chosen: list[str], output: Path | None
+) -> tuple[list[tuple[str, list[Row]]], list[str]]:
+    """The rows of all subjects, and which subjects have none because something went wrong."""
+    sections: list[tuple[str, list[Row]]] = []
+    failures = []
+    for name in chosen:
+        subject = SUBJECTS[name]
+        progress(f"{subject.TITLE}")
+        try:
+            sections.append((subject.TITLE, list(subject.measure(bench))))
+        except Exception as error:  # noqa: BLE001 - an hour's figures are not lost for one.
+            failures.append(f"{name}: {error!r}")
+            progress(failures[-1])
+        if output:
+            _write(sections, output)
+    return sections, failures
+
+
+def _write(sections: list[tuple[str, list[Row]]], output: Path) -> None:
+    """After each subject: who breaks off a long run has what came before."""
+    figures = {title: [as_json(row) for row in rows] for title, rows in sections}
+    document = {"machine": machine.describe(), "figures": figures}
+    output.write_text(json.dumps(document, indent=2), encoding="utf-8")
 
 
 def _print(bench: Bench, sections: list[tuple[str, list[Row]]]) -> None:

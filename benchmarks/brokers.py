@@ -4,6 +4,7 @@ Both run with the defaults that a user gets who starts them, on a port and in a 
 own.
 """
 
+import itertools
 import os
 import shutil
 import signal
@@ -16,6 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
 
+from benchmarks.processes import cpu_s, resident_mib
+from benchmarks.profiling import Profiler
 from protocol.codec import codec
 from protocol.messages.api_versions import ApiVersionsResponse
 from tests import java_env
@@ -38,14 +41,15 @@ _KAFKA_FLAGS: Final = (
 _API_VERSIONS_REQUEST: Final = struct.pack(">ihhih5s", 15, 18, 0, 7, 5, b"bench")
 
 _POLL_S: Final = 0.001
-_START_TIMEOUT_S: Final = 60.0
+_START_TIMEOUT_S: Final = 300.0
+"""A Kafka that was killed with ten thousand partitions takes a minute or two."""
 
 
 class RunningBroker:
     """A broker process, timed from before it was started."""
 
-    def __init__(self, server: ServerProcess) -> None:
-        """Start it; `server` says how."""
+    def __init__(self, server: ServerProcess, profile: Path | None = None) -> None:
+        """Start it; `server` says how, and `profile` where its profile goes, if anywhere."""
         server.directory.mkdir(parents=True, exist_ok=True)
         # Kafka's directory is formatted by this, which is not part of its start.
         command = server.command()
@@ -55,6 +59,7 @@ class RunningBroker:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=_environment()
             )
+        self._profiler = Profiler(self._process.pid, profile) if profile else None
 
     @property
     def port(self) -> int:
@@ -78,16 +83,16 @@ class RunningBroker:
 
     def cpu_s(self) -> float:
         """Processor time used so far, of all threads."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2]
-        user, system = fields.split()[11:13]
-        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+        return cpu_s(self.pid)
 
     def resident_mib(self) -> float:
         """Memory in use, shared libraries included."""
-        for line in Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8").splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) / 1024
-        raise RuntimeError(f"process {self.pid} is gone")
+        return resident_mib(self.pid)
+
+    def kill(self) -> None:
+        """SIGKILL, as when the machine takes what a process has."""
+        self._process.kill()
+        self._process.wait()
 
     def __enter__(self) -> Self:
         return self
@@ -99,6 +104,8 @@ class RunningBroker:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        if self._profiler is not None:
+            self._profiler.finish()
 
     def _check_alive(self) -> None:
         is_late = time.perf_counter() - self.started_s > _START_TIMEOUT_S
@@ -126,8 +133,17 @@ class Kohort(Contender):
 
     name = "Kohort"
 
-    def __init__(self) -> None:
+    def __init__(self, profiles: Path | None = None) -> None:
+        """`profiles` is where the profile of each process goes, under the name of what it does."""
         self.metrics_port = free_port()
+        self._profiles = profiles
+        self._starts = itertools.count(1)
+
+    def start(self, directory: Path, overrides: Mapping[str, str] | None = None) -> RunningBroker:
+        profile = None
+        if self._profiles:
+            profile = self._profiles / f"{directory.name}-{next(self._starts)}.json"
+        return RunningBroker(self.server(directory, overrides), profile)
 
     def server(self, directory: Path, overrides: Mapping[str, str] | None = None) -> ServerProcess:
         ports = {"kohort.metrics.port": str(self.metrics_port)}
@@ -149,11 +165,12 @@ class _KafkaServer(KafkaServer):
         return [java, "-Xmx1G", *_KAFKA_FLAGS, *rest]
 
 
-def contenders(*, with_kafka: bool) -> list[Contender]:
-    """Ours, and Kafka if it is wanted and Java and its jars are there."""
+def contenders(*, with_kafka: bool, profiles: Path | None = None) -> list[Contender]:
+    """Ours, profiled if wanted, and Kafka if it is wanted and Java and its jars are there."""
     jars = Path(java_env.__file__).parents[1] / ".cache" / "java" / "broker"
     is_there = shutil.which("java") is not None and jars.is_dir()
-    return [Kohort(), Kafka()] if with_kafka and is_there else [Kohort()]
+    kohort = Kohort(profiles)
+    return [kohort, Kafka()] if with_kafka and is_there else [kohort]
 
 
 def _environment() -> dict[str, str]:

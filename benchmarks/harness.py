@@ -96,6 +96,17 @@ class Bench:
     """Scratch space, on the disk that is to be measured."""
     contenders: Sequence[Contender]
     """Kohort first, and Kafka if it is there."""
+    scale: float = 1.0
+    """Of sizes and durations: less than 1 to see that a measurement works, not what comes out."""
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether the figures are of no interest, so that nobody has to be warm."""
+        return self.scale < 1
+
+    def scaled(self, amount: float, least: float = 1.0) -> float:
+        """`amount`, or less of it, but some."""
+        return max(least, amount * self.scale) if self.is_trial else amount
 
     def alternate(self, measure: Callable[[Contender], Measured]) -> dict[str, Pair]:
         """Measure each contender in turn, `runs` times.
@@ -128,7 +139,9 @@ def figures(results: Sequence[Measured]) -> dict[str, Figure]:
 
 
 def progress(text: str) -> None:
-    """Say on the terminal what is being done; not part of the output."""
+    """Say on standard error what is being done; not part of the output."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\033[K{text}")
-        sys.stderr.flush()
+    elif text:
+        sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()

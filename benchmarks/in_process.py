@@ -1,0 +1,50 @@
+"""A broker in this process, without clients: for what only the coordinator and the loop do."""
+
+import asyncio
+import multiprocessing
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import uvloop
+
+from benchmarks.harness import Measured
+from broker.app import Broker
+from broker.config import load
+from broker.memory_keeper import MemoryKeeper
+
+
+@asynccontextmanager
+async def broker_here(directory: Path, initial_delay_ms: int = 3_000) -> AsyncIterator[Broker]:
+    settings = (
+        "listeners=PLAINTEXT://127.0.0.1:0",
+        f"log.dirs={directory}",
+        "kohort.metrics.port=-1",
+        f"group.initial.rebalance.delay.ms={initial_delay_ms}",
+    )
+    loaded = load(file=None, overrides=settings, environment={})
+    async with Broker(loaded).running() as broker:
+        keeper = MemoryKeeper(lambda: broker.services.purgatory.waiting_count)
+        keeper.start()
+        try:
+            yield broker
+        finally:
+            keeper.stop()
+
+
+def run(work: Callable[[Path], Awaitable[Measured]], directory: Path) -> Measured:
+    """On the loop that the broker has when it runs as a service."""
+
+    async def run_it() -> Measured:
+        return await work(directory)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(run_it())
+
+
+def run_apart(work: Callable[[Path], Awaitable[Measured]], directory: Path) -> Measured:
+    """In a process of its own, where nothing else lives. `work` is picklable."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        return pool.submit(run, work, directory).result()

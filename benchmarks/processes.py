@@ -1,0 +1,22 @@
+"""What the kernel tells about a process: processor time and memory."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_s(pid: int) -> float:
+    """Processor time used so far, of all threads, in user and kernel mode."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2]
+    user, system = fields.split()[11:13]
+    return (int(user) + int(system)) / _TICKS_PER_S
+
+
+def resident_mib(pid: int) -> float:
+    """Memory in use, shared libraries included."""
+    for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError(f"process {pid} is gone")

@@ -1,0 +1,54 @@
+"""Each measurement in its smallest form, so that it still works when somebody wants its figures."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from benchmarks import (
+    codecs,
+    connections,
+    groups,
+    latency,
+    parked,
+    partitions,
+    rpc,
+    throughput,
+    timers,
+    turns,
+)
+from benchmarks.brokers import Kohort
+from benchmarks.generator import generate
+from benchmarks.harness import Bench, Subject
+from benchmarks.table import render
+
+
+@pytest.mark.parametrize(
+    ("subject", "rows"),
+    [
+        (codecs, 16),
+        (timers, 5),
+        (turns, 4),
+        (parked, 12),
+        (rpc, 18),
+        (throughput, 13),
+        (latency, 3),
+        (groups, 20),
+        (connections, 2),
+        (partitions, 6),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_measurement_still_works_and_checks_its_answers(
+    subject: Subject, rows: int, tmp_path: Path
+) -> None:
+    bench = Bench(runs=1, directory=tmp_path, contenders=[Kohort()], scale=0.002)
+    found = list(subject.measure(bench))
+    assert len(found) == rows
+    assert all(math.isfinite(row.figures.kohort.median) for row in found)
+    assert subject.TITLE in render([(subject.TITLE, found)])
+
+
+def test_a_load_that_gets_no_answer_is_an_error_and_not_a_figure() -> None:
+    with pytest.raises(RuntimeError, match="Connection refused"):
+        generate("idle", port=1, pid=1, connections=1, settle_s=0.0)
