@@ -72,6 +72,12 @@ def main() -> int:
         metavar="DIRECTORY",
         help="write what py-spy sees of each broker of ours there, for speedscope; it takes time",
     )
+    parser.add_argument(
+        "--only",
+        default="",
+        metavar="TEXT",
+        help="of rpc, throughput and groups: the requests, sizes of records or of groups with TEXT",
+    )
     options = parser.parse_args()
     unknown = set(options.subjects) - set(SUBJECTS)
     if unknown or options.runs < 1:
@@ -80,7 +86,7 @@ def main() -> int:
     fighters = contenders(with_kafka=not options.no_kafka, profiles=options.profile)
     SCRATCH.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=SCRATCH) as directory:
-        bench = Bench(options.runs, Path(directory), fighters)
+        bench = Bench(options.runs, Path(directory), fighters, only=options.only)
         sections, failures = _measure(bench, chosen, options.json)
     _print(bench, sections)
     if options.profile:

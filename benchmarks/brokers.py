@@ -49,7 +49,10 @@ class RunningBroker:
     """A broker process, timed from before it was started."""
 
     def __init__(self, server: ServerProcess, profile: Path | None = None) -> None:
-        """Start it; `server` says how, and `profile` where its profile goes, if anywhere."""
+        """Start it; `server` says how, and `profile` where its profile goes, if anywhere.
+
+        What is profiled is what it does once it serves.
+        """
         server.directory.mkdir(parents=True, exist_ok=True)
         # Kafka's directory is formatted by this, which is not part of its start.
         command = server.command()
@@ -59,7 +62,8 @@ class RunningBroker:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=_environment()
             )
-        self._profiler = Profiler(self._process.pid, profile) if profile else None
+        self._profile = profile
+        self._profiler: Profiler | None = None
 
     @property
     def port(self) -> int:
@@ -80,6 +84,8 @@ class RunningBroker:
         while not answers_metadata(self.port):
             self._check_alive()
             time.sleep(_POLL_S)
+        if self._profile is not None and self._profiler is None:
+            self._profiler = Profiler(self.pid, self._profile)
 
     def cpu_s(self) -> float:
         """Processor time used so far, of all threads."""

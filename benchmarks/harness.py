@@ -99,6 +99,12 @@ class Bench:
     scale: float = 1.0
     """Of sizes and durations: less than 1 to see that a measurement works, not what comes out."""
 
+    only: str = ""
+    """Leave out what does not have this in its name, where a subject has parts that stand alone."""
+
+    def wants(self, part: str) -> bool:
+        return self.only.lower() in part.lower()
+
     @property
     def is_trial(self) -> bool:
         """Whether the figures are of no interest, so that nobody has to be warm."""

@@ -15,6 +15,8 @@ from typing import Any, Final
 
 TOP: Final = 12
 _PER_S: Final = 200
+_WAITING: Final = {"_worker", "wait"}
+"""Threads of an executor that have nothing to do, which py-spy takes for busy."""
 
 
 class Profiler:
@@ -56,7 +58,7 @@ def times(document: Mapping[str, Any]) -> tuple[Counter[str], Counter[str]]:
     total: Counter[str] = Counter()
     for thread in document["profiles"]:
         for stack, seconds in zip(thread["samples"], thread["weights"], strict=True):
-            if stack:
+            if stack and names[stack[-1]].partition(" ")[0] not in _WAITING:
                 own[names[stack[-1]]] += seconds
                 total.update(dict.fromkeys({names[frame] for frame in stack}, seconds))
     return own, total

@@ -18,23 +18,24 @@ _WARM_SECONDS: Final = 4.0
 
 
 def measure(bench: Bench) -> Iterable[Row]:
+    kinds = [kind for kind in KINDS if bench.wants(kind)]
     connections = int(bench.scaled(_CONNECTIONS, 3))
     seconds = bench.scaled(_SECONDS, 0.05)
     with live(bench, "rpc") as brokers:
-        for contender, kind in itertools.product(() if bench.is_trial else bench.contenders, KINDS):
+        for contender, kind in itertools.product(() if bench.is_trial else bench.contenders, kinds):
             progress(f"  warming {contender.name}: {kind}")
             _measure(brokers[contender.name], kind, connections, _WARM_SECONDS)
 
         def measure_all(contender: Contender) -> Measured:
             measured: dict[str, float] = {}
-            for kind in KINDS:
+            for kind in kinds:
                 progress(f"  {contender.name}: {kind}")
                 found = _measure(brokers[contender.name], kind, connections, seconds)
                 measured |= {f"{kind} {name}": value for name, value in found.items()}
             return measured
 
         figures = bench.alternate(measure_all)
-    for kind in KINDS:
+    for kind in kinds:
         yield Row(f"{kind}: server CPU each", "us", figures[f"{kind} cpu"], aim=1.0)
         yield Row(f"{kind}: rate", "requests/s", figures[f"{kind} rate"], "more", aim=1.0)
         yield Row(f"{kind}: the generator's own share", "% of a core", figures[f"{kind} generator"])
