@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 from broker.clock import Clock, SystemClock
 from broker.core.group.events import Event, GroupRemoved, GroupRestored, RebalanceStarted
 from broker.core.group.requests import Now
-from broker.core.history.facts import RebalanceFacts, copy_of
+from broker.core.history.facts import RebalanceFacts, copy_of, remains_of
 from broker.core.history.fold import BEGINNINGS, HANDLED, SETTLE_MS, GroupFold
 from broker.core.history.names import AVOIDED, REBALANCE
 from broker.history.closing_queue import ClosingQueue, Waiting
@@ -293,18 +293,26 @@ class RebalanceHistory:
         if waiting is None:
             return
         try:
-            if waiting.is_running:
-                await self._write_running(waiting)
-                return
-            record = await _in_slices(self._making.record_steps(waiting))
-            text = await _in_slices(self._making.text_steps(record))
-            is_slow = len(text) >= SLOW_FROM_BYTES
-            packed = await self._elsewhere(pack, text) if is_slow else pack(text)
-            self._keep(record, text, packed)
+            await self._close_one(waiting)
         except Exception:
             # A mistake of ours costs one record, not the history.
             logger.exception("A rebalance of group %r has no record", waiting.group_id)
             self._queue.dropped_count += 1
+        facts, waiting.closed = waiting.closed, None
+        if isinstance(facts, RebalanceFacts):
+            remains = remains_of(facts)
+            del facts
+            await _in_slices(self._making.let_go(remains))
+
+    async def _close_one(self, waiting: Waiting) -> None:
+        if waiting.is_running:
+            await self._write_running(waiting)
+            return
+        record = await _in_slices(self._making.record_steps(waiting))
+        text = await _in_slices(self._making.text_steps(record))
+        is_slow = len(text) >= SLOW_FROM_BYTES
+        packed = await self._elsewhere(pack, text) if is_slow else pack(text)
+        self._keep(record, text, packed)
 
     def _take_next(self) -> Waiting | None:
         """None for the end of a group, which needs no record."""

@@ -6,7 +6,14 @@ from dataclasses import replace
 from typing import Final
 
 from broker.clock import Clock
-from broker.core.history.build import Built, Steps, build_at_once, build_avoided, build_steps
+from broker.core.history.build import (
+    Built,
+    Steps,
+    build_at_once,
+    build_avoided,
+    build_steps,
+    let_go,
+)
 from broker.core.history.facts import RebalanceFacts
 from broker.core.history.fold import AvoidedFacts
 from broker.core.history.model import HistoryRecord, RebalanceOutcome, RebalanceRecord
@@ -70,6 +77,7 @@ class Making:
         """Its next rebalance has nothing to do with those before."""
         self._taken.pop(group_id, None)
 
+    let_go = staticmethod(let_go)
     text_steps = staticmethod(text_steps)
     parse_text = staticmethod(parse_text)
 

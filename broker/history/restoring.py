@@ -19,15 +19,21 @@ from protocol.errors import KafkaError
 logger = logging.getLogger(__name__)
 
 ENTRIES_PER_TURN: Final = 200
+BYTES_PER_TURN: Final = 256 * 1024
+"""Of their texts, which are packed: some milliseconds, before probes get the loop."""
 
 
 async def restore(log: HistoryLog, rings: Rings) -> list[Entry]:
     """Fill the rings; returns entries to be written, of rebalances that the last stop cut short."""
     running: dict[str, Entry] = {}
     try:
-        for count, entry in enumerate(log.read(), start=1):
+        count = size = 0
+        for entry in log.read():
             _take(entry, rings, running)
-            if count % ENTRIES_PER_TURN == 0:
+            count += 1
+            size += len(entry.text)
+            if count >= ENTRIES_PER_TURN or size >= BYTES_PER_TURN:
+                count = size = 0
                 await asyncio.sleep(0)
     except KafkaError as error:
         logger.warning("The rest of the rebalance history cannot be read: %s", error)

@@ -6,8 +6,7 @@ yields whenever somebody else should have a turn, and returns the record at its 
 
 from collections.abc import Generator, Iterator
 from dataclasses import field
-from heapq import nlargest
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from broker.core.group.events import MemberRef
 from broker.core.group.protocols import CONSUMER
@@ -24,8 +23,9 @@ from broker.core.history.model import (
     RebalanceRecord,
     Stopped,
     Timeline,
+    WaitedFor,
 )
-from broker.core.history.moves import NONE_TAKEN, Moves, TakenPartitions
+from broker.core.history.moves import NONE_TAKEN, PARTITIONS_PER_STEP, Moves, TakenPartitions
 from broker.core.history.shares import NOTHING, owns_partitions, parse_share
 from broker.core.history.triggers import cut_or_none, stated_fields, trigger_record
 from protocol.lazy_dataclass import dataclass
@@ -33,8 +33,11 @@ from protocol.lazy_dataclass import dataclass
 T = TypeVar("T")
 Steps: TypeAlias = Generator[None, None, T]
 
-MEMBERS_PER_STEP: Final = 100
+MEMBERS_PER_STEP: Final = 50
 """About a millisecond."""
+
+LOOKS_PER_STEP: Final = 500
+"""Where there is next to nothing to do for a member."""
 
 Built: TypeAlias = tuple[RebalanceRecord, TakenPartitions]
 """The record, and the partitions that stand still after it."""
@@ -62,7 +65,17 @@ def build_steps(
     """The record as of `until_ms` (monotonic); `taken` is what the record before has left."""
     builder = _Builder(group_id, facts, until_ms, members_listed, taken)
     yield from builder.steps()
-    return builder.record(), builder.taken_after
+    built = builder.record(), builder.taken_after
+    yield
+    yield from builder.let_go()
+    return built
+
+
+def let_go(remains: list[Any]) -> Steps[None]:
+    """Empty `remains` in steps: to free thousands of objects takes milliseconds too."""
+    while remains:
+        del remains[-LOOKS_PER_STEP:]
+        yield
 
 
 def build_at_once(steps: Steps[T]) -> T:
@@ -105,29 +118,38 @@ class _Builder:
     _stopped_total_ms: int = 0
     _open_count: int = 0
     _listed: list[MemberTimeline] = field(default_factory=list)
+    _members_before: int = 0
     _members_after: int = 0
+    _follows: int | None = None
+    _waited_for: WaitedFor = field(default=WaitedFor())
 
     def steps(self) -> Iterator[None]:
         yield from self._find_rows()
         yield from self._compare_shares()
         yield from self._measure_stops()
+        yield from self._find_link()
         yield from self._list_members()
         yield
+        self._waited_for = waited_for(self.facts, self.until_ms)
+        yield
+
+    def let_go(self) -> Iterator[None]:
+        """Once there is a record; nobody else has these."""
+        remains: list[Any] = [*self._rows, *self._moves.by_member.values()]
+        self._rows, self._moves = [], Moves(NONE_TAKEN, is_known=False)
+        yield from let_go(remains)
 
     # Who took part.
 
-    def _find_rows(self) -> Iterator[None]:
+    def _find_rows(self) -> Steps[None]:
         facts = self.facts
-        before = {member.member_id for member in facts.started.members}
-        before |= {gone.replaced_by for gone in facts.gone.values() if gone.replaced_by}
+        before = yield from self._find_those_before()
         if facts.outcome is RebalanceOutcome.EMPTY:
             members: tuple[MemberRef, ...] = ()
         elif facts.join_phase is not None:
             members = facts.join_phase.members
         else:
-            joined = {join.member.member_id: join.member for _, join in facts.joins.values()}
-            joined |= {member.member_id: member for member in facts.started.members}
-            members = tuple(joined.values())
+            members = yield from self._find_those_to_come()
         protocol = None if facts.join_phase is None else facts.join_phase.protocol_name
         for count, member in enumerate(members, start=1):
             row = _Row(member, facts.gone.get(member.member_id), member.member_id not in before)
@@ -137,10 +159,48 @@ class _Builder:
             self._rows.append(row)
             if count % MEMBERS_PER_STEP == 0:
                 yield
-        listed = {member.member_id for member in members}
-        for gone in facts.gone.values():
+        listed = dict.fromkeys(member.member_id for member in members)
+        for count, gone in enumerate(facts.gone.values(), start=1):
             if gone.member.member_id not in listed:
                 self._rows.append(_Row(gone.member, gone, is_new=False))
+            if count % LOOKS_PER_STEP == 0:
+                yield
+
+    def _find_those_before(self) -> Steps[dict[str, None]]:
+        """Ids of all who were members, and of those who have taken such a member's place.
+
+        A dict, because the collector need not look into one of texts, as it must into a set.
+        """
+        facts = self.facts
+        started = facts.started
+        before: dict[str, None] = {}
+        for count, member in enumerate(started.members, start=1):
+            before[member.member_id] = None
+            if count % LOOKS_PER_STEP == 0:
+                yield
+        # Those who are gone because of the trigger were members as well.
+        removed = {one for one in started.trigger.removed if one not in before}
+        self._members_before = len(before) + len(removed)
+        yield
+        for count, gone in enumerate(facts.gone.values(), start=1):
+            if gone.replaced_by:
+                before[gone.replaced_by] = None
+            if count % LOOKS_PER_STEP == 0:
+                yield
+        return before
+
+    def _find_those_to_come(self) -> Steps[tuple[MemberRef, ...]]:
+        """While they join: those who have, then those who were members and have not."""
+        found: dict[str, MemberRef] = {}
+        for count, (_, join) in enumerate(self.facts.joins.values(), start=1):
+            found[join.member.member_id] = join.member
+            if count % LOOKS_PER_STEP == 0:
+                yield
+        for count, member in enumerate(self.facts.started.members, start=1):
+            found[member.member_id] = member
+            if count % LOOKS_PER_STEP == 0:
+                yield
+        return tuple(found.values())
 
     def _owns(self, member_id: str, protocol: str | None) -> bool:
         join = self.facts.joins.get(member_id)
@@ -171,12 +231,14 @@ class _Builder:
 
     def _measure_stops(self) -> Steps[None]:
         is_cooperative = any(row.owns for row in self._rows)
-        for row in self._rows:
+        for count, row in enumerate(self._rows, start=1):
             answered_ms = self._answered_ms(row.member.member_id)
             if row.gone is not None:
                 self._taken_at[row.member.member_id] = row.gone.at_ms
             elif answered_ms is not None:
                 self._taken_at[row.member.member_id] = answered_ms
+            if count % LOOKS_PER_STEP == 0:
+                yield
         for count, row in enumerate(self._rows, start=1):
             self._measure(row, is_cooperative=is_cooperative)
             self._moves.count_moved(row.member.member_id)
@@ -187,6 +249,17 @@ class _Builder:
         elif is_cooperative:
             sequence = self.facts.sequence
             self.taken_after = yield from self._moves.still_taken(self._taken_at, sequence)
+
+    def _find_link(self) -> Iterator[None]:
+        """The rebalance that this one goes on with."""
+        self._follows = self.facts.follows
+        if self._follows is not None or not self._moves.is_known:
+            return
+        for count, (partition, taken) in enumerate(self.taken_before.items(), start=1):
+            if partition in self._moves.gained_by:
+                self._follows = max(self._follows or taken.sequence, taken.sequence)
+            if count % PARTITIONS_PER_STEP == 0:
+                yield
 
     def _measure(self, row: _Row, *, is_cooperative: bool) -> None:
         member_id = row.member.member_id
@@ -242,24 +315,33 @@ class _Builder:
 
     # Who is listed.
 
-    def _list_members(self) -> Iterator[None]:
+    def _list_members(self) -> Steps[None]:
         rows = self._rows
         if len(rows) > self.members_listed:
-            important = self._important_ids()
-
-            def weight(numbered: tuple[int, _Row]) -> tuple[bool, bool, int, int]:
-                index, row = numbered
-                is_named = row.member.member_id in important
-                is_gone = row.gone is not None or row.stopped_open
-                return is_named, is_gone, row.stopped_ms or 0, -index
-
-            chosen = nlargest(self.members_listed, enumerate(rows), key=weight)
-            rows = [row for _, row in sorted(chosen, key=lambda numbered: numbered[0])]
-            yield
+            rows = yield from self._choose()
         for count, row in enumerate(rows, start=1):
             self._listed.append(self._timeline_of(row))
             if count % MEMBERS_PER_STEP == 0:
                 yield
+
+    def _choose(self) -> Steps[list[_Row]]:
+        """Those who say most: whoever is named, then who is gone or stands still, then who stood
+        still for longest, then who came first. In the order that all have.
+        """
+        important = self._important_ids()
+        yield
+        weights: list[int] = []
+        size = len(self._rows)
+        for index, row in enumerate(self._rows):
+            is_gone = row.gone is not None or row.stopped_open
+            rank = 2 * (row.member.member_id in important) + is_gone
+            # One number, all different: thousands of them are sorted in a millisecond.
+            weights.append(((rank << 64) + (row.stopped_ms or 0)) * size - index)
+            if index % LOOKS_PER_STEP == 0:
+                yield
+        least = sorted(weights)[-self.members_listed]
+        yield
+        return [row for row, weight in zip(self._rows, weights, strict=True) if weight >= least]
 
     def _important_ids(self) -> set[str]:
         facts = self.facts
@@ -333,7 +415,7 @@ class _Builder:
             generation=facts.generation,
             previous_state=started.previous_state.value,
             initial=started.previous_state is GroupState.EMPTY,
-            follows=self._follows(),
+            follows=self._follows,
             superseded_by=facts.superseded_by,
             protocol_type=facts.protocol_type,
             started_at_ms=facts.began.wall_ms,
@@ -341,14 +423,14 @@ class _Builder:
             further_causes=tuple(trigger_record(cause, began_ms) for cause in facts.causes),
             further_causes_dropped=facts.causes_dropped,
             timeline=self._timeline(),
-            waited_for=waited_for(facts, self.until_ms),
+            waited_for=self._waited_for,
             outcome=facts.outcome or RebalanceOutcome.RUNNING,
             error=facts.error.name if facts.error else None,
             protocol=None if join_phase is None else cut_or_none(join_phase.protocol_name),
             leader=None if join_phase is None else cut_or_none(join_phase.leader),
             leader_changed=change is not None,
             leader_change=change,
-            members_before=self._members_before(),
+            members_before=self._members_before,
             members_after=self._members_after,
             partitions=self._moves.counts(),
             stopped=Stopped(
@@ -374,16 +456,3 @@ class _Builder:
             durable_ms=self._after(facts.finished_ms) if is_durable else None,
             finished_ms=self._after(facts.finished_ms),
         )
-
-    def _members_before(self) -> int:
-        """Those who are gone because of the trigger were members as well."""
-        started = self.facts.started
-        present = {member.member_id for member in started.members}
-        return len(present.union(started.trigger.removed))
-
-    def _follows(self) -> int | None:
-        if self.facts.follows is not None:
-            return self.facts.follows
-        gained = self._moves.gained_by
-        links = {taken.sequence for p, taken in self.taken_before.items() if p in gained}
-        return max(links) if links and self._moves.is_known else None

@@ -6,7 +6,7 @@ event; `build` makes the record of it later.
 
 from collections.abc import Mapping
 from dataclasses import field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from broker.core.group.events import (
     JoinPhaseEnded,
@@ -192,3 +192,9 @@ def copy_of(facts: RebalanceFacts) -> RebalanceFacts:
         late_answers=facts.late_answers.copy(),
         awaits=facts.awaits.copy(),
     )
+
+
+def remains_of(facts: RebalanceFacts) -> list[Any]:
+    """What frees most of `facts` when it goes: to be let go of bit by bit, after `facts`."""
+    members = () if facts.join_phase is None else facts.join_phase.members
+    return [*facts.started.members, *members, *facts.joins.values(), *facts.gone.values()]

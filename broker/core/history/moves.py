@@ -49,6 +49,8 @@ class Moves:
     gained_by: dict[TopicPartition, str] = field(default_factory=dict)
     kept_count: int = 0
     moved_count: int = 0
+    gained_count: int = 0
+    given_up_count: int = 0
     _partition_count: int = 0
     _parsed: dict[bytes, Share | None] = field(default_factory=dict)
     """Members that hold nothing, or have not changed, share their bytes."""
@@ -65,6 +67,8 @@ class Moves:
         move = Move(len(old & new), old - new, new - old)
         self.by_member[member_id] = move
         self.kept_count += move.kept
+        self.gained_count += len(move.gained)
+        self.given_up_count += len(move.given_up)
         for partition in move.given_up:
             self.given_up_by[partition] = member_id
         for partition in move.gained:
@@ -89,13 +93,12 @@ class Moves:
         """Over all members."""
         if not self.is_known:
             return PartitionCounts()
-        moves = self.by_member.values()
         return PartitionCounts(
             known=True,
             kept=self.kept_count,
             moved=self.moved_count,
-            gained=sum(len(move.gained) for move in moves),
-            given_up=sum(len(move.given_up) for move in moves),
+            gained=self.gained_count,
+            given_up=self.given_up_count,
         )
 
     def listed(self, member_id: str) -> MemberPartitions:

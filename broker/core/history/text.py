@@ -3,11 +3,15 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
-from broker.core.history.build import MEMBERS_PER_STEP, Steps
-from broker.core.history.json_form import as_json, from_json, member_as_json
+from broker.core.history.build import Steps
+from broker.core.history.json_form import as_json, from_json
+from broker.core.history.member_text import member_text
 from broker.core.history.model import HistoryRecord, RebalanceRecord
+
+MEMBERS_PER_STEP: Final = 100
+"""About a millisecond."""
 
 
 def text_steps(record: HistoryRecord) -> Steps[bytes]:
@@ -16,12 +20,15 @@ def text_steps(record: HistoryRecord) -> Steps[bytes]:
         return _dump(as_json(record)).encode()
     data = as_json(replace(record, members=()))
     del data["members"]
+    yield
+    head = _dump(data)[:-1]
+    yield
     parts: list[str] = []
     for start in range(0, len(record.members), MEMBERS_PER_STEP):
         members = record.members[start : start + MEMBERS_PER_STEP]
-        parts.append(_dump([member_as_json(member) for member in members])[1:-1])
+        parts.append(",".join(map(member_text, members)))
         yield
-    return f'{_dump(data)[:-1]},"members":[{",".join(parts)}]}}'.encode()
+    return f'{head},"members":[{",".join(parts)}]}}'.encode()
 
 
 def parse_text(text: bytes | str) -> HistoryRecord:
