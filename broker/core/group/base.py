@@ -16,7 +16,7 @@ write's `on_failed`. A step that raises is another matter: then nothing in memor
 and the shell drops the group and replays it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from broker.core.group.config import GroupConfig
@@ -31,7 +31,7 @@ from broker.core.group.effects import (
     TimerKey,
 )
 from broker.core.group.events import Event, Fate, MemberFenced, MemberRemoved, MemberTold
-from broker.core.group.member import Member
+from broker.core.group.member import Member, Protocols, metadata_for
 from broker.core.group.offset_table import OffsetTable
 from broker.core.group.protocols import CONSUMER, PartitionCount, union_of_topics
 from broker.core.group.records import DurableRecord
@@ -95,8 +95,8 @@ class GroupBase:
 
     __slots__ = (
         "_effects",
+        "_offers",
         "_staged",
-        "_subscriptions",
         "_topics",
         "_topics_are_parsed",
         "assignment_on_its_way",
@@ -160,8 +160,8 @@ class GroupBase:
         self.offsets = OffsetTable()
         self.deadlines: dict[TimerKey, int] = {}
         """Of the join, sync and pending timers; members keep their own."""
-        self._subscriptions: list[bytes] = []
-        """Metadata of the generation's members, as it was when the generation began."""
+        self._offers: list[Protocols] = []
+        """Of the generation's members, as it was when the generation began."""
         self._topics: frozenset[str] | None = frozenset()
         self._topics_are_parsed = True
         self._staged: list[Write] = []
@@ -242,12 +242,22 @@ class GroupBase:
         timer_ms = member.session_timer_ms
         if timer_ms is None or deadline_ms < timer_ms:
             member.session_timer_ms = deadline_ms
-            self._effects.append(Schedule(TimerKey("session", member.member_id), deadline_ms))
+            self._effects.append(Schedule(member.session_key, deadline_ms))
+
+    def start_sessions(self, now_ms: int) -> None:
+        """Those of all members, from now on."""
+        effects = self._effects
+        for member in self.roster:
+            deadline_ms = member.session_deadline_ms = now_ms + member.session_timeout_ms
+            timer_ms = member.session_timer_ms
+            if timer_ms is None or deadline_ms < timer_ms:
+                member.session_timer_ms = deadline_ms
+                effects.append(Schedule(member.session_key, deadline_ms))
 
     def stop_session(self, member: Member) -> None:
         if member.session_timer_ms is not None:
             member.session_timer_ms = None
-            self._effects.append(Cancel(TimerKey("session", member.member_id)))
+            self._effects.append(Cancel(member.session_key))
 
     # Moves.
 
@@ -256,12 +266,12 @@ class GroupBase:
         self.previous_state, self.state = self.state, state
         self.state_timestamp_ms = now.wall_ms
 
-    def note_subscriptions(self) -> None:
-        """A generation begins, or is restored."""
-        name = self.protocol_name
-        self._subscriptions = [member.metadata(name) for member in self.roster]
-        self._topics_are_parsed = not self._subscriptions
+    def note_subscriptions(self) -> Sequence[Protocols]:
+        """A generation begins, or is restored; returns what its members offer, in their order."""
+        self._offers = [member.protocols for member in self.roster]
+        self._topics_are_parsed = not self._offers
         self._topics = frozenset()
+        return self._offers
 
     def find_member(self, member_id: str, instance_id: str | None) -> Member | ErrorCode:
         """The member a request speaks for, or the error it is answered."""
@@ -345,8 +355,10 @@ class GroupBase:
         they say for the next one does not take away what they read now.
         """
         if not self._topics_are_parsed:
+            name = self.protocol_name
+            subscriptions = {metadata_for(name, offered) for offered in set(self._offers)}
             is_readable = self.protocol_type == CONSUMER
-            self._topics = union_of_topics(self._subscriptions) if is_readable else None
+            self._topics = union_of_topics(subscriptions) if is_readable else None
             self._topics_are_parsed = True
-            self._subscriptions = []
+            self._offers = []
         return self._topics

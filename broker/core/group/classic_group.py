@@ -157,8 +157,7 @@ class ClassicGroup(GroupBase):
         assignments = {member.member_id: member.assignment for member in self.roster}
         leader = self.roster.leader_id
         self.note(GroupRestored(self.generation, self.protocol_type, leader, assignments))
-        for member in self.roster:
-            self.start_session(member, now.ms)
+        self.start_sessions(now.ms)
         if len(self.roster) > self.config.max_size:
             rebalance.begin(self, Trigger(TriggerKind.OVER_CAPACITY), now)
             rebalance.proceed(self, now)

@@ -9,7 +9,7 @@ from typing import assert_never
 
 from broker.core.group.base import GroupBase, HeldJoin
 from broker.core.group.events import MemberReplaced
-from broker.core.group.member import Member
+from broker.core.group.member import Member, metadata_for
 from broker.core.group.protocols import hash_partition_counts, union_of_topics
 from broker.core.group.records import (
     DurableRecord,
@@ -63,17 +63,19 @@ def group_record(
             group.state_timestamp_ms if state_timestamp_ms is None else state_timestamp_ms
         ),
         members=tuple(
-            StoredMember(
-                member_id=member.member_id,
-                instance_id=member.instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                session_timeout_ms=member.session_timeout_ms,
-                rebalance_timeout_ms=member.rebalance_timeout_ms,
-                subscription=member.metadata(name),
-                assignment=assignments[member.member_id],
-            )
-            for member in group.roster
+            [
+                StoredMember(
+                    member.member_id,
+                    member.instance_id,
+                    member.client_id,
+                    member.client_host,
+                    member.session_timeout_ms,
+                    member.rebalance_timeout_ms,
+                    metadata_for(name, member.protocols),
+                    assignments[member.member_id],
+                )
+                for member in group.roster
+            ]
         ),
         topics_hash=topics_hash,
     )

@@ -42,6 +42,7 @@ class Replies(NamedTuple):
     """
 
     replies: Iterator[Reply]
+    reply_count: int
 
 
 class Append(NamedTuple):

@@ -63,7 +63,7 @@ def _has_expired(group: GroupBase, member: Member, now: Now) -> bool:
     member.session_timer_ms = None
     if member.session_deadline_ms > now.ms:
         member.session_timer_ms = member.session_deadline_ms
-        group.emit(Schedule(TimerKey("session", member.member_id), member.session_deadline_ms))
+        group.emit(Schedule(member.session_key, member.session_deadline_ms))
         return False
     return member.is_new or not member.is_parked
 

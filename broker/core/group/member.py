@@ -1,11 +1,16 @@
 """One member of a classic group, and an id that may become one."""
 
 from dataclasses import field
+from typing import TypeAlias
 
+from broker.core.group.effects import TimerKey
 from broker.core.group.events import MemberRef
 from broker.core.group.reasons import NO_REASON, StatedReason
 from broker.core.group.requests import Ticket
 from protocol.lazy_dataclass import dataclass
+
+Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
+"""(name, metadata), in order of preference."""
 
 
 @dataclass(slots=True, eq=False)
@@ -18,8 +23,7 @@ class Member:
     client_host: str
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    protocols: tuple[tuple[str, bytes], ...]
-    """(name, metadata), in order of preference."""
+    protocols: Protocols
     assignment: bytes = b""
     is_new: bool = False
     """Has never completed a join. Its session ends even while it is parked."""
@@ -36,6 +40,7 @@ class Member:
     reason: StatedReason = field(default=NO_REASON)
     """What its last join said."""
     _ref: MemberRef | None = None
+    _session_key: TimerKey | None = None
 
     @property
     def is_static(self) -> bool:
@@ -50,7 +55,12 @@ class Member:
     @property
     def metadata_bytes(self) -> int:
         """Of all its protocols."""
-        return sum(len(data) for _, data in self.protocols)
+        return sum([len(data) for _, data in self.protocols])
+
+    @property
+    def protocol_names(self) -> tuple[str, ...]:
+        """In order of preference."""
+        return tuple([name for name, _ in self.protocols])
 
     def metadata(self, protocol_name: str | None) -> bytes:
         """What it told the assignor `protocol_name`; empty if it does not offer it."""
@@ -66,8 +76,16 @@ class Member:
             )
         return ref
 
+    @property
+    def session_key(self) -> TimerKey:
+        """Of its session's timer. Kept, because thousands of sessions start together."""
+        key = self._session_key
+        if key is None:
+            key = self._session_key = TimerKey("session", self.member_id)
+        return key
 
-def metadata_for(name: str | None, protocols: tuple[tuple[str, bytes], ...]) -> bytes:
+
+def metadata_for(name: str | None, protocols: Protocols) -> bytes:
     """What goes with a protocol name; empty if it is not among them."""
     for offered, data in protocols:
         if offered == name:

@@ -5,11 +5,10 @@ one that every member offers. For consumers the metadata is a ConsumerProtocolSu
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
 from typing import Final
 
-from broker.core.group.member import Member
 from protocol.codec import codec
 from protocol.errors import DecodeError
 from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -20,28 +19,33 @@ CONSUMER: Final = "consumer"
 _SUBSCRIPTION: Final = codec(ConsumerProtocolSubscription, 0)
 _VERSION_BYTES: Final = 2
 
+Names = tuple[str, ...]
+"""Of protocols, in order of preference."""
+
 PartitionCount = Callable[[str], int | None]
 """How many partitions a topic has now, None if there is no such topic."""
 
 
-def choose_protocol(members: Sequence[Member], leader: Member | None) -> str | None:
+def choose_protocol(lists: Mapping[Names, int], ranking: Names) -> str | None:
     """The protocol for the next generation, None without members.
+
+    Args:
+        lists: how many members offer just these names, in this order of preference.
+        ranking: the leader's own list.
 
     Each member votes for the first name in its own list that all members offer; most votes win. A
     tie goes to what stands first in the leader's list, so that the same group always chooses the
     same way (in Kafka the order of a hash map decides).
     """
-    if not members:
+    if not lists:
         return None
-    # Thousands of members have a handful of different lists.
-    lists = Counter(tuple(name for name, _ in member.protocols) for member in members)
     candidates = frozenset.intersection(*(frozenset(names) for names in lists))
     votes: Counter[str] = Counter()
     for names, count in lists.items():
         vote = next((name for name in names if name in candidates), None)
         if vote is not None:
             votes[vote] += count
-    ranked = [name for name, _ in (leader or members[0]).protocols if name in candidates]
+    ranked = [name for name in ranking if name in candidates]
     assert ranked, "members without a common protocol cannot have been admitted"
     return max(ranked, key=lambda name: votes[name])
 

@@ -5,7 +5,7 @@ goes on (`proceed`): at once if everybody is there, else when the last one joins
 The first rebalance of an empty group waits for its delay instead, and for nothing else.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from broker.core.group import durable
 from broker.core.group.base import GroupBase, InitialDelay
@@ -18,12 +18,13 @@ from broker.core.group.events import (
     JoinPhaseEnded,
     JoinPhaseStalled,
     JoinReceived,
+    MemberRef,
     Outcome,
     RebalanceEnded,
     RebalanceStarted,
     Trigger,
 )
-from broker.core.group.member import Member, metadata_for
+from broker.core.group.member import Member, Protocols, metadata_for
 from broker.core.group.requests import JoinedMember, JoinResult, Now, SyncResult, Ticket
 from broker.core.group.states import GroupState
 from protocol.errors import ErrorCode
@@ -36,7 +37,7 @@ def begin(group: GroupBase, trigger: Trigger, now: Now) -> None:
     """
     for member in group.roster:
         member.told_to_rejoin = False
-    members = tuple(member.ref for member in group.roster)
+    members = tuple([member.ref for member in group.roster])
     group.note(RebalanceStarted(trigger, group.state, group.generation, members))
     if group.state is GroupState.COMPLETING_REBALANCE:
         abandon_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS, now)
@@ -199,7 +200,9 @@ def _begin_generation(group: GroupBase, end: JoinPhaseEnd, now: Now) -> None:
     group.generation += 1
     group.protocol_name = roster.choose_protocol()
     group.topics_hash = None
-    group.note_subscriptions()
+    offers = group.note_subscriptions()
+    refs = tuple([member.ref for member in roster])
+    are_all_here = roster.parked_joins == len(roster)
     group.move_to(GroupState.COMPLETING_REBALANCE, now)
     group.note(
         JoinPhaseEnded(
@@ -207,25 +210,32 @@ def _begin_generation(group: GroupBase, end: JoinPhaseEnd, now: Now) -> None:
             generation=group.generation,
             protocol_name=group.protocol_name,
             leader=roster.leader_id,
-            members=tuple(member.ref for member in roster),
-            absent=tuple(m.member_id for m in roster if m.join_ticket is None),
+            members=refs,
+            absent=()
+            if are_all_here
+            else tuple([m.member_id for m in roster if not m.join_ticket]),
             pending=tuple(roster.pending),
             protocol_type=group.protocol_type,
         )
     )
-    tickets: list[tuple[str, Ticket]] = []
+    tickets: dict[str, Ticket] = {}
     for member in roster:
-        ticket = roster.unpark_join(member)
-        if ticket is not None:
-            tickets.append((member.member_id, ticket))
+        if member.join_ticket is not None:
+            tickets[member.member_id] = member.join_ticket
         member.is_new = False
-        group.start_session(member, now.ms)
-        group.pending_sync[member.member_id] = None
-    group.emit(Replies(_join_answers(group, tickets)))
+    roster.unpark_all_joins()
+    group.start_sessions(now.ms)
+    group.pending_sync = dict.fromkeys([ref.member_id for ref in refs])
+    answers = _join_answers(group, tickets, zip(refs, offers, strict=True))
+    group.emit(Replies(answers, len(tickets)))
     group.schedule(SYNC_TIMER, now.ms + roster.rebalance_timeout_ms())
 
 
-def _join_answers(group: GroupBase, tickets: Sequence[tuple[str, Ticket]]) -> Iterator[Reply]:
+def _join_answers(
+    group: GroupBase,
+    tickets: dict[str, Ticket],
+    members: Iterable[tuple[MemberRef, Protocols]],
+) -> Iterator[Reply]:
     """The answers of a generation that begins, the leader's first: all others wait for what it will
     do. Values are those of now, whatever becomes of the group while answers are given out.
     """
@@ -233,18 +243,16 @@ def _join_answers(group: GroupBase, tickets: Sequence[tuple[str, Ticket]]) -> It
     assert leader_id is not None
     name = group.protocol_name
     said = (group.generation, group.protocol_type, name, leader_id)
-    members = [(m.member_id, m.instance_id, m.protocols) for m in group.roster]
 
     def answers() -> Iterator[Reply]:
-        for member_id, ticket in tickets:
-            if member_id == leader_id:
-                joined = tuple(
-                    JoinedMember(one, instance_id, metadata_for(name, protocols))
-                    for one, instance_id, protocols in members
-                )
-                yield Reply(ticket, JoinResult(ErrorCode.NONE, member_id, *said, joined))
-        for member_id, ticket in tickets:
-            if member_id != leader_id:
-                yield Reply(ticket, JoinResult(ErrorCode.NONE, member_id, *said))
+        leader = tickets.pop(leader_id, None)
+        if leader is not None:
+            joined = [
+                JoinedMember(ref.member_id, ref.instance_id, metadata_for(name, offered))
+                for ref, offered in members
+            ]
+            yield Reply(leader, JoinResult(ErrorCode.NONE, leader_id, *said, tuple(joined)))
+        for member_id, ticket in tickets.items():
+            yield Reply(ticket, JoinResult(ErrorCode.NONE, member_id, *said))
 
     return answers()

@@ -5,8 +5,11 @@ values v4 for an offset (v1 with an explicit expiry) and v3 for a group; null de
 layout has no place for travels in record headers, which its tools ignore.
 """
 
+import struct
+from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias, cast
 
+from broker.core.group.group_value import encode_members
 from broker.core.group.requests import CommittedOffset
 from protocol.codec import codec, decode_versioned, encode_versioned
 from protocol.errors import DecodeError
@@ -101,6 +104,7 @@ _GROUP_KEY_VERSION: Final = 2
 _OFFSET_VALUE_VERSION: Final = 4
 _OFFSET_VALUE_VERSION_WITH_EXPIRY: Final = 1
 _GROUP_VALUE_VERSION: Final = 3
+_COUNT_BYTES: Final = 4
 
 
 def encode_key(record: DurableRecord) -> bytes:
@@ -114,7 +118,7 @@ def encode_key(record: DurableRecord) -> bytes:
 def encode_value(record: DurableRecord) -> bytes | None:
     """None for a tombstone."""
     if isinstance(record, GroupRecord):
-        return encode_versioned(_group_value(record), _GROUP_VALUE_VERSION)
+        return _encode_group(record)
     if isinstance(record, OffsetRecord):
         committed = record.committed
         expires = committed.expire_timestamp_ms != -1
@@ -178,14 +182,26 @@ def decode_record(
     return OffsetRecord(*key, committed)
 
 
-def _group_value(record: GroupRecord) -> GroupMetadataValue:
+def _encode_group(record: GroupRecord) -> bytes:
+    try:
+        members = encode_members(record.members)
+    except struct.error:
+        # The codec says what is wrong.
+        return encode_versioned(_group_value(record, record.members), _GROUP_VALUE_VERSION)
+    value = encode_versioned(_group_value(record, ()), _GROUP_VALUE_VERSION)
+    # The members come last, after their count.
+    count = len(record.members).to_bytes(_COUNT_BYTES, "big")
+    return b"".join((value[:-_COUNT_BYTES], count, members))
+
+
+def _group_value(record: GroupRecord, members: Sequence[StoredMember]) -> GroupMetadataValue:
     return GroupMetadataValue(
         protocol_type=record.protocol_type or "",
         generation=record.generation,
         protocol=record.protocol_name,
         leader=record.leader_id,
         current_state_timestamp=record.state_timestamp_ms,
-        members=cast("list[MemberMetadata]", record.members),
+        members=cast("list[MemberMetadata]", members),
     )
 
 

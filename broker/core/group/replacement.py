@@ -19,7 +19,7 @@ from broker.core.group.events import (
     TriggerKind,
 )
 from broker.core.group.member import Member
-from broker.core.group.protocols import choose_protocol, hash_partition_counts, parse_topics
+from broker.core.group.protocols import hash_partition_counts, parse_topics
 from broker.core.group.requests import JoinRequest, JoinResult, Now, SyncResult, Ticket
 from broker.core.group.states import GroupState
 from protocol.errors import ErrorCode
@@ -96,11 +96,9 @@ def _decide(group: GroupBase, old: Member, new: Member) -> tuple[Decision, str]:
 
 
 def _would_change_protocol(group: GroupBase, old: Member, new: Member) -> bool:
-    if [name for name, _ in old.protocols] == [name for name, _ in new.protocols]:
+    if old.protocol_names == new.protocol_names:
         return False
-    members = [new if member is old else member for member in group.roster]
-    leader = new if group.roster.leader is old else group.roster.leader
-    return choose_protocol(members, leader) != group.protocol_name
+    return group.roster.choose_protocol_with(new, old) != group.protocol_name
 
 
 def _wants_other_topics(group: GroupBase, old: Member, new: Member) -> bool:

@@ -4,18 +4,22 @@ Plain bookkeeping; keeps its counts right and knows no rules.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from typing import Final, TypeVar
 
 from broker.core.group.member import Member, PendingMember
-from broker.core.group.protocols import choose_protocol
+from broker.core.group.protocols import Names, choose_protocol
 from broker.core.group.requests import Ticket
 from protocol.errors import ErrorCode
+
+K = TypeVar("K", bound=Hashable)
 
 
 class Roster:
     """Members in the order they came; a replaced one counts as having come anew."""
 
     __slots__ = (
+        "_lists",
         "_members",
         "_offers",
         "_static",
@@ -30,6 +34,8 @@ class Roster:
         self._static: dict[str, str] = {}
         self._offers: Counter[str] = Counter()
         """How many members offer a protocol."""
+        self._lists: Counter[Names] = Counter()
+        """How many members offer just these, in this order."""
         self.pending: dict[str, PendingMember] = {}
         """By id; oldest first."""
         self.leader_id: str | None = None
@@ -120,6 +126,12 @@ class Roster:
             self.parked_joins -= 1
         return ticket
 
+    def unpark_all_joins(self) -> None:
+        """The tickets have been taken."""
+        for member in self:
+            member.join_ticket = None
+        self.parked_joins = 0
+
     def set_protocols(self, member: Member, protocols: tuple[tuple[str, bytes], ...]) -> None:
         """What `member` offers from now on."""
         self._count(member, -1)
@@ -132,7 +144,18 @@ class Roster:
 
     def choose_protocol(self) -> str | None:
         """See `protocols.choose_protocol`."""
-        return choose_protocol(list(self), self.leader)
+        return choose_protocol(self._lists, self._ranking(self.leader))
+
+    def choose_protocol_with(self, new: Member, old: Member) -> str | None:
+        """As it would be with `new` in the place of `old`."""
+        lists = self._lists.copy()
+        _add(lists, old.protocol_names, -1)
+        _add(lists, new.protocol_names, 1)
+        return choose_protocol(lists, self._ranking(new if self.leader is old else self.leader))
+
+    def _ranking(self, leader: Member | None) -> Names:
+        leader = leader or next(iter(self), None)
+        return () if leader is None else leader.protocol_names
 
     @property
     def all_joined(self) -> bool:
@@ -141,11 +164,23 @@ class Roster:
 
     def rebalance_timeout_ms(self) -> int:
         """The longest that a member asks for, 0 without members."""
-        return max((member.rebalance_timeout_ms for member in self), default=0)
+        return max([member.rebalance_timeout_ms for member in self], default=0)
 
     def _count(self, member: Member, change: int) -> None:
         self.metadata_bytes += change * member.metadata_bytes
-        for name in {name for name, _ in member.protocols}:
-            self._offers[name] += change
-            if not self._offers[name]:
-                del self._offers[name]
+        names = member.protocol_names
+        _add(self._lists, names, change)
+        for name in names if len(names) < _ALL_DIFFERENT_BELOW else set(names):
+            _add(self._offers, name, change)
+
+
+_ALL_DIFFERENT_BELOW: Final = 2
+"""So few names cannot have one twice."""
+
+
+def _add(counter: Counter[K], key: K, change: int) -> None:
+    count = counter[key] + change
+    if count:
+        counter[key] = count
+    else:
+        del counter[key]

@@ -78,7 +78,8 @@ def _park(group: GroupBase, member: Member, request: SyncRequest, ticket: Ticket
     is_leader = member.member_id == group.roster.leader_id
     if is_leader and group.assignment_on_its_way != group.generation:
         group.assignment_on_its_way = group.generation
-        assignments = {m.member_id: request.assignments.get(m.member_id, b"") for m in group.roster}
+        given = request.assignments
+        assignments = {m.member_id: given.get(m.member_id, b"") for m in group.roster}
         group.stage(AssignmentWrite(group, _record(group, assignments, now)))
 
 
@@ -121,7 +122,7 @@ class AssignmentWrite:
             if ticket is not None:
                 tickets.append((ticket, member.assignment))
                 group.start_session(member, now.ms)
-        group.emit(Replies(_sync_answers(group, tickets)))
+        group.emit(Replies(_sync_answers(group, tickets), len(tickets)))
 
     def on_failed(self, error: ErrorCode, now: Now) -> None:
         """Tell those who wait, and assign anew: the next generation overrides whatever the log may

@@ -1,3 +1,5 @@
+"""Answers are given in order and exactly once, so many in a turn of the loop."""
+
 import asyncio
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +20,9 @@ class Clients:
     def replies(self) -> Iterator[Reply]:
         return (Reply(ticket, number) for number, ticket in enumerate(self.tickets))
 
+    def give_all(self) -> None:
+        self.queue.give_all(self.replies(), len(self.tickets))
+
     @property
     def answered_count(self) -> int:
         return sum(ticket.is_answered for ticket in self.tickets)
@@ -25,29 +30,30 @@ class Clients:
 
 async def test_a_few_answers_are_given_at_once() -> None:
     clients = Clients(ANSWERS_PER_TURN - 1)
-    clients.queue.give_all(clients.replies())
+    clients.give_all()
     assert clients.answered_count == ANSWERS_PER_TURN - 1
     assert not clients.waiting
 
 
 async def test_others_have_a_turn_between_two_slices_of_many() -> None:
     clients = Clients(5 * ANSWERS_PER_TURN)
-    clients.queue.give_all(clients.replies())
+    clients.give_all()
     seen = []
     while clients.answered_count < len(clients.tickets):
         seen.append(clients.answered_count)
         await asyncio.sleep(0)
-    assert seen == [ANSWERS_PER_TURN * turn for turn in range(1, 5)]
+    assert seen == [ANSWERS_PER_TURN * turn for turn in range(5)], "none in the turn of the step"
     assert not clients.waiting
 
 
 async def test_what_comes_meanwhile_stands_behind() -> None:
     clients = Clients(2 * ANSWERS_PER_TURN)
-    clients.queue.give_all(clients.replies())
+    clients.give_all()
+    await asyncio.sleep(0)
     late: Ticket[str] = Ticket()
     clients.queue.give(Reply(late, "late"))
     later = Clients(1)
-    clients.queue.give_all(later.replies())
+    clients.queue.give_all(later.replies(), 1)
     assert (late.is_answered, later.answered_count) == (False, 0)
     await asyncio.sleep(0)
     assert clients.answered_count == 2 * ANSWERS_PER_TURN
@@ -57,7 +63,7 @@ async def test_what_comes_meanwhile_stands_behind() -> None:
 
 async def test_a_flush_gives_what_is_left_and_nothing_twice() -> None:
     clients = Clients(3 * ANSWERS_PER_TURN)
-    clients.queue.give_all(clients.replies())
+    clients.give_all()
     clients.queue.flush()
     assert clients.answered_count == len(clients.tickets)
     await asyncio.sleep(0)

@@ -88,4 +88,4 @@ def test_there_is_no_fingerprint_of_what_is_unknown() -> None:
 
 
 def test_without_members_there_is_no_protocol() -> None:
-    assert choose_protocol([], None) is None
+    assert choose_protocol({}, ()) is None

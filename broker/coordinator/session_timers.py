@@ -1,0 +1,67 @@
+"""The deadlines of a group's sessions, so many in a turn of the loop.
+
+The sessions of all members start anew when a generation begins or is loaded: thousands of timers to
+be moved. None of them comes for seconds, so that may take a few turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from itertools import islice
+from typing import Final
+
+from broker.core.group.effects import TimerKey
+from broker.core.keyed_timers import KeyedTimers
+
+SCHEDULED_PER_TURN: Final = 500
+"""One takes some three microseconds."""
+
+
+class SessionTimers:
+    """In front of the timers of the purgatory."""
+
+    __slots__ = ("_is_turn_coming", "_pending", "_timers")
+
+    def __init__(self, timers: KeyedTimers[TimerKey]) -> None:
+        self._timers = timers
+        self._pending: dict[TimerKey, int] = {}
+        self._is_turn_coming = False
+
+    def schedule(self, key: TimerKey, deadline_ms: int) -> None:
+        """As `KeyedTimers.schedule`."""
+        if self._pending:
+            self._pending.pop(key, None)
+        self._timers.schedule(key, deadline_ms)
+
+    def schedule_soon(self, deadlines: Mapping[TimerKey, int]) -> None:
+        """The same for many, within the next turns; until then they keep the deadlines they had."""
+        self._pending.update(deadlines)
+        if not self._is_turn_coming:
+            self._come_back()
+
+    def cancel(self, key: TimerKey) -> None:
+        """As `KeyedTimers.cancel`."""
+        if self._pending:
+            self._pending.pop(key, None)
+        self._timers.cancel(key)
+
+    def cancel_all(self) -> None:
+        """The owner goes away."""
+        self._pending = {}
+        self._timers.cancel_all()
+
+    def _come_back(self) -> None:
+        self._is_turn_coming = True
+        asyncio.get_running_loop().call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._is_turn_coming = False
+        pending = self._pending
+        if len(pending) <= SCHEDULED_PER_TURN:
+            # A new one, because an emptied dict keeps the table of its largest size.
+            self._pending = {}
+        for key in list(islice(pending, SCHEDULED_PER_TURN)):
+            self._timers.schedule(key, pending.pop(key))
+        if self._pending:
+            self._come_back()
