@@ -8,10 +8,19 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from broker.collector import collect_all, collect_as_usual, collect_in_steps, collect_recent
+from broker.collector import (
+    TurnCollector,
+    collect_all,
+    collect_as_usual,
+    collect_in_steps,
+    collect_recent,
+)
 
 LOOK_EVERY_S: Final = 0.25
 """Thousands of members can join in a second."""
+
+COLLECT_EVERY_S: Final = 0.01
+"""While there are many: about as much as one turn may take."""
 
 MANY: Final = 6_000
 """From so many on, new objects come from where memory can be given back page by page. Fewer cost so
@@ -44,6 +53,9 @@ class MemoryKeeper:
         self._looks_since_collected = 0
         self._is_prepared = False
         self._timer: asyncio.TimerHandle | None = None
+        self._collector: TurnCollector | None = None
+        """While there are many, and until their memory was given back."""
+        self._collect_timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Collect garbage in steps, and look from now on."""
@@ -55,6 +67,7 @@ class MemoryKeeper:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._end_crowd()
         collect_as_usual()
 
     def look(self) -> None:
@@ -64,6 +77,7 @@ class MemoryKeeper:
             self._most = self._left = max(self._most, count)
             self._looks_since_gone = 0
             self._prepare()
+            self._begin_crowd()
         elif self._most and count * GONE_BELOW <= self._most:
             self._looks_since_gone += 1
             if count < self._left - MANY // 10:
@@ -73,6 +87,7 @@ class MemoryKeeper:
                 _give_back()
             if self._looks_since_gone >= GIVEN_BACK_AFTER_LOOKS[-1]:
                 self._most = 0
+                self._end_crowd()
         self._looks_since_collected += 1
         wait_looks = COLLECT_ALL_EVERY_LOOKS if count < MANY else COLLECT_ALL_ANYWAY_LOOKS
         if self._looks_since_collected >= wait_looks:
@@ -85,6 +100,28 @@ class MemoryKeeper:
             from broker.allocator import serve_objects_by_library  # noqa: PLC0415 - rarely wanted.
 
             serve_objects_by_library()
+
+    def _begin_crowd(self) -> None:
+        if self._collector is None and self._timer is not None:
+            self._collector = TurnCollector()
+            self._collect_later()
+
+    def _end_crowd(self) -> None:
+        if self._collector is not None:
+            self._collector.stop()
+            self._collector = None
+        if self._collect_timer is not None:
+            self._collect_timer.cancel()
+            self._collect_timer = None
+
+    def _collect_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._collect_timer = loop.call_later(COLLECT_EVERY_S, self._collect_and_go_on)
+
+    def _collect_and_go_on(self) -> None:
+        if self._collector is not None:
+            self._collector.look()
+            self._collect_later()
 
     def _look_later(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._look_and_go_on)
