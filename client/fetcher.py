@@ -43,6 +43,7 @@ from client.fetched import (
     IsolationLevel,
     ReadOptions,
 )
+from client.leader_checks import PositionChecks
 from client.memory import have_freed_memory_kept
 from client.net.cluster import Cluster
 from client.net.connection import DisconnectedError
@@ -117,6 +118,15 @@ class Fetcher:
             on_found=self.wake,
             on_failed=self._failed,
         )
+        self._checks = PositionChecks(
+            cluster,
+            positions,
+            config,
+            default_reset=self._default_reset,
+            on_metadata_wanted=on_metadata_wanted,
+            on_changed=self.wake,
+            on_failed=self._fail,
+        )
         self._timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
         self._is_running = False
@@ -135,7 +145,8 @@ class Fetcher:
         self._stop_timer()
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, self._resets.close(), return_exceptions=True)
+        closing = (self._resets.close(), self._checks.close())
+        await asyncio.gather(*self._tasks, *closing, return_exceptions=True)
         self._buffers.clear()
         self._errors.clear()
         self._failure = None
@@ -294,6 +305,8 @@ class Fetcher:
             return
         self._notice_new_topics()
         self._resets.begin()
+        if self._checks.begin():
+            self._buffers.drop_outdated()
         now_ms = _now_ms()
         plan = self._plan.next(now_ms, self._leader_of, self._is_readable)
         wakes = [] if plan.wake_ms is None else [plan.wake_ms]

@@ -22,6 +22,7 @@ ConsumerError
   PositionError                there is no position to go on from
     NoOffsetError              nothing committed, and auto_offset_reset is none
     OffsetOutOfRangeError      the position is not in the log any more (or not yet)
+      LogTruncatedError        records before the position are gone, and others took their offsets
   RecordError                  what was fetched cannot be given out
     CorruptRecordError         its checksum is wrong, or it does not follow the format
     RecordTooLargeError        a batch that no fetch limit lets through
@@ -31,12 +32,17 @@ ConsumerError
 Each carries its `code`, the ErrorCode behind it, if a broker sent one.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from client.core.partitions import TopicPartition
 from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from client.core.offsets import OffsetAndMetadata
 
 
 class ConsumerError(Exception):
@@ -129,6 +135,26 @@ class NoOffsetError(PositionError):
 
 class OffsetOutOfRangeError(PositionError):
     """The position is not in the log any more, or not yet."""
+
+
+class LogTruncatedError(OffsetOutOfRangeError):
+    """Records that were read are not in the log any more, and others are at their offsets."""
+
+    def __init__(
+        self, partition: TopicPartition, offset: int, parted: OffsetAndMetadata | None
+    ) -> None:
+        where = "" if parted is None else f" at offset {parted.offset}"
+        super().__init__(
+            f"{partition.topic}-{partition.partition}: a new leader's log was cut off{where}, and"
+            f" it was read up to offset {offset}; auto_offset_reset is none: undo what was done"
+            " with the records behind it if need be, then seek",
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+        )
+        self.partition = partition
+        self.offset = offset
+        """The position, which stays there until somebody seeks."""
+        self.parted = parted
+        """Up to there the records are those that were read; None if that is not known."""
 
 
 class RecordError(ConsumerError):

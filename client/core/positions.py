@@ -35,6 +35,8 @@ class PartitionState:
     is_held: bool = False
     is_aside: bool = False
     """Others are being read alone."""
+    is_doubted: bool = False
+    """There is a new leader, which may not have what was read."""
     high_watermark: int | None = None
     last_stable_offset: int | None = None
     log_start_offset: int | None = None
@@ -42,7 +44,8 @@ class PartitionState:
     @property
     def is_readable(self) -> bool:
         """Whether records of it may be fetched and returned now."""
-        return self.position is not None and not (self.is_paused or self.is_held or self.is_aside)
+        is_kept_back = self.is_paused or self.is_held or self.is_aside or self.is_doubted
+        return self.position is not None and not is_kept_back
 
 
 class Positions:
@@ -274,6 +277,17 @@ class Positions:
         if log_start_offset >= 0:
             state.log_start_offset = log_start_offset
 
+    def doubt(self, partition: TopicPartition) -> None:
+        """Its leader is to be asked about the position first; what was fetched for it is void."""
+        state = self.state(partition)
+        self._renew(state)
+        state.is_doubted = True
+
+    def believe(self, partition: TopicPartition) -> None:
+        """The position is good."""
+        self.version += 1
+        self.state(partition).is_doubted = False
+
     def high_watermark(self, partition: TopicPartition) -> int | None:
         """Behind the last record that may be read; None before the first fetch."""
         return self.state(partition).high_watermark
@@ -303,6 +317,7 @@ class Positions:
         state.position, state.leader_epoch, state.reset = None, UNKNOWN_EPOCH, spec
 
     def _renew(self, state: PartitionState) -> None:
+        state.is_doubted = False
         state.fence = next(self._fences)
         self.version += 1
 

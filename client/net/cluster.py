@@ -110,6 +110,8 @@ class Cluster:
         self.config = config
         self.topics: dict[str, TopicInfo] = {}
         self.cluster_id: str | None = None
+        self.version = 0
+        """Changes with every answer about topics."""
         self._brokers: dict[int, Address] = {}
         self._connections: dict[tuple[Address, str], asyncio.Task[Connection]] = {}
         self._retiring: set[Connection] = set()
@@ -237,6 +239,7 @@ class Cluster:
         self._learn(await connection.call(request), is_complete=topics is None)
 
     def _learn(self, answer: MetadataResponse, *, is_complete: bool) -> None:
+        self.version += 1
         self.cluster_id = answer.cluster_id
         self._brokers = {
             broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers

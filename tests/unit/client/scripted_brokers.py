@@ -34,6 +34,12 @@ from protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
 from protocol.records.builder import encode_batch
 from protocol.records.record import Record
 from tests.virtual_loop import VirtualClockLoop
@@ -42,6 +48,7 @@ TOPIC: Final = "t"
 TOPIC_ID: Final = b"i" * 16
 FETCH: Final = 1
 LIST_OFFSETS: Final = 2
+EPOCHS: Final = 23
 EARLIEST: Final = FetchConfig(auto_offset_reset=RESET_EARLIEST)
 
 
@@ -60,10 +67,16 @@ class ScriptedBroker:
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
-        self.versions = ApiVersionTable({FETCH: (4, 18), LIST_OFFSETS: (1, 11)})
+        self.versions = ApiVersionTable({FETCH: (4, 18), LIST_OFFSETS: (1, 11), EPOCHS: (2, 4)})
         self.logs: dict[int, list[bytes]] = defaultdict(list)
         self.faults: dict[int, deque[ErrorCode]] = defaultdict(deque)
         """What to say of a partition, once each."""
+        self.epoch_faults: deque[ErrorCode] = deque()
+        """What to say to questions about epochs."""
+        self.epoch_ends: dict[int, tuple[int, int]] = {}
+        """By partition: the epoch and its end; that of the log if nothing is given."""
+        self.asked_epochs: list[tuple[int, int]] = []
+        """Of our leader and of the position."""
         self.throttle_ms = 0
         self.is_down = False
         self.requests: list[FetchRequest] = []
@@ -82,6 +95,8 @@ class ScriptedBroker:
             raise DisconnectedError(f"broker {self.node_id} is down")
         if isinstance(request, ListOffsetsRequest):
             return self._offsets(_travelled(request, version))
+        if isinstance(request, OffsetForLeaderEpochRequest):
+            return _travelled(self._epochs(_travelled(request, version)), version)
         request = _travelled(request, version)
         self.requests.append(request)
         self.request_versions.append(version)
@@ -133,6 +148,24 @@ class ScriptedBroker:
             records=records,
         )
 
+    def _epochs(self, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+        found = []
+        for one in (one for topic in request.topics for one in topic.partitions):
+            self.asked_epochs.append((one.current_leader_epoch, one.leader_epoch))
+            code = self.epoch_faults.popleft() if self.epoch_faults else ErrorCode.NONE
+            whole = one.leader_epoch, len(self.logs[one.partition])
+            epoch, end = self.epoch_ends.get(one.partition, whole)
+            found.append(
+                EpochEndOffset(
+                    partition=one.partition,
+                    error_code=code,
+                    leader_epoch=-1 if code else epoch,
+                    end_offset=-1 if code else end,
+                )
+            )
+        topic = OffsetForLeaderTopicResult(topic=TOPIC, partitions=found)
+        return OffsetForLeaderEpochResponse(topics=[topic])
+
     def _offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         found = [
             ListOffsetsPartitionResponse(
@@ -163,9 +196,12 @@ class ScriptedCluster(Cluster):
             self.remember(node_id, Address("broker", node_id))
         self.lead(*leaders)
 
-    def lead(self, *leaders: int, topic_id: bytes = TOPIC_ID) -> None:
+    def lead(self, *leaders: int, topic_id: bytes = TOPIC_ID, epoch: int = 5) -> None:
         """By partition, -1 for nobody."""
-        known = {index: Leader(node_id, 5) for index, node_id in enumerate(leaders) if node_id >= 0}
+        self.version += 1
+        known = {
+            index: Leader(node_id, epoch) for index, node_id in enumerate(leaders) if node_id >= 0
+        }
         self.topics[TOPIC] = TopicInfo(TOPIC, topic_id, False, ErrorCode.NONE, known, len(leaders))
 
     async def connection(self, address: Address, purpose: str = "") -> Connection:
