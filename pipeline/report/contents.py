@@ -6,7 +6,7 @@ Spark adds up; what comes here is what a page can show.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
@@ -72,7 +72,7 @@ def collect(lake: Lake, groups: list[str]) -> Contents:
         f.max("started_at").alias("last_at"),
     )
     longest = totals.orderBy(f.desc("stopped_ms"), f.desc("rebalances"), *GROUP)
-    pages = [GroupPage(**row.asDict()) for row in longest.limit(GROUPS_SHOWN).collect()]
+    pages = [GroupPage(**row) for row in _rows(longest.limit(GROUPS_SHOWN))]
     if not pages:
         raise PipelineError("no rebalance of such a group is in the lake")
     for page in pages:
@@ -86,7 +86,15 @@ def _of(frame: DataFrame, page: GroupPage) -> DataFrame:
 
 
 def _rows(frame: DataFrame) -> list[Row]:
-    return [row.asDict(recursive=True) for row in frame.collect()]
+    rows = [row.asDict(recursive=True) for row in frame.collect()]
+    return [{name: in_utc(value) for name, value in row.items()} for row in rows]
+
+
+def in_utc(value: Any) -> Any:  # noqa: ANN401 - of any column.
+    """Python gets timestamps from Spark in the zone of this machine, and without its name."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).replace(tzinfo=None)
+    return value
 
 
 def _fill(page: GroupPage, lake: Lake, rebalances: DataFrame) -> None:

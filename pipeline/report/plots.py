@@ -121,7 +121,9 @@ def storm(events: list[Row]) -> str:
         axes.set_yticks(range(len(kinds)), [kind.replace("_", " ") for kind in kinds])
         axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
-        end = events[-1]["started_at"] + timedelta(milliseconds=events[-1]["duration_ms"] or 0)
+        end = max(
+            row["started_at"] + timedelta(milliseconds=row["duration_ms"] or 0) for row in events
+        )
         _dates(axes, events[0]["started_at"] - least, end + 2 * least, "%H:%M:%S")
         return _svg(figure)
 

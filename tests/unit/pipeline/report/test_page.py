@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import time
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
 from pipeline.report import plots
-from pipeline.report.contents import Contents, GroupPage
+from pipeline.report.contents import Contents, GroupPage, in_utc
 from pipeline.report.page import duration, render
 
 BEGUN = datetime(2026, 1, 5, 10, 0, 0)  # noqa: DTZ001 - Spark hands moments out without a zone.
@@ -129,6 +130,39 @@ def test_a_group_without_advice_or_storms_has_a_page_too() -> None:
 
 def test_the_same_contents_make_the_same_page() -> None:
     assert html(page()) == html(page())
+
+
+def test_the_axis_of_a_storm_spans_the_storm_and_no_more() -> None:
+    kinds = ("member_left", "member_added", "session_expired")
+    events = [
+        {
+            "started_at": BEGUN + timedelta(minutes=minute),
+            # The first one takes longest, and ends behind the last one.
+            "duration_ms": 900_000 if minute == 0 else 5_000,
+            "trigger_kind": kinds[minute % 3],
+        }
+        for minute in (0, 4, 8, 13)
+    ]
+    labels = re.findall(r">(\d\d:\d\d):\d\d<", plots.storm(events))
+    assert labels == sorted(labels)
+    assert labels[0] <= "10:05"
+    assert "10:10" <= labels[-1] <= "10:15"
+
+
+def test_moments_are_those_of_utc_wherever_the_machine_stands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        # As Spark hands it out there: half past three in the afternoon, without a zone.
+        here = datetime.fromtimestamp(1_767_607_200)  # noqa: DTZ006 - as above.
+        assert here.hour == 15
+        assert in_utc(here) == BEGUN
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert in_utc("10:00") == "10:00"
 
 
 def test_settings_are_numbered_in_the_plot_as_in_the_list() -> None:
