@@ -43,11 +43,12 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-TURN_S: Final = 0.02
+TURN_S: Final = 0.005
 """How often there is a turn while records are there to be handed out one by one."""
 
-BREATH_S: Final = 0.005
-"""How long polls that find records may follow each other without letting the loop do other work."""
+BREATH_S: Final = 0.001
+"""How long polls that find records may follow each other without letting the loop do other work,
+such as receiving the next ones."""
 
 
 class Engine:
@@ -273,7 +274,7 @@ class Engine:
         """What `take` finds, as soon as it finds something; None if the time is over first."""
         if time.monotonic() >= self._breathe_s:
             # Who always finds records does not wait, but others need the loop too.
-            await asyncio.sleep(0)
+            await self.fetcher.breathe()
             self._breathe_s = time.monotonic() + BREATH_S
         deadline_s = float("inf") if timeout_s is None else time.monotonic() + timeout_s
         while True:

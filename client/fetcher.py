@@ -16,7 +16,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from typing import TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from client.core.backoff import Backoff
 from client.core.errors import ConsumerError, OffsetOutOfRangeError, RecordError, error_for
@@ -46,7 +46,7 @@ from client.fetched import (
 from client.leader_checks import PositionChecks
 from client.memory import have_freed_memory_kept
 from client.net.cluster import Cluster
-from client.net.connection import DisconnectedError
+from client.net.connection import Connection, DisconnectedError
 from client.records import AnyRecord
 from client.resets import OffsetResets, TopicIds, begin_anew
 from protocol.errors import ErrorCode
@@ -63,11 +63,22 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
+RECEIVING_ROUNDS_MAX: Final = 32
+"""So that nobody who sends without end keeps records that are here from being handed out."""
+
 CommittedLookup: TypeAlias = Callable[
     [Collection[TopicPartition]],
     Awaitable[Mapping[TopicPartition, OffsetAndMetadata | None]],
 ]
 """Asks the group for committed offsets; None for a partition without one."""
+
+
+class _Promise(NamedTuple):
+    """A request on its way."""
+
+    connection: Connection
+    sent: SentFetch
+    answer: asyncio.Future[Any]
 
 
 class Fetcher:
@@ -207,6 +218,19 @@ class Fetcher:
                 await self._changed.wait()
         return self._has_something
 
+    async def breathe(self) -> None:
+        """Let others have the loop, and whatever has arrived be received.
+
+        A round of the loop receives what the system has of an answer, and makes room for more of
+        it: an answer of a megabyte is here after about ten. Without them it would not come in
+        while records are handed out, and who hands them out would wait for it afterwards.
+        """
+        for _ in range(RECEIVING_ROUNDS_MAX):
+            had = self._cluster.received_bytes
+            await asyncio.sleep(0)
+            if self._cluster.received_bytes == had:
+                break
+
     def wake(self) -> None:
         """Something has changed (a position, a pause, the metadata); whoever waits returns."""
         self._buffers.drop_outdated()
@@ -315,10 +339,7 @@ class Fetcher:
             self._on_metadata_wanted()
         for fetch in plan.fetches:
             self._plan.sent(fetch.node_id, now_ms)
-            name = f"fetch from broker {fetch.node_id}"
-            task = asyncio.get_running_loop().create_task(self._fetch(fetch), name=name)
-            self._tasks.add(task)
-            task.add_done_callback(self._fetch_ended)
+            self._begin(fetch)
         self._stop_timer()
         if wakes:
             wait_s = max(1, min(wakes) - now_ms) / 1000
@@ -351,28 +372,53 @@ class Fetcher:
         self._plan.postpone(partition, self._leader_of(partition), until_ms)
         return until_ms
 
-    async def _fetch(self, fetch: PlannedFetch) -> None:
+    def _begin(self, fetch: PlannedFetch) -> None:
+        """Have it sent, and its answer taken.
+
+        Where there is a connection it is sent at once: a task would begin when the loop has time,
+        and who handles records may keep it until those that are here have run out.
+        """
+        address = self._cluster.broker(fetch.node_id)
+        connection = None if address is None else self._cluster.connected(address)
+        promise: _Promise | None = None
+        if connection is not None:
+            # It will be met again, by the task.
+            with suppress(ConsumerError):
+                promise = self._send(fetch, connection)
+        name = f"fetch from broker {fetch.node_id}"
+        task = asyncio.get_running_loop().create_task(self._fetch(fetch, promise), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._fetch_ended)
+
+    def _send(self, fetch: PlannedFetch, connection: Connection) -> _Promise | None:
+        """None: there is nothing to ask any more."""
+        sent = self._what_to_ask(fetch, connection.versions.best(FetchRequest))
+        if not sent.asked:
+            return None
+        config = self._config
+        request = fetch_request(
+            sent,
+            partition_bytes=config.max_partition_fetch_bytes,
+            bytes_max=fetch.bytes_max,
+            min_bytes=config.fetch_min_bytes if fetch.may_wait else 0,
+            max_wait_ms=config.fetch_max_wait_ms if fetch.may_wait else 0,
+            isolation_level=config.isolation_level,
+        )
+        return _Promise(connection, sent, connection.send(request, version=sent.version))
+
+    async def _fetch(self, fetch: PlannedFetch, promise: _Promise | None) -> None:
         node_id = fetch.node_id
         try:
-            address = self._cluster.broker(node_id)
-            if address is None:
-                raise DisconnectedError("newer metadata does not have this broker any more")
-            connection = await self._cluster.connection(address)
-            sent = self._what_to_ask(fetch, connection.versions.best(FetchRequest))
-            if not sent.asked:
-                return
-            config = self._config
-            request = fetch_request(
-                sent,
-                partition_bytes=config.max_partition_fetch_bytes,
-                bytes_max=fetch.bytes_max,
-                min_bytes=config.fetch_min_bytes if fetch.may_wait else 0,
-                max_wait_ms=config.fetch_max_wait_ms if fetch.may_wait else 0,
-                isolation_level=config.isolation_level,
-            )
-            timeout_ms = config.request_timeout_ms + config.fetch_max_wait_ms
-            answer = await connection.call(request, version=sent.version, timeout_ms=timeout_ms)
-            self._take_answer(node_id, sent, answer)
+            if promise is None:
+                address = self._cluster.broker(node_id)
+                if address is None:
+                    raise DisconnectedError("newer metadata does not have this broker any more")
+                promise = self._send(fetch, await self._cluster.connection(address))
+            if promise is not None:
+                connection, sent, future = promise
+                timeout_ms = self._config.request_timeout_ms + self._config.fetch_max_wait_ms
+                answer = await connection.answer(future, FetchRequest, timeout_ms)
+                self._take_answer(node_id, sent, answer)
         except DisconnectedError as error:
             logger.debug("fetching from broker %d: %s", node_id, error)
             self._ask_later(fetch.partitions)
@@ -382,13 +428,15 @@ class Fetcher:
             raise
         finally:
             self._plan.answered(node_id)
+        # Here, not when the task has ended: that is told a round of the loop later.
+        self._pump()
 
     def _fetch_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (failure := task.exception()) is not None:
             # Nothing that was to be expected.
             self._failed(failure)
-        self._pump()
+            self._pump()
 
     def _ask_later(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:

@@ -1,9 +1,9 @@
 """Which partitions to ask which broker for, and how much of them.
 
-A partition is asked for while little of it waits to be taken, so that there is always something
-underway. It is left out while it is paused or held, while enough of it waits, after a failure until
-its backoff is over, and while its broker still owes an answer: there is one request for each broker
-at a time.
+A partition is asked for while less of it waits to be taken than one answer brings, so that the next
+answer comes while the one before it is being taken. It is left out while it is paused or held,
+while enough of it waits, after a failure until its backoff is over, and while its broker still owes
+an answer: there is one request for each broker at a time.
 
 All that waits is bounded by `FetchLimits.prefetch_bytes`, of which every broker has the same share,
 so that none of them can keep the others from being read. The bound is exceeded by no more than one
@@ -91,7 +91,7 @@ class FetchPlan:
         self._node_count = 1
         self._sent_ms: dict[int, int] = {}
         self._node_not_before_ms: dict[int, int] = {}
-        self._enough_bytes = max(1, limits.partition_bytes // 2)
+        self._enough_bytes = max(1, min(limits.partition_bytes, limits.prefetch_bytes // 2))
 
     @property
     def waiting_bytes(self) -> int:

@@ -161,6 +161,12 @@ class Cluster:
             return None
         return task.result()
 
+    @property
+    def received_bytes(self) -> int:
+        """By all connections that are open."""
+        found = (self.connected(*key) for key in self._connections)
+        return sum(one.received_bytes for one in found if one is not None)
+
     async def any_connection(self) -> Connection:
         """A connection to whatever broker answers, those that are connected first.
 

@@ -56,6 +56,8 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, address: str, config: ConnectionConfig) -> None:
         self.address = address
         self.versions = ApiVersionTable()
+        self.received_bytes = 0
+        """So far."""
         self._config = config
         self._frames = FrameReader()
         self._transport: asyncio.Transport | None = None
@@ -115,18 +117,24 @@ class Connection(asyncio.BufferedProtocol):
             UnsupportedVersionError: no version in common.
         """
         future = self.send(request, version=version, at_most=at_most)
+        return await self.answer(future, type(request), timeout_ms)
+
+    async def answer(
+        self, future: asyncio.Future[Any], request: type, timeout_ms: int | None = None
+    ) -> Any:  # noqa: ANN401 - as above.
+        """Wait for what `send` has promised. Raises DisconnectedError, as `call`."""
         timeout_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await future
         except TimeoutError:
-            self.close(f"no answer to {type(request).__name__} within {timeout_ms} ms")
+            self.close(f"no answer to {request.__name__} within {timeout_ms} ms")
             raise DisconnectedError(f"{self.address}: {self._why_closed}") from None
 
     def send(
         self, request: object, *, version: int | None = None, at_most: int | None = None
     ) -> asyncio.Future[Any]:
-        """As `call`, without waiting, and without a timeout."""
+        """As `call`, without waiting, and without a timeout; `answer` gives it one."""
         if version is None:
             version = self.versions.best(type(request), at_most)
         if self._why_closed is not None or self._transport is None:
@@ -198,6 +206,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._frames.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
+        self.received_bytes += nbytes
         try:
             for frame in self._frames.received(nbytes):
                 self._take(frame)

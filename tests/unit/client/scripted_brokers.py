@@ -81,6 +81,8 @@ class ScriptedBroker:
         self.is_down = False
         self.requests: list[FetchRequest] = []
         self.request_versions: list[int] = []
+        self.sent_count = 0
+        """Of all that were sent, also of those that are not here yet."""
         self._appended = asyncio.Event()
 
     def append(self, index: int, *values: bytes) -> None:
@@ -88,8 +90,16 @@ class ScriptedBroker:
         self._appended.set()
         self._appended = asyncio.Event()
 
+    def send(self, request: Any, *, version: int) -> asyncio.Future[Any]:  # noqa: ANN401
+        """In place of Connection.send, and so on."""
+        self.sent_count += 1
+        return asyncio.ensure_future(self.call(request, version=version, timeout_ms=0))
+
+    async def answer(self, future: asyncio.Future[Any], request: type, timeout_ms: int) -> Any:  # noqa: ANN401
+        del request, timeout_ms
+        return await future
+
     async def call(self, request: Any, *, version: int, timeout_ms: int) -> Any:  # noqa: ANN401
-        """In place of Connection.call."""
         del timeout_ms
         if self.is_down:
             raise DisconnectedError(f"broker {self.node_id} is down")
@@ -192,6 +202,8 @@ class ScriptedCluster(Cluster):
     def __init__(self, *leaders: int) -> None:
         super().__init__(ClusterConfig([Address("one", 1)], ConnectionConfig()))
         self.nodes = {1: ScriptedBroker(1), 2: ScriptedBroker(2)}
+        self.is_connected = False
+        self.to_come = 0
         for node_id in self.nodes:
             self.remember(node_id, Address("broker", node_id))
         self.lead(*leaders)
@@ -207,6 +219,16 @@ class ScriptedCluster(Cluster):
     async def connection(self, address: Address, purpose: str = "") -> Connection:
         del purpose
         return cast("Connection", self.nodes[address.port])
+
+    def connected(self, address: Address, purpose: str = "") -> Connection | None:
+        del purpose
+        return cast("Connection", self.nodes[address.port]) if self.is_connected else None
+
+    @property
+    def received_bytes(self) -> int:
+        """As if something had come whenever somebody asks, while there is something to come."""
+        self.to_come = max(0, self.to_come - 1)
+        return -self.to_come
 
 
 class Scene:

@@ -13,6 +13,7 @@ from client.core.offsets import EARLIEST as EARLIEST_OFFSET
 from client.core.offsets import LATEST, RESET_NONE, OffsetAndMetadata
 from client.core.partitions import TopicPartition
 from client.fetched import IsolationLevel
+from client.fetcher import RECEIVING_ROUNDS_MAX
 from client.net.versions import ApiVersionTable, UnsupportedVersionError
 from protocol.errors import ErrorCode
 from tests.unit.client.scripted_brokers import EARLIEST, FETCH, TOPIC_ID, Scene, partition, run
@@ -444,6 +445,48 @@ def test_an_error_about_a_partition_waits_while_others_are_read_alone() -> None:
         scene.positions.read_alone(None)
         with pytest.raises(AuthorizationError):
             scene.fetcher.take(1)
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_the_next_request_is_sent_while_records_are_handed_out_and_not_when_the_loop_has_time() -> (
+    None
+):
+    async def test() -> None:
+        scene = Scene(1, config=replace(EARLIEST, max_partition_fetch_bytes=1))
+        scene.one.append(0, b"a")
+        await scene.fetcher.wait(1)
+        sent_count = scene.one.sent_count
+        scene.cluster.is_connected = True
+        # There is no await between these: the loop has no time at all.
+        assert scene.fetcher.take(2)
+        assert not scene.fetcher.take(1)
+        assert scene.one.sent_count == sent_count + 1
+        await scene.fetcher.close()
+
+    run(test())
+
+
+@pytest.mark.parametrize(("to_come", "rounds"), [(0, 1), (10, 6), (10_000, RECEIVING_ROUNDS_MAX)])
+def test_a_breath_lasts_for_as_long_as_something_arrives_within_bounds(
+    to_come: int, rounds: int
+) -> None:
+    async def test() -> None:
+        scene = Scene(1)
+        seen = 0
+
+        async def count_rounds() -> None:
+            nonlocal seen
+            while True:
+                await asyncio.sleep(0)
+                seen += 1
+
+        counting = asyncio.create_task(count_rounds())
+        scene.cluster.to_come = to_come
+        await scene.fetcher.breathe()
+        assert abs(seen - rounds) <= 1
+        counting.cancel()
         await scene.fetcher.close()
 
     run(test())

@@ -7,7 +7,7 @@ from client.core.partitions import TopicPartition
 
 A, B, C, D = (TopicPartition("t", index) for index in range(4))
 LIMITS = FetchLimits(answer_bytes=1_000, partition_bytes=100, prefetch_bytes=1_000)
-ENOUGH = 50
+ENOUGH = 100
 
 
 def plan_of(*partitions: TopicPartition, limits: FetchLimits = LIMITS) -> FetchPlan:
@@ -75,7 +75,7 @@ def test_a_partition_of_which_enough_waits_is_left_out_until_it_is_taken() -> No
 
 @pytest.mark.parametrize(
     ("before", "after", "is_wanted_again"),
-    [(80, 60, False), (80, 49, True), (49, 40, False), (49, 0, True), (0, 0, False)],
+    [(130, 110, False), (130, 99, True), (99, 90, False), (99, 0, True), (0, 0, False)],
 )
 def test_taking_says_when_a_partition_is_wanted_again(
     before: int, after: int, is_wanted_again: bool
@@ -83,6 +83,15 @@ def test_taking_says_when_a_partition_is_wanted_again(
     plan = plan_of(A)
     plan.set_waiting(A, before)
     assert plan.set_waiting(A, after) == is_wanted_again
+
+
+def test_a_partition_is_asked_for_while_the_answer_before_is_taken() -> None:
+    plan = plan_of(A, limits=FetchLimits(1_000, 100, 150))
+    plan.set_waiting(A, 75)
+    assert asked_for(ask(plan)) == []
+    assert plan.set_waiting(A, 74)
+    (fetch,) = ask(plan).fetches
+    assert fetch.bytes_max == 76
 
 
 def test_what_was_served_comes_last_in_the_next_request() -> None:
