@@ -43,7 +43,6 @@ def measure(bench: Bench) -> Iterable[Row]:
             yield Row(f"{name}: after the last join until all settled", "ms", after, aim=1.0)
             yield Row(f"{name}: from the event on", "ms", figures[f"{size} {phase} total"])
             yield Row(f"{name}: server CPU", "ms", figures[f"{size} {phase} cpu"])
-        yield Row(f"{size:,} members: memory of one", "KiB", figures[f"{size} member"])
 
 
 def _measure(bench: Bench, broker: RunningBroker, size: int) -> Measured:

@@ -13,6 +13,7 @@ from benchmarks.harness import Measured
 LOADS: Final[dict[str, Callable[..., Measured]]] = {
     "small requests": small_requests.run,
     "group": group.run,
+    "members' memory": group.memory,
     "idle": idle.run,
     "produce": clients.produce,
     "fetch": clients.fetch,

@@ -398,12 +398,11 @@ def run(port: int, pid: int, group_id: str, size: int, heartbeat_s: float) -> Me
     """A group comes together, loses a member, and gets another one."""
     group = Group(port, group_id, heartbeat_s)
     group.open(size)
-    connected_mib, connected_cpu_s = resident_mib(pid), cpu_s(pid)
+    connected_cpu_s = cpu_s(pid)
     began_s = time.perf_counter()
     group.come(group.members)
     measured = _phase(group, "cold", began_s)
     measured["cold cpu"] = (cpu_s(pid) - connected_cpu_s) * 1e3
-    measured["member"] = (resident_mib(pid) - connected_mib) * 1_024 / size
     group.live(heartbeat_s)
     before_s = cpu_s(pid)
     measured |= _phase(group, "leave", group.leave())
@@ -417,6 +416,23 @@ def run(port: int, pid: int, group_id: str, size: int, heartbeat_s: float) -> Me
     group.settle_quietly()
     group.close()
     return measured
+
+
+def memory(port: int, pid: int, group_ids: list[str], size: int) -> Measured:
+    """What a member takes beside its connection.
+
+    The first of the two groups is small, and loads what all need.
+    """
+    member_kib = 0.0
+    for group_id, count in zip(group_ids, (10, size), strict=True):
+        group = Group(port, group_id)
+        group.open(count)
+        before_mib = resident_mib(pid)
+        group.come(group.members)
+        member_kib = (resident_mib(pid) - before_mib) * 1_024 / count
+        group.settle_quietly()
+        group.close()
+    return {"member": member_kib}
 
 
 def _phase(group: Group, name: str, began_s: float) -> dict[str, float]:
