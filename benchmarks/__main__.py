@@ -84,11 +84,12 @@ def main() -> int:
         parser.error(f"subjects are {', '.join(SUBJECTS)}, and runs at least 1")
     chosen = options.subjects or list(SUBJECTS)
     fighters = contenders(with_kafka=not options.no_kafka, profiles=options.profile)
+    place = machine.describe()  # Of the sources that are measured, whatever becomes of them.
     SCRATCH.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=SCRATCH) as directory:
         bench = Bench(options.runs, Path(directory), fighters, only=options.only)
-        sections, failures = _measure(bench, chosen, options.json)
-    _print(bench, sections)
+        sections, failures = _measure(bench, chosen, place, options.json)
+    _print(bench, place, sections)
     if options.profile:
         print("", *profiling.summary(options.profile), sep="\n")
     for failure in failures:
@@ -97,7 +98,7 @@ def main() -> int:
 
 
 def _measure(
-    bench: Bench, chosen: list[str], output: Path | None
+    bench: Bench, chosen: list[str], place: str, output: Path | None
 ) -> tuple[list[tuple[str, list[Row]]], list[str]]:
     """The rows of all subjects, and which subjects have none because something went wrong."""
     sections: list[tuple[str, list[Row]]] = []
@@ -111,20 +112,20 @@ def _measure(
             failures.append(f"{name}: {error!r}")
             progress(failures[-1])
         if output:
-            _write(sections, output)
+            _write(sections, place, output)
     return sections, failures
 
 
-def _write(sections: list[tuple[str, list[Row]]], output: Path) -> None:
+def _write(sections: list[tuple[str, list[Row]]], place: str, output: Path) -> None:
     """After each subject: who breaks off a long run has what came before."""
     figures = {title: [as_json(row) for row in rows] for title, rows in sections}
-    document = {"machine": machine.describe(), "figures": figures}
+    document = {"machine": place, "figures": figures}
     output.write_text(json.dumps(document, indent=2), encoding="utf-8")
 
 
-def _print(bench: Bench, sections: list[tuple[str, list[Row]]]) -> None:
+def _print(bench: Bench, place: str, sections: list[tuple[str, list[Row]]]) -> None:
     beside = " beside Apache Kafka 4.4.0" if len(bench.contenders) > 1 else ", without a Kafka"
-    print(machine.describe())
+    print(place)
     print(f"Medians of {bench.runs} alternating runs (smallest - largest){beside}.\n")
     print(render(sections))
 
