@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from client.core.errors import RecordError
 from client.core.partitions import TopicPartition
-from client.core.positions import Positions
+from client.core.positions import PartitionState, Positions
 from client.fetched import Fetched
 from client.records import AnyRecord
 
@@ -73,6 +73,14 @@ class FetchBuffers:
         waiting = self._waiting.get(partition)
         return None if waiting is None else waiting.next_offset
 
+    def fetch_offset(self, partition: TopicPartition, state: PartitionState) -> int:
+        """Where to fetch on: behind what waits, or where its position is, which it has to have."""
+        offset = self.next_offset(partition)
+        if offset is None:
+            offset = state.position
+        assert offset is not None
+        return offset
+
     def add(self, partition: TopicPartition, fence: int, chunk: Fetched) -> int:
         """What follows upon what waits already; how many bytes of the partition wait now."""
         waiting = self._waiting.get(partition)
@@ -86,10 +94,13 @@ class FetchBuffers:
 
     def drop_outdated(self) -> None:
         """Forget what was fetched for a position that is not one any more."""
-        for partition, waiting in list(self._waiting.items()):
-            state = self._positions.find(partition)
-            if state is None or state.fence != waiting.fence:
-                self._drop(partition)
+        has_fence = self._positions.has_fence
+        outdated = [one for one, its in self._waiting.items() if not has_fence(one, its.fence)]
+        # All at once: the first that is told of may have the next request sent.
+        for partition in outdated:
+            del self._waiting[partition]
+        for partition in outdated:
+            self._on_less(partition, 0)
 
     def clear(self) -> None:
         """Forget everything."""

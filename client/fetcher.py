@@ -4,53 +4,35 @@ What arrives waits, as bytes, until it is taken; records are made of it only the
 is bounded (`FetchConfig.prefetch_bytes_limit`), so a consumer that does not poll stops reading.
 
 What to ask whom is decided in `client.core.fetch_plan`, where everybody stands is kept in
-`client.core.positions`, and what waits is in `client.fetch_buffers`. Here are the requests, and
-what becomes of their answers.
+`client.core.positions`, and what waits is in `client.fetch_buffers`. `client.fetch_sending` sends
+the requests, `client.fetch_answers` reads what comes back, `client.fetch_troubles` knows what went
+wrong. Here is when all of them have their turn.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
-from client.core.backoff import Backoff
-from client.core.errors import ConsumerError, OffsetOutOfRangeError, RecordError, error_for
-from client.core.fetch_plan import FetchLimits, FetchPlan, PlannedFetch
+from client.core.fetch_plan import FetchLimits, FetchPlan
 from client.core.offsets import OffsetAndMetadata, OffsetSpec
 from client.core.partitions import TopicPartition
-from client.core.positions import PartitionState, Positions
+from client.core.positions import Positions
+from client.fetch_answers import FetchAnswers
 from client.fetch_buffers import FetchBuffers, Records
 from client.fetch_config import FetchConfig
-from client.fetch_requests import (
-    PASSING,
-    STALE,
-    Asked,
-    SentFetch,
-    answers_in,
-    fetch_request,
-    version_for,
-)
-from client.fetched import (
-    NO_DESERIALISERS,
-    Aborted,
-    Deserialisers,
-    Fetched,
-    IsolationLevel,
-    ReadOptions,
-)
+from client.fetch_sending import FetchSender
+from client.fetch_troubles import Troubles, leader_of, now_ms
+from client.fetched import NO_DESERIALISERS, Deserialisers, IsolationLevel, ReadOptions
 from client.leader_checks import PositionChecks
 from client.memory import have_freed_memory_kept
 from client.net.cluster import Cluster
-from client.net.connection import Connection, DisconnectedError
 from client.records import AnyRecord
 from client.resets import OffsetResets, TopicIds, begin_anew
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 
 __all__ = [
     "CommittedLookup",
@@ -71,14 +53,6 @@ CommittedLookup: TypeAlias = Callable[
     Awaitable[Mapping[TopicPartition, OffsetAndMetadata | None]],
 ]
 """Asks the group for committed offsets; None for a partition without one."""
-
-
-class _Promise(NamedTuple):
-    """A request on its way."""
-
-    connection: Connection
-    sent: SentFetch
-    answer: asyncio.Future[Any]
 
 
 class Fetcher:
@@ -104,7 +78,6 @@ class Fetcher:
         self._cluster = cluster
         self._positions = positions
         self._config = config
-        self._options = ReadOptions(config.check_crcs, config.inflated_bytes_limit, deserialisers)
         self._on_metadata_wanted = on_metadata_wanted
         self._plan = FetchPlan(
             FetchLimits(
@@ -113,21 +86,40 @@ class Fetcher:
                 config.prefetch_bytes_limit,
             )
         )
-        self._buffers = FetchBuffers(positions, on_less=self._has_less, on_failed=self._fail)
-        self._errors: dict[TopicPartition, tuple[int, ConsumerError]] = {}
-        """To be raised, with the fence of the position that they are about."""
-        self._failure: BaseException | None = None
-        """To be raised, about nothing in particular."""
-        self._backoffs: dict[TopicPartition, Backoff] = {}
+        self._changed = asyncio.Event()
+        self._troubles = Troubles(cluster, positions, self._plan, config, on_due=self._changed.set)
+        self._buffers = FetchBuffers(
+            positions, on_less=self._has_less, on_failed=self._troubles.fail
+        )
+        answers = FetchAnswers(
+            positions,
+            self._plan,
+            self._buffers,
+            self._troubles,
+            ReadOptions(config.check_crcs, config.inflated_bytes_limit, deserialisers),
+            default_reset=self._default_reset,
+            on_metadata_wanted=on_metadata_wanted,
+            on_readable=self._changed.set,
+        )
+        self._sender = FetchSender(
+            cluster,
+            positions,
+            self._plan,
+            self._buffers,
+            answers,
+            self._troubles,
+            config,
+            on_metadata_wanted=on_metadata_wanted,
+            on_answered=self._pump,
+        )
         self._topic_ids = TopicIds()
-        self._tasks: set[asyncio.Task[None]] = set()
         self._resets = OffsetResets(
             cluster,
             positions,
             config,
             on_metadata_wanted=on_metadata_wanted,
             on_found=self.wake,
-            on_failed=self._failed,
+            on_failed=self._troubles.failed,
         )
         self._checks = PositionChecks(
             cluster,
@@ -136,10 +128,9 @@ class Fetcher:
             default_reset=self._default_reset,
             on_metadata_wanted=on_metadata_wanted,
             on_changed=self.wake,
-            on_failed=self._fail,
+            on_failed=self._troubles.fail,
         )
         self._timer: asyncio.TimerHandle | None = None
-        self._changed = asyncio.Event()
         self._is_running = False
 
     # For the consumer.
@@ -154,13 +145,9 @@ class Fetcher:
         """Give up requests under way and forget all that waits. May be called twice."""
         self._is_running = False
         self._stop_timer()
-        for task in self._tasks:
-            task.cancel()
-        closing = (self._resets.close(), self._checks.close())
-        await asyncio.gather(*self._tasks, *closing, return_exceptions=True)
+        await asyncio.gather(self._sender.close(), self._resets.close(), self._checks.close())
         self._buffers.clear()
-        self._errors.clear()
-        self._failure = None
+        self._troubles.clear()
         self._changed.set()
 
     def take(self, max_records: int) -> Records:
@@ -179,10 +166,10 @@ class Fetcher:
         Such an error is raised once, and never instead of records that were there before it. If it
         lasts it comes again, because the partition is fetched again.
         """
-        self._raise_errors()
+        self._troubles.raise_due()
         taken = self._buffers.take(max_records)
         if not taken:
-            self._raise_errors()
+            self._troubles.raise_due()
         return taken
 
     def next_record(self) -> AnyRecord | None:
@@ -192,7 +179,7 @@ class Fetcher:
         """
         record = self._buffers.next_record()
         if record is None:
-            self._raise_errors()
+            self._troubles.raise_due()
         return record
 
     @property
@@ -241,8 +228,7 @@ class Fetcher:
         """Forget what was fetched of partitions that are gone, and fetch those that came."""
         assigned = self._positions.assigned
         self._plan.set_partitions(assigned)
-        for gone in self._backoffs.keys() - assigned:
-            del self._backoffs[gone]
+        self._troubles.keep_only(assigned)
         self.wake()
 
     async def update_positions(self, committed: CommittedLookup | None) -> None:
@@ -283,45 +269,18 @@ class Fetcher:
                 while not self._positions.are_known(partitions):
                     self._changed.clear()
                     await self._changed.wait()
-                    self._raise_errors()
+                    self._troubles.raise_due()
         except TimeoutError:
             return False
         return True
 
     @property
     def _has_something(self) -> bool:
-        return bool(self._due_errors or self._failure or self._buffers.has_readable)
-
-    @property
-    def _due_errors(self) -> list[TopicPartition]:
-        """Of partitions that are asked for."""
-        return [one for one in self._errors if not self._positions.is_aside(one)]
-
-    def _raise_errors(self) -> None:
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
-        for partition in self._due_errors:
-            fence, error = self._errors.pop(partition)
-            if self._positions.has_fence(partition, fence):
-                raise error
+        return self._troubles.are_due or self._buffers.has_readable
 
     def _has_less(self, partition: TopicPartition, byte_count: int) -> None:
         if self._plan.set_waiting(partition, byte_count) and not self._plan.is_saturated:
             self._pump()
-
-    def _fail(self, partition: TopicPartition, error: ConsumerError) -> None:
-        """To be raised, if nobody seeks before; the partition is asked for again after a while."""
-        self._errors[partition] = (self._positions.state(partition).fence, error)
-        self._postpone(partition)
-        self._changed.set()
-
-    def _failed(self, failure: BaseException) -> None:
-        """Whoever polls next is told."""
-        self._failure = failure
-        self._changed.set()
-
-    # Requests.
 
     def _pump(self) -> None:
         """Send what is to be sent now."""
@@ -331,18 +290,18 @@ class Fetcher:
         self._resets.begin()
         if self._checks.begin():
             self._buffers.drop_outdated()
-        now_ms = _now_ms()
-        plan = self._plan.next(now_ms, self._leader_of, self._is_readable)
+        began_ms = now_ms()
+        plan = self._plan.next(began_ms, self._leader_of, self._is_readable)
         wakes = [] if plan.wake_ms is None else [plan.wake_ms]
         if plan.leaderless:
-            wakes += [self._postpone(partition) for partition in plan.leaderless]
+            wakes += [self._troubles.postpone(partition) for partition in plan.leaderless]
             self._on_metadata_wanted()
         for fetch in plan.fetches:
-            self._plan.sent(fetch.node_id, now_ms)
-            self._begin(fetch)
+            self._plan.sent(fetch.node_id, began_ms)
+            self._sender.begin(fetch)
         self._stop_timer()
         if wakes:
-            wait_s = max(1, min(wakes) - now_ms) / 1000
+            wait_s = max(1, min(wakes) - began_ms) / 1000
             self._timer = asyncio.get_running_loop().call_later(wait_s, self._pump)
 
     def _stop_timer(self) -> None:
@@ -351,202 +310,11 @@ class Fetcher:
             self._timer = None
 
     def _leader_of(self, partition: TopicPartition) -> int | None:
-        leader = self._cluster.leader(partition)
-        if leader is None or self._cluster.broker(leader.node_id) is None:
-            return None
-        return leader.node_id
+        return leader_of(self._cluster, partition)
 
     def _is_readable(self, partition: TopicPartition) -> bool:
         state = self._positions.find(partition)
         return state is not None and state.is_readable
-
-    def _postpone(self, partition: TopicPartition) -> int:
-        """Let it be until a time, which grows from failure to failure."""
-        backoff = self._backoffs.get(partition)
-        if backoff is None:
-            config = self._config
-            backoff = self._backoffs[partition] = Backoff(
-                config.retry_backoff_ms, config.retry_backoff_max_ms, random.random
-            )
-        until_ms = _now_ms() + backoff.fail()
-        self._plan.postpone(partition, self._leader_of(partition), until_ms)
-        return until_ms
-
-    def _begin(self, fetch: PlannedFetch) -> None:
-        """Have it sent, and its answer taken.
-
-        Where there is a connection it is sent at once: a task would begin when the loop has time,
-        and who handles records may keep it until those that are here have run out.
-        """
-        address = self._cluster.broker(fetch.node_id)
-        connection = None if address is None else self._cluster.connected(address)
-        promise: _Promise | None = None
-        if connection is not None:
-            # It will be met again, by the task.
-            with suppress(ConsumerError):
-                promise = self._send(fetch, connection)
-        name = f"fetch from broker {fetch.node_id}"
-        task = asyncio.get_running_loop().create_task(self._fetch(fetch, promise), name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._fetch_ended)
-
-    def _send(self, fetch: PlannedFetch, connection: Connection) -> _Promise | None:
-        """None: there is nothing to ask any more."""
-        sent = self._what_to_ask(fetch, connection.versions.best(FetchRequest))
-        if not sent.asked:
-            return None
-        config = self._config
-        request = fetch_request(
-            sent,
-            partition_bytes=config.max_partition_fetch_bytes,
-            bytes_max=fetch.bytes_max,
-            min_bytes=config.fetch_min_bytes if fetch.may_wait else 0,
-            max_wait_ms=config.fetch_max_wait_ms if fetch.may_wait else 0,
-            isolation_level=config.isolation_level,
-        )
-        return _Promise(connection, sent, connection.send(request, version=sent.version))
-
-    async def _fetch(self, fetch: PlannedFetch, promise: _Promise | None) -> None:
-        node_id = fetch.node_id
-        try:
-            if promise is None:
-                address = self._cluster.broker(node_id)
-                if address is None:
-                    raise DisconnectedError("newer metadata does not have this broker any more")
-                promise = self._send(fetch, await self._cluster.connection(address))
-            if promise is not None:
-                connection, sent, future = promise
-                timeout_ms = self._config.request_timeout_ms + self._config.fetch_max_wait_ms
-                answer = await connection.answer(future, FetchRequest, timeout_ms)
-                self._take_answer(node_id, sent, answer)
-        except DisconnectedError as error:
-            logger.debug("fetching from broker %d: %s", node_id, error)
-            self._ask_later(fetch.partitions)
-            self._on_metadata_wanted()
-        except Exception:
-            self._ask_later(fetch.partitions)
-            raise
-        finally:
-            self._plan.answered(node_id)
-        # Here, not when the task has ended: that is told a round of the loop later.
-        self._pump()
-
-    def _fetch_ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (failure := task.exception()) is not None:
-            # Nothing that was to be expected.
-            self._failed(failure)
-            self._pump()
-
-    def _ask_later(self, partitions: Iterable[TopicPartition]) -> None:
-        for partition in partitions:
-            if self._positions.find(partition) is not None:
-                self._postpone(partition)
-
-    def _what_to_ask(self, fetch: PlannedFetch, best_version: int) -> SentFetch:
-        """The plan may be older than a connection took to be made."""
-        asked: dict[TopicPartition, Asked] = {}
-        for partition in fetch.partitions:
-            leader = self._cluster.leader(partition)
-            state = self._positions.find(partition)
-            if leader is None or leader.node_id != fetch.node_id or state is None:
-                continue
-            if state.position is not None and state.is_readable:
-                offset = self._fetch_offset(partition, state)
-                asked[partition] = Asked(offset, leader.epoch, state.fence)
-        topics = {partition.topic for partition in asked}
-        topic_ids = {topic: self._cluster.topics[topic].topic_id for topic in topics}
-        return SentFetch(version_for(best_version, topic_ids), asked, topic_ids)
-
-    def _fetch_offset(self, partition: TopicPartition, state: PartitionState) -> int:
-        offset = self._buffers.next_offset(partition)
-        if offset is None:
-            offset = state.position
-        assert offset is not None
-        return offset
-
-    # Answers.
-
-    def _take_answer(self, node_id: int, sent: SentFetch, answer: FetchResponse) -> None:
-        if answer.throttle_time_ms > 0:
-            self._plan.throttle(node_id, _now_ms() + answer.throttle_time_ms)
-        unanswered = set(sent.asked)
-        is_stale = False
-        for partition, asked, data in answers_in(sent, answer):
-            unanswered.discard(partition)
-            state = self._positions.find(partition)
-            if state is None or state.fence != asked.fence:
-                continue
-            code = ErrorCode(data.error_code)
-            if self._fetch_offset(partition, state) != asked.offset:
-                # It was asked twice, because its leader moved.
-                continue
-            if code is ErrorCode.NONE:
-                self._store(partition, asked, data)
-            else:
-                is_stale |= code in STALE
-                self._refused(partition, asked, code)
-        self._ask_later(unanswered)
-        if is_stale:
-            self._on_metadata_wanted()
-
-    def _store(self, partition: TopicPartition, asked: Asked, data: PartitionData) -> None:
-        self._backoffs.pop(partition, None)
-        self._positions.learned(
-            partition,
-            high_watermark=data.high_watermark,
-            last_stable_offset=data.last_stable_offset,
-            log_start_offset=data.log_start_offset,
-        )
-        if not data.records:
-            return
-        aborted = [
-            Aborted(one.first_offset, one.producer_id) for one in data.aborted_transactions or ()
-        ]
-        try:
-            chunk = Fetched(partition, memoryview(data.records), self._options, aborted)
-        except RecordError as error:
-            self._fail_in_turn(partition, error)
-            return
-        if chunk.next_offset <= asked.offset:
-            # Nothing that was asked for, and the next answer would be the same.
-            self._postpone(partition)
-            return
-        self._plan.set_waiting(partition, self._buffers.add(partition, asked.fence, chunk))
-        self._plan.served(partition)
-        if self._is_readable(partition):
-            self._changed.set()
-
-    def _refused(self, partition: TopicPartition, asked: Asked, code: ErrorCode) -> None:
-        topic = f"{partition.topic}-{partition.partition}"
-        logger.debug("fetching %s from offset %d: %s", topic, asked.offset, code.name)
-        if code in STALE or code in PASSING:
-            self._postpone(partition)
-        elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._out_of_range(partition, asked.offset)
-        else:
-            self._fail_in_turn(partition, error_for(code, f"fetching {topic}"))
-
-    def _fail_in_turn(self, partition: TopicPartition, error: ConsumerError) -> None:
-        """What comes before the error is to be returned before it; by then it will come again."""
-        if self._buffers.next_offset(partition) is None:
-            self._fail(partition, error)
-        else:
-            self._postpone(partition)
-
-    def _out_of_range(self, partition: TopicPartition, offset: int) -> None:
-        spec = self._default_reset()
-        name = f"{partition.topic}-{partition.partition}"
-        if self._buffers.next_offset(partition) is not None or spec is None:
-            error = OffsetOutOfRangeError(
-                f"{name}: offset {offset} is not in the log any more, or not yet, and"
-                " auto_offset_reset is none: seek to another offset",
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-            )
-            self._fail_in_turn(partition, error)
-            return
-        logger.warning("%s: offset %d is not in the log; auto_offset_reset decides", name, offset)
-        self._positions.seek_to(partition, spec)
 
     # Positions.
 
@@ -559,8 +327,4 @@ class Fetcher:
             errors = begin_anew(self._positions, topic, self._default_reset())
             self._buffers.drop_outdated()
             for partition, error in errors.items():
-                self._fail(partition, error)
-
-
-def _now_ms() -> int:
-    return int(asyncio.get_running_loop().time() * 1000)
+                self._troubles.fail(partition, error)

@@ -435,7 +435,7 @@ def test_an_error_about_a_partition_waits_while_others_are_read_alone() -> None:
         scene = Scene(1, 1)
         scene.one.append(0, b"a")
         scene.one.faults[1].append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        while not scene.fetcher._errors:
+        while not scene.fetcher._troubles.are_due:
             await scene.fetcher.wait(1)
         scene.positions.read_alone([A])
         scene.fetcher.wake()
@@ -463,6 +463,29 @@ def test_the_next_request_is_sent_while_records_are_handed_out_and_not_when_the_
         assert scene.fetcher.take(2)
         assert not scene.fetcher.take(1)
         assert scene.one.sent_count == sent_count + 1
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_a_request_that_is_sent_during_a_seek_asks_nothing_from_before_it() -> None:
+    async def test() -> None:
+        scene = Scene(1, 1, config=replace(EARLIEST, max_partition_fetch_bytes=2_000))
+        scene.cluster.is_connected = True
+        # Enough of A, so that nothing is asked for; of B there could be more.
+        scene.one.append(0, *(b"%d" % at for at in range(50)))
+        scene.one.append(1, b"b", b"c")
+        while not scene.fetcher.waiting_bytes:
+            await asyncio.sleep(0)
+        asked_before = len(scene.one.requests)
+        scene.positions.seek(A, 4)
+        scene.positions.seek(B, 1)
+        scene.fetcher.wake()
+        while len(scene.one.requests) == asked_before:
+            await asyncio.sleep(0)
+        (topic,) = scene.one.requests[asked_before].topics
+        asked = {one.partition: one.fetch_offset for one in topic.partitions}
+        assert asked == {0: 4, 1: 1}
         await scene.fetcher.close()
 
     run(test())

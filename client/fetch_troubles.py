@@ -1,0 +1,120 @@
+"""What went wrong with fetching: who is told of it, and when it is tried again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Collection, Iterable
+
+from client.core.backoff import Backoff
+from client.core.errors import ConsumerError
+from client.core.fetch_plan import FetchPlan
+from client.core.partitions import TopicPartition
+from client.core.positions import Positions
+from client.fetch_config import FetchConfig
+from client.net.cluster import Cluster
+
+
+def now_ms() -> int:
+    """On the running loop's clock, which is that of all plans."""
+    return int(asyncio.get_running_loop().time() * 1000)
+
+
+def leader_of(cluster: Cluster, partition: TopicPartition) -> int | None:
+    """Who serves it, if it is known where that broker is."""
+    leader = cluster.leader(partition)
+    if leader is None or cluster.broker(leader.node_id) is None:
+        return None
+    return leader.node_id
+
+
+class Troubles:
+    """Those of one fetcher."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        positions: Positions,
+        plan: FetchPlan,
+        config: FetchConfig,
+        *,
+        on_due: Callable[[], None],
+    ) -> None:
+        """`on_due`: there is something to be raised."""
+        self._cluster = cluster
+        self._positions = positions
+        self._plan = plan
+        self._config = config
+        self._on_due = on_due
+        self._errors: dict[TopicPartition, tuple[int, ConsumerError]] = {}
+        """To be raised, with the fence of the position that they are about."""
+        self._failure: BaseException | None = None
+        """To be raised, about nothing in particular."""
+        self._backoffs: dict[TopicPartition, Backoff] = {}
+
+    # To be told.
+
+    def fail(self, partition: TopicPartition, error: ConsumerError) -> None:
+        """To be raised, if nobody seeks before; the partition is asked for again after a while."""
+        self._errors[partition] = (self._positions.state(partition).fence, error)
+        self.postpone(partition)
+        self._on_due()
+
+    def failed(self, failure: BaseException) -> None:
+        """Whoever polls next is told."""
+        self._failure = failure
+        self._on_due()
+
+    @property
+    def are_due(self) -> bool:
+        """Whether there is something to be raised."""
+        return bool(self._failure or self._due_errors)
+
+    @property
+    def _due_errors(self) -> list[TopicPartition]:
+        """Of partitions that are asked for."""
+        return [one for one in self._errors if not self._positions.is_aside(one)]
+
+    def raise_due(self) -> None:
+        """Raise the next, once."""
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        for partition in self._due_errors:
+            fence, error = self._errors.pop(partition)
+            if self._positions.has_fence(partition, fence):
+                raise error
+
+    def clear(self) -> None:
+        """Forget what nobody has been told."""
+        self._errors.clear()
+        self._failure = None
+
+    # To be tried again.
+
+    def postpone(self, partition: TopicPartition) -> int:
+        """Let it be until a time, which grows from failure to failure."""
+        backoff = self._backoffs.get(partition)
+        if backoff is None:
+            config = self._config
+            backoff = self._backoffs[partition] = Backoff(
+                config.retry_backoff_ms, config.retry_backoff_max_ms, random.random
+            )
+        until_ms = now_ms() + backoff.fail()
+        self._plan.postpone(partition, leader_of(self._cluster, partition), until_ms)
+        return until_ms
+
+    def postpone_all(self, partitions: Iterable[TopicPartition]) -> None:
+        """Those of them that are still assigned."""
+        for partition in partitions:
+            if self._positions.find(partition) is not None:
+                self.postpone(partition)
+
+    def succeeded(self, partition: TopicPartition) -> None:
+        """Its next failure is a first one."""
+        self._backoffs.pop(partition, None)
+
+    def keep_only(self, partitions: Collection[TopicPartition]) -> None:
+        """The others are not assigned any more."""
+        for gone in self._backoffs.keys() - partitions:
+            del self._backoffs[gone]
