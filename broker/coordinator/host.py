@@ -30,11 +30,14 @@ from protocol.lazy_dataclass import dataclass
 
 logger = logging.getLogger(__name__)
 
-GROUPS_PER_TURN: Final = 100
+GROUPS_PER_TURN: Final = 20
 """Groups that a start restores before probes get the loop."""
 
 SWEPT_PER_TURN: Final = 5
 """Groups that a sweep looks at before others get the loop: one that goes is a write to the log."""
+
+SWEEP_TURN_MS: Final = 5
+"""As long as a turn of a sweep goes on: a group that had thousands of members takes that long."""
 
 SIZE_OF_A_GROUP: Final = 50
 """Members and positions that count as one group there: five thousand are a few milliseconds."""
@@ -275,11 +278,15 @@ class GroupHost:
     async def sweep(self) -> None:
         """Have every group drop what has expired, a few of them at a time."""
         command = Command(lambda group, now: group.expire_offsets(now), is_exclusive=True)
-        work = 0
-        for actor in list(self._actors.values()):
+        work, began_ms = 0, self._clock.monotonic_ms()
+        actors = list(self._actors.values())
+        actors.reverse()
+        while actors:
+            # Not held any longer than that: what is freed at once would be one long turn.
+            actor = actors.pop()
+            work += 1 + actor.group.size // SIZE_OF_A_GROUP
             if actor.group.state is not GroupState.DEAD:
                 actor.submit(command)
-            work += 1 + actor.group.size // SIZE_OF_A_GROUP
-            if work >= SWEPT_PER_TURN:
-                work = 0
+            if work >= SWEPT_PER_TURN or self._clock.monotonic_ms() - began_ms >= SWEEP_TURN_MS:
                 await asyncio.sleep(0)
+                work, began_ms = 0, self._clock.monotonic_ms()

@@ -48,7 +48,13 @@ LONG_RUNNING_MS: Final = 5_000
 one that never was. Most take a heartbeat interval, 3 s, and need only one record."""
 
 ANNOUNCED_AT_ONCE: Final = 20
-"""Of these; others have their turn a second later."""
+"""Of these; others have their turn a little later."""
+
+MEMBERS_AS_ONE: Final = 250
+"""Members of a group that count as one more there: what is known of them is copied."""
+
+MORE_AFTER_MS: Final = 100
+"""A little."""
 
 CLOSE_PATIENCE_S: Final = 5.0
 """How long a stop waits for what is still to be written."""
@@ -352,15 +358,15 @@ class RebalanceHistory:
 
     # Looking at what takes long.
 
-    def _look_later(self) -> None:
+    def _look_later(self, after_ms: int = LOOK_EVERY_MS) -> None:
         if self._timer is None and self._wake is not None and self._under_way:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(LOOK_EVERY_MS / 1_000, self._look)
+            self._timer = loop.call_later(after_ms / 1_000, self._look)
 
     def _look(self) -> None:
         self._timer = None
         now_ms = self._clock.monotonic_ms()
-        announced = 0
+        announced, is_more = 0, False
         for group_id, is_announced in list(self._under_way.items()):
             fold = self._folds[group_id]
             facts = fold.open
@@ -369,14 +375,14 @@ class RebalanceHistory:
                 if now_ms - facts.finished_ms >= SETTLE_MS:
                     fold.settle()
                     self._take_closed(group_id, fold)
-            elif (
-                not is_announced
-                and announced < ANNOUNCED_AT_ONCE
-                and now_ms - facts.began.ms >= LONG_RUNNING_MS
-            ):
-                announced += 1
+            elif not is_announced and now_ms - facts.began.ms >= LONG_RUNNING_MS:
+                if announced >= ANNOUNCED_AT_ONCE:
+                    is_more = True
+                    continue
+                size = len(facts.joins) + len(facts.gone)
+                announced += 1 + size // MEMBERS_AS_ONE
                 self._announce(group_id, facts)
-        self._look_later()
+        self._look_later(MORE_AFTER_MS if is_more else LOOK_EVERY_MS)
 
     def _announce(self, group_id: str, facts: RebalanceFacts) -> None:
         """Have it written down that it runs."""

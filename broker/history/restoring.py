@@ -37,9 +37,11 @@ async def restore(log: HistoryLog, rings: Rings) -> list[Entry]:
                 await asyncio.sleep(0)
     except KafkaError as error:
         logger.warning("The rest of the rebalance history cannot be read: %s", error)
-    entries = list(_unfinished(running))
-    for entry in entries:
+    entries: list[Entry] = []
+    for entry in _unfinished(running):
+        entries.append(entry)
         rings.add(entry.group_id, entry.sequence, pack(entry.text), is_rebalance=True)
+        await asyncio.sleep(0)
     if len(rings):
         noun = "group" if len(rings) == 1 else "groups"
         logger.info("The rebalance history knows of %d %s", len(rings), noun)

@@ -118,6 +118,8 @@ class _Builder:
     _stopped_total_ms: int = 0
     _open_count: int = 0
     _listed: list[MemberTimeline] = field(default_factory=list)
+    _is_cooperative: bool = False
+    """Does anybody own partitions?"""
     _members_before: int = 0
     _members_after: int = 0
     _follows: int | None = None
@@ -156,6 +158,7 @@ class _Builder:
             if row.gone is None:
                 self._members_after += 1
             row.owns = self._owns(member.member_id, protocol)
+            self._is_cooperative |= row.owns
             self._rows.append(row)
             if count % MEMBERS_PER_STEP == 0:
                 yield
@@ -230,7 +233,7 @@ class _Builder:
     # How long they stood still.
 
     def _measure_stops(self) -> Steps[None]:
-        is_cooperative = any(row.owns for row in self._rows)
+        is_cooperative = self._is_cooperative
         for count, row in enumerate(self._rows, start=1):
             answered_ms = self._answered_ms(row.member.member_id)
             if row.gone is not None:

@@ -8,7 +8,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.collector import THRESHOLDS, collect_all, collect_as_usual, collect_in_steps
+from broker.collector import (
+    CROWD_THRESHOLDS,
+    THRESHOLDS,
+    YOUNG_WORTH_A_LOOK,
+    TurnCollector,
+    collect_all,
+    collect_as_usual,
+    collect_in_steps,
+)
 from broker.memory_keeper import (
     COLLECT_ALL_ANYWAY_LOOKS,
     GIVEN_BACK_AFTER_LOOKS,
@@ -76,6 +84,56 @@ def test_a_look_of_the_collector_never_has_more_than_has_come_lately() -> None:
     assert len(everybody) == 200_000
     young, middle, _ = THRESHOLDS
     assert most < 2 * young * (middle + 1)
+
+
+@pytest.mark.usefixtures("in_steps")
+def test_young_objects_are_seen_though_old_ones_go_as_fast_as_they_come() -> None:
+    """What the interpreter counts is made less freed, and says that there is nothing."""
+    old: list[list[object]] = [[] for _ in range(200_000)]
+    gc.collect()
+    new: list[list[object]] = []
+    collector = TurnCollector()
+    most = 0
+    while old:
+        for _ in range(2_000):
+            new.append([])
+            old.pop()
+        most = max(most, collector.look())
+        assert len(gc.get_objects(generation=0)) < YOUNG_WORTH_A_LOOK
+    assert 2_000 <= most < 4_000
+    assert len(gc.get_objects()) < 60_000, "not set aside"
+    collector.stop()
+    assert gc.get_threshold() == THRESHOLDS
+
+
+@pytest.mark.usefixtures("in_steps")
+def test_a_few_young_objects_are_left_alone() -> None:
+    gc.collect()
+    collector = TurnCollector()
+    knot = Knot()
+    assert collector.look() == 0
+    assert any(one is knot for one in gc.get_objects(generation=0))
+
+
+async def test_young_objects_are_looked_at_while_there_are_many_and_until_they_have_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(MemoryKeeper, "_prepare", lambda _: None)
+    count = MANY - 1
+    keeper = MemoryKeeper(lambda: count)
+    keeper.start()
+    try:
+        keeper.look()
+        assert gc.get_threshold() == THRESHOLDS
+        count = MANY
+        keeper.look()
+        assert gc.get_threshold() == CROWD_THRESHOLDS
+        count = 0
+        for _ in range(1 + GIVEN_BACK_AFTER_LOOKS[-1]):
+            keeper.look()
+        assert gc.get_threshold() == THRESHOLDS
+    finally:
+        keeper.stop()
 
 
 @pytest.mark.usefixtures("in_steps")

@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from broker.coordinator.answers import ANSWERS_PER_TURN, AnswerQueue
+from broker.coordinator.answers import ANSWERS_PER_TURN, MEMBERS_PER_ANSWER, AnswerQueue
 from broker.coordinator.ticket import Ticket
 from broker.core.group.effects import Reply
+from broker.core.group.requests import JoinedMember, JoinResult
+from protocol.errors import ErrorCode
 
 
 class Clients:
@@ -71,3 +73,15 @@ async def test_a_flush_gives_what_is_left_and_nothing_twice() -> None:
     late: Ticket[str] = Ticket()
     clients.queue.give(Reply(late, "late"))
     assert late.is_answered
+
+
+async def test_an_answer_that_names_thousands_has_a_turn_of_its_own() -> None:
+    clients = Clients(ANSWERS_PER_TURN)
+    all_of_them = (JoinedMember("m", None, b""),) * (ANSWERS_PER_TURN * MEMBERS_PER_ANSWER)
+    replies = list(clients.replies())
+    first = JoinResult(ErrorCode.NONE, "leader", 1, members=all_of_them)
+    replies[0] = replies[0]._replace(body=first)
+    clients.queue.give_all(iter(replies), len(replies))
+    assert clients.answered_count == 1
+    await asyncio.sleep(0)
+    assert clients.answered_count == len(replies)

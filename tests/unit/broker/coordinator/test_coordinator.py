@@ -1,16 +1,17 @@
 """Routing, lifecycle and bounds of the coordinator."""
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Sequence
 
 import pytest
 
 from broker.clock import VirtualClock
 from broker.coordinator.coordinator import CoordinatorConfig
+from broker.coordinator.host import SWEEP_TURN_MS
 from broker.coordinator.offsets_log import MemoryOffsetsLog, StoredRecord, partition_of
 from broker.core.group.config import GroupConfig
 from broker.core.group.events import RebalanceStarted
-from broker.core.group.records import OffsetRecord
+from broker.core.group.records import DurableRecord, OffsetRecord
 from broker.core.group.requests import (
     CommitRequest,
     CommittedOffset,
@@ -294,6 +295,26 @@ class TestUpkeep:
                 request = CommitRequest(positions)
                 await h.groups.commit(f"g{index}", request, names_group_errors=True).wait()
             assert await turns_during(h.groups.sweep()) >= 10
+
+    @virtual
+    async def test_a_sweep_lets_others_have_the_loop_when_groups_take_long(
+        self, clock: VirtualClock
+    ) -> None:
+        class SlowLog(MemoryOffsetsLog):
+            def append(
+                self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
+            ) -> Awaitable[None] | None:
+                clock.advance(SWEEP_TURN_MS)
+                return super().append(partition, records, wall_ms=wall_ms)
+
+        # By hand alone, not again because time has passed.
+        config = CoordinatorConfig(GroupConfig(), sweep_interval_ms=1 << 40)
+        async with running(clock, SlowLog(), config) as h:
+            for index in range(20):
+                await h.do_commit(group_id=f"g{index}")
+            clock.advance(8 * 86_400_000)
+            assert await turns_during(h.groups.sweep()) >= 20
+            assert h.groups.stats()["groups"] == 0
 
     @virtual
     async def test_offsets_go_with_their_topic(self, clock: VirtualClock) -> None:

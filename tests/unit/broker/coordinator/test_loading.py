@@ -1,12 +1,14 @@
 """What is read back from the log, and what is not."""
 
+import asyncio
 import itertools
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
-from broker.coordinator.loading import load_groups, read_group
+from broker.coordinator.loading import RECORDS_PER_TURN, load_groups, read_group
 from broker.coordinator.offsets_log import MemoryOffsetsLog, StoredRecord, partition_of
 from broker.core.group.records import (
     DurableRecord,
@@ -14,6 +16,7 @@ from broker.core.group.records import (
     GroupTombstone,
     OffsetRecord,
     OffsetTombstone,
+    StoredMember,
 )
 from broker.core.group.requests import CommittedOffset
 from protocol.errors import ErrorCode, KafkaError
@@ -115,3 +118,22 @@ async def test_one_group_is_read_without_its_neighbours() -> None:
     log.write(group("g", 1), group(neighbour, 9), offset("g", 4), group("g", 2))
     assert read_group(log, "g") == [group("g", 2), offset("g", 4)]
     assert read_group(log, "nobody") == []
+
+
+@pytest.mark.parametrize(("size", "is_slow"), [(1, False), (RECORDS_PER_TURN, True)])
+async def test_probes_are_answered_between_large_groups(size: int, is_slow: bool) -> None:
+    log, turns = Log(), 0
+    members = tuple(StoredMember(f"m{n}", None, "", "", 1, 1, b"", b"") for n in range(size))
+    for number in range(20):
+        log.write(replace(group(f"g{number}", 1), members=members))
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count_turns())
+    assert len(await loaded(log)) == 20
+    counting.cancel()
+    assert (turns >= 20) == is_slow

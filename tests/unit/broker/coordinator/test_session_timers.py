@@ -1,0 +1,52 @@
+"""Thousands of sessions that start together have their timers in slices."""
+
+import asyncio
+
+from broker.coordinator.session_timers import SCHEDULED_PER_TURN, SessionTimers
+from broker.core.group.effects import TimerKey
+from broker.core.keyed_timers import KeyedTimers
+from broker.core.purgatory import Purgatory
+
+
+def report(doing: str, error: Exception) -> None:
+    raise AssertionError(doing) from error
+
+
+class Sessions:
+    def __init__(self, count: int) -> None:
+        self.keys = [TimerKey("session", f"m{number}") for number in range(count)]
+        self.inner: KeyedTimers[TimerKey] = Purgatory(report=report).keyed_timers(
+            lambda keys, now_ms: None, kind="Heartbeat"
+        )
+        self.timers = SessionTimers(self.inner)
+
+
+async def test_no_turn_schedules_more_than_its_share() -> None:
+    sessions = Sessions(3 * SCHEDULED_PER_TURN + 1)
+    seen: list[int] = []
+    sessions.timers.schedule_soon(dict.fromkeys(sessions.keys, 5))
+    while not seen or seen[-1] < len(sessions.keys):
+        seen.append(len(sessions.inner))
+        await asyncio.sleep(0)
+    assert seen == [min(turn * SCHEDULED_PER_TURN, len(sessions.keys)) for turn in range(5)]
+
+
+async def test_what_is_said_later_counts() -> None:
+    sessions = Sessions(3)
+    one, two, three = sessions.keys
+    sessions.timers.schedule_soon({one: 5, two: 5})
+    sessions.timers.schedule(one, 7)
+    sessions.timers.cancel(two)
+    sessions.timers.schedule_soon({three: 5})
+    sessions.timers.schedule_soon({three: 9})
+    await asyncio.sleep(0)
+    assert [sessions.inner.deadline_ms(key) for key in sessions.keys] == [7, None, 9]
+
+
+async def test_nothing_comes_back_after_all_were_cancelled() -> None:
+    sessions = Sessions(2 * SCHEDULED_PER_TURN)
+    sessions.timers.schedule_soon(dict.fromkeys(sessions.keys, 5))
+    await asyncio.sleep(0)
+    sessions.timers.cancel_all()
+    await asyncio.sleep(0)
+    assert len(sessions.inner) == 0

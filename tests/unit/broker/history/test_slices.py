@@ -1,0 +1,105 @@
+"""What is done for a record in one turn of the loop, however large the group."""
+
+import asyncio
+
+import pytest
+
+from broker.clock import VirtualClock
+from broker.core.group.events import JoinReceived
+from broker.core.group.reasons import NO_REASON
+from broker.core.group.requests import Now
+from broker.history.history import LONG_RUNNING_MS, MORE_AFTER_MS, RebalanceHistory
+from broker.history.restoring import BYTES_PER_TURN, restore
+from broker.history.rings import Rings
+from broker.history.topic import RUNNING, Entry
+from tests.bytecodes import metered
+from tests.unit.broker.coordinator.harness import virtual
+from tests.unit.broker.history.test_history import (
+    MemoryHistoryLog,
+    members,
+    rebalance,
+    start_one,
+)
+
+SIZE = 2_500
+
+BYTECODES_PER_TURN = 60_000
+"""Two milliseconds or so. The whole of such a record takes thirty times as many."""
+
+
+@virtual
+async def test_no_turn_of_a_record_looks_at_all_members(clock: VirtualClock) -> None:
+    history, most = RebalanceHistory(clock=clock), 0
+    await history.start(MemoryHistoryLog())
+    rebalance(history, "warm up")
+    await asyncio.sleep(1)
+    rebalance(history, size=SIZE)
+    with metered() as meter:
+        while history.totals("g") == (0, 0) or len(history._queue):
+            before = meter.count
+            await asyncio.sleep(0)
+            most = max(most, meter.count - before)
+    assert meter.count > 10 * BYTECODES_PER_TURN, "nothing was counted"
+    assert most < BYTECODES_PER_TURN
+    await history.close()
+
+
+@virtual
+async def test_what_was_known_of_a_large_rebalance_is_let_go_of_in_slices(
+    clock: VirtualClock,
+) -> None:
+    history = RebalanceHistory(clock=clock)
+    await history.start(MemoryHistoryLog())
+    rebalance(history, size=SIZE)
+    while history.totals("g") == (0, 0):  # noqa: ASYNC110 - turns are what is counted.
+        await asyncio.sleep(0)
+    turns = 0
+    rebalance(history, "next")
+    while history.totals("next") == (0, 0):
+        turns += 1
+        await asyncio.sleep(0)
+    # Its members, twice, and their joins.
+    assert turns > 3 * SIZE // 500
+    await history.close()
+
+
+@virtual
+async def test_large_rebalances_that_take_long_are_written_down_one_by_one(
+    clock: VirtualClock,
+) -> None:
+    history, log = RebalanceHistory(clock=clock), MemoryHistoryLog()
+    await history.start(log)
+    now_ms = clock.monotonic_ms()
+    groups = [f"g{number}" for number in range(3)]
+    for group_id in groups:
+        start_one(history, group_id, at_ms=now_ms)
+        for ref in members(5_000):
+            joined = JoinReceived(ref, NO_REASON, (("range", b""),))
+            history.observe(group_id, joined, Now(now_ms, now_ms))
+    await asyncio.sleep(LONG_RUNNING_MS / 1_000 - 0.5)
+    counts = set()
+    for _ in range(20):
+        await asyncio.sleep(MORE_AFTER_MS / 2_000)
+        counts.add(len(log.entries))
+    assert counts >= {1, 2, 3}
+    assert [(entry.group_id, entry.kind) for entry in log.entries] == [
+        (group_id, RUNNING) for group_id in groups
+    ]
+    await history.close()
+
+
+@pytest.mark.parametrize("size", [10, BYTES_PER_TURN])
+async def test_a_start_that_reads_large_records_answers_probes_meanwhile(size: int) -> None:
+    entries = [Entry(f"g{n}", "rebalance", 1, b"x" * size, 0) for n in range(20)]
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count_turns())
+    assert await restore(MemoryHistoryLog(entries), Rings(100, 1 << 30)) == []
+    counting.cancel()
+    assert (turns >= 20) == (size == BYTES_PER_TURN)
