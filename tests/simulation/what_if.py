@@ -15,8 +15,10 @@ from typing import Any
 from broker.core.history.json_form import as_json
 from broker.core.history.model import HistoryRecord
 from pipeline.advisor.setting import Setting
+from protocol.errors import ErrorCode
 from protocol.join_reason import JoinReason
 from protocol.messages.join_group import JoinGroupResponse
+from protocol.messages.sync_group import SyncGroupResponse
 from tests.simulation.process import Process, Traits
 from tests.simulation.world import World
 
@@ -201,18 +203,21 @@ class PacedProcess(Process):
     _beat_number: int = 0
 
     when_gone: Callable[[], None] | None = None
+    is_leaving: bool = False
 
     def start(self) -> None:
         self._join()
 
     def leave(self) -> None:
-        """Once what it has asked for is answered."""
+        """Once what it has asked for is answered: a broker reads the next request of a connection
+        when it is done with the one before.
+        """
         if not self.is_alive:
             return
+        self.is_leaving = True
         if self.call is None:
             super().leave()
         else:
-            # A broker reads the next request of a connection when the one before is answered.
             self.world.later(20, self.leave)
 
     def crash(self, *, silently: bool) -> None:
@@ -238,6 +243,10 @@ class PacedProcess(Process):
             self._beat_later()
 
     def _sync(self) -> None:
+        if self.is_leaving:
+            # Its leave was on the way before the answer to its join was.
+            super().leave()
+            return
         answer = self.joined
         assert answer is not None
         if answer.leader != self.member_id:
@@ -249,6 +258,12 @@ class PacedProcess(Process):
                 super(PacedProcess, self)._sync()
 
         self.world.later(self.place.assign_ms, sync)
+
+    def _on_synced(self, answer: SyncGroupResponse) -> None:
+        super()._on_synced(answer)
+        if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
+            # Until it is ready to join again, its thread goes on with heartbeats.
+            self.needs_join = False
 
     def _take_part(self) -> None:
         jitter_ms = self.place.jitter_ms
