@@ -91,6 +91,8 @@ class Membership:
         self._are_topics_fresh = False
         self._joined_topics: frozenset[str] = frozenset()
         """What the last JoinGroup asked for."""
+        self._known_topics: frozenset[str] | None = None
+        """Of a static member that is not one now: what the group goes on assuming it wants."""
         self._watched: Mapping[str, int] | None = None
         """Of a leader: the partition counts that the assignment was made from."""
         self._next: Assign | Sync | Apply | None = None
@@ -268,6 +270,10 @@ class Membership:
                 f"assigned topics that are not subscribed to: {', '.join(sorted(unwanted))}",
             )
             return
+        known, self._known_topics = self._known_topics, None
+        if known is not None and not self._joined_topics <= known:
+            # Whoever comes back under its name gets what it had, and nobody looks at its wishes.
+            self._want(JoinReason.SUBSCRIPTION_CHANGE, "subscription changed")
         owned = self._subscription.assigned
         revoked = owned - assigned
         if revoked:
@@ -387,6 +393,8 @@ class Membership:
         self._rejoin = combined(self._rejoin, Rejoin(reason, text))
 
     def _lose(self, identity: Identity, why: str) -> None:
+        if self.identity.is_valid and self.config.group_instance_id is not None:
+            self._known_topics = self._joined_topics
         self.identity = identity
         self.state = MemberState.UNJOINED
         self.is_leader = False

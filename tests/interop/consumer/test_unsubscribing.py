@@ -63,3 +63,18 @@ async def test_one_that_is_cancelled_in_its_callback_has_happened_and_the_group_
     await members.settle(second, partitions=2)
     first.subscribe([topic])
     await members.settle(first, second, partitions=2)
+
+
+@pytest.mark.parametrize("strategy", ["cooperative-sticky", "range"])
+async def test_a_static_member_that_subscribes_to_more_than_before_gets_it(
+    topics: Topics, members: Members, strategy: str
+) -> None:
+    """It has not left the group, which would go on with what it wanted then."""
+    one, more = topics.create(2), topics.create(2)
+    consumer = await members.start(
+        one, group_instance_id="static", partition_assignment_strategy=strategy
+    )
+    await members.settle(consumer, partitions=2)
+    await consumer.unsubscribe()
+    consumer.subscribe([one, more])
+    await members.settle(consumer, partitions=4)

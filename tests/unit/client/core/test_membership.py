@@ -206,6 +206,24 @@ def test_metadata_that_has_not_changed_changes_nothing() -> None:
     assert [member.joins for member in members] == [[], []]
 
 
+@pytest.mark.parametrize("strategy", [EAGER, COOPERATIVE])
+def test_a_static_member_that_comes_back_for_more_topics_gets_them(
+    strategy: tuple[str, ...],
+) -> None:
+    """It has not left, so the group gives it what it had, in the generation that there was."""
+    scenario, (member,) = group_of(1, Scenario(partition_counts={"t": 2}), strategy=strategy)
+    scenario.partition_counts |= {"more": 1}
+    static = DrivenMember(scenario, "t", strategy=strategy, instance_id="i")
+    live(scenario, [member, static], 60 * SECOND)
+    static.leave()
+    static.subscription.subscribe(["t", "more"])
+    forget(static)
+    live(scenario, [member, static], 10 * SECOND)
+    assert TopicPartition("more", 0) in static.owned
+    assert reasons(static)[0] is JoinReason.RESTART
+    assert JoinReason.SUBSCRIPTION_CHANGE in reasons(static)
+
+
 def test_a_pattern_finds_topics_that_come_later() -> None:
     scenario = Scenario(partition_counts={"t-1": 1})
     member = DrivenMember(scenario, "t-1")
