@@ -41,16 +41,14 @@ _FIRST_REASONS: Final[Mapping[str, JoinReason]] = {
 }
 
 
-class Settings(TypedDict, total=False):
-    """The keyword arguments of `Consumer`, all optional; `ConsumerConfig` says what they mean."""
+class OtherSettings(TypedDict, total=False):
+    """The keyword arguments of `Consumer` but for those that say what keys and values are."""
 
     bootstrap_servers: str | Iterable[str]
     client_id: str
     group_id: str | None
     group_instance_id: str | None
     client_rack: str | None
-    key_deserializer: Callable[[bytes | None], Any] | None
-    value_deserializer: Callable[[bytes | None], Any] | None
     auto_offset_reset: str
     isolation_level: str
     enable_auto_commit: bool
@@ -85,6 +83,13 @@ class Settings(TypedDict, total=False):
     sasl_plain_password: str | None
 
 
+class Settings(OtherSettings, total=False):
+    """The keyword arguments of `Consumer`, all optional; `ConsumerConfig` says what they mean."""
+
+    key_deserializer: Callable[[Any], Any] | None
+    value_deserializer: Callable[[Any], Any] | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
     """All settings of one consumer. Times are milliseconds, sizes bytes.
@@ -103,8 +108,8 @@ class ConsumerConfig:
     """A name that outlives a restart makes a static member (KIP-345)."""
     client_rack: str | None = None
 
-    key_deserializer: Callable[[bytes | None], Any] | None = None
-    value_deserializer: Callable[[bytes | None], Any] | None = None
+    key_deserializer: Callable[[Any], Any] | None = None
+    value_deserializer: Callable[[Any], Any] | None = None
 
     auto_offset_reset: str = "latest"
     """Where to begin without a committed position: earliest, latest, none (raise), or

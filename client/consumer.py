@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self, TypeAlias, Unpack
+from typing import Final, NamedTuple, Self, TypeAlias
 
 from client.config import ConsumerConfig, Settings, config_from
 from client.core.errors import ConsumerClosedError, IllegalStateError
@@ -18,12 +18,12 @@ from client.core.offsets import EARLIEST, LATEST, OffsetAndMetadata, OffsetAndTi
 from client.core.partitions import TopicPartition
 from client.core.subscription import Subscription
 from client.engine import Engine
-from client.fetcher import Records
 from client.group_offsets import CommitCallback, Offsets
 from client.listener import RebalanceListener, listener_from
 from client.observed import Observed
 from client.offset_lookup import list_offsets
 from client.records import ConsumerRecord
+from client.typed import K, TypedByDeserialisers, V
 
 CLOSE_TIMEOUT_S: Final = 30.0
 
@@ -40,19 +40,17 @@ class GroupMetadata(NamedTuple):
     group_instance_id: str | None = None
 
 
-class Consumer(Observed):
+class Consumer(TypedByDeserialisers[K, V], Observed):
     """Reads records. To be closed: use it with `async with`, or call `start` and `stop`.
+
+    Type checkers know the types of keys and values by what the deserialisers return:
+    `Consumer("orders", value_deserializer=Order.parse)` is a `Consumer[Any, Order]`.
 
     A consumer is polled by one task at a time; `async for`, `poll`, `getone` and `getmany` all
     poll. Others may commit, seek, pause and ask meanwhile.
     """
 
-    def __init__(self, *topics: str, **settings: Unpack[Settings]) -> None:
-        """`topics` are subscribed to, if there are any.
-
-        Raises:
-            ConfigError: a setting cannot be used (see `ConsumerConfig`).
-        """
+    def _set_up(self, topics: tuple[str, ...], settings: Settings) -> None:
         self.config: ConsumerConfig = config_from(settings)
         self._subscription = Subscription()
         self._listener: RebalanceListener = listener_from(None)
@@ -115,7 +113,7 @@ class Consumer(Observed):
         self,
         timeout: float = 0.0,  # noqa: ASYNC109 - Java's parameter, and its meaning.
         max_records: int | None = None,
-    ) -> Records:
+    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
         """Records by partition, in order within each; {} if there are none within `timeout`.
 
         Args:
@@ -137,7 +135,7 @@ class Consumer(Observed):
         *partitions: TopicPartition,
         timeout_ms: int = 0,
         max_records: int | None = None,
-    ) -> Records:
+    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
         """As `poll`, of these partitions only if there are any."""
         engine = self._running()
         count = self._count(max_records)
@@ -146,7 +144,7 @@ class Consumer(Observed):
         with engine.reading_only(partitions) as take:
             return await engine.poll(timeout_ms / 1000, lambda: take(count)) or {}
 
-    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Any, Any]:
+    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[K, V]:
         """The next record, however long it takes to come; of these partitions only if there are
         any. Raises as `poll`.
         """
@@ -158,11 +156,11 @@ class Consumer(Observed):
         assert found is not None
         return next(iter(found.values()))[0]
 
-    def __aiter__(self) -> AsyncIterator[ConsumerRecord[Any, Any]]:
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         """Records one by one, for as long as the consumer runs. Raises as `poll`."""
         return self
 
-    async def __anext__(self) -> ConsumerRecord[Any, Any]:
+    async def __anext__(self) -> ConsumerRecord[K, V]:
         engine = self._engine
         if engine is not None and time.monotonic() < engine.turn_due_s:
             record = engine.fetcher.next_record()

@@ -147,7 +147,7 @@ async def test_spoiled_answers_cost_time_and_nothing_else(
         assert len(spoilt) >= 7, f"APIs that were answered: {sorted(spoilt)}"
         # Each attempt may have begun at the last commit.
         assert set(seen) == {b"%d" % number for number in range(RECORD_COUNT)}
-        async with Consumer(**settings(relay, name)) as consumer:  # type: ignore[arg-type]
+        async with Consumer(**settings(relay, name)) as consumer:  # type: ignore[call-overload]
             committed = await consumer.committed_offsets(
                 [TopicPartition(name, 0), TopicPartition(name, 1)]
             )
@@ -161,7 +161,7 @@ async def _read_with_patience(relay: Relay, name: str) -> Counter[bytes]:
     async with asyncio.timeout(120):
         while len(seen) < RECORD_COUNT:
             try:
-                async with Consumer(name, **settings(relay, name)) as consumer:  # type: ignore[arg-type]
+                async with Consumer(name, **settings(relay, name)) as consumer:  # type: ignore[call-overload]
                     seen += await read_all(consumer)
             except errors.ConsumerError as error:
                 told.append(str(error))
@@ -176,4 +176,4 @@ async def test_a_broker_that_accepts_and_says_nothing_is_given_up(
         relay.spoil = lambda _key, _frame: Spoiled(b"")
         async with asyncio.timeout(30):
             with pytest.raises(errors.BrokerUnreachableError, match=f"{REQUEST_TIMEOUT_MS} ms"):
-                await Consumer("any", **settings(relay, "any")).start()  # type: ignore[arg-type]
+                await Consumer("any", **settings(relay, "any")).start()  # type: ignore[call-overload]

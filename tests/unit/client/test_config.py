@@ -56,7 +56,7 @@ def test_a_setting_that_cannot_be_used_is_refused_by_name(
         config_from(settings)
         return
     with pytest.raises(errors.ConfigError, match=words):
-        Consumer(**settings)  # type: ignore[arg-type]
+        Consumer(**settings)  # type: ignore[call-overload]
 
 
 def test_settings_are_kafkas_by_default() -> None:
@@ -116,7 +116,7 @@ def test_brokers_are_told_the_version_of_the_package() -> None:
 
 def test_a_list_of_topics_in_place_of_topics_is_refused_with_advice() -> None:
     with pytest.raises(TypeError, match=r"\['a', 'b'\] is not the name of a topic"):
-        Consumer(["a", "b"], group_id="g")  # type: ignore[arg-type]
+        Consumer(["a", "b"], group_id="g")  # type: ignore[call-overload]
 
 
 class Misnamed(RebalanceListener):

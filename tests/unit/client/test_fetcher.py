@@ -475,13 +475,14 @@ def test_a_request_that_is_sent_during_a_seek_asks_nothing_from_before_it() -> N
         # Enough of A, so that nothing is asked for; of B there could be more.
         scene.one.append(0, *(b"%d" % at for at in range(50)))
         scene.one.append(1, b"b", b"c")
-        while not scene.fetcher.waiting_bytes:
+        for _ in range(20):
             await asyncio.sleep(0)
+        assert scene.fetcher.waiting_bytes
         asked_before = len(scene.one.requests)
         scene.positions.seek(A, 4)
         scene.positions.seek(B, 1)
         scene.fetcher.wake()
-        while len(scene.one.requests) == asked_before:
+        for _ in range(20):
             await asyncio.sleep(0)
         (topic,) = scene.one.requests[asked_before].topics
         asked = {one.partition: one.fetch_offset for one in topic.partitions}

@@ -1,0 +1,39 @@
+"""What type checkers make of deserialisers; mypy reads this file as the tests run it."""
+
+from typing import Any, assert_type
+
+from client.consumer import Consumer
+from client.core.partitions import TopicPartition
+from client.records import ConsumerRecord
+
+
+def as_number(raw: bytes | None) -> int:
+    return int(raw or b"0")
+
+
+def as_text(raw: bytes | None) -> str:
+    return (raw or b"").decode()
+
+
+async def none(consumer: Consumer) -> None:
+    """Who names no types means any."""
+    assert_type(await consumer.getone(), ConsumerRecord[Any, Any])
+
+
+async def some() -> None:
+    plain = Consumer()
+    assert_type((await plain.getone()).value, Any)
+    by_key = Consumer("t", group_id="g", key_deserializer=as_number)
+    assert_type(await by_key.getone(), ConsumerRecord[int, Any])
+    by_value = Consumer(value_deserializer=as_text)
+    assert_type(await by_value.getone(), ConsumerRecord[Any, str])
+    assert_type(await by_value.poll(), dict[TopicPartition, list[ConsumerRecord[Any, str]]])
+    both = Consumer(key_deserializer=as_number, value_deserializer=as_text)
+    assert_type(both, Consumer[int, str])
+    async with both as entered:
+        async for record in entered:
+            assert_type(record, ConsumerRecord[int, str])
+
+
+def test_a_consumer_can_be_named_with_its_types() -> None:
+    assert isinstance(Consumer[int, str](value_deserializer=as_text), Consumer)
