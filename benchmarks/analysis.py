@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.harness import Bench, Figure, Pair, Row, progress
+from benchmarks.landing import Peak
 from benchmarks.machine import ROOT
 
 TITLE: Final = "The history of rebalances into tables with Spark"
@@ -43,33 +44,42 @@ def measure(bench: Bench) -> Iterable[Row]:
     with path.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(event) + "\n" for event in _history())
     runs = [_run(path, bench.directory / f"analysis-{number}") for number in range(bench.runs)]
-    for name, unit, values in (
-        ("events into rows", "events/s", [taken for taken, _ in runs]),
-        ("events into findings", "events/s", [found for _, found in runs]),
-    ):
-        yield Row(name, unit, Pair(Figure(tuple(values))), "more")
+    rows, findings, whole, memory = (tuple(values) for values in zip(*runs, strict=True))
+    yield Row("events into rows", "events/s", Pair(Figure(rows)), "more")
+    yield Row("events into findings", "events/s", Pair(Figure(findings)), "more")
+    yield Row("the whole command, its start included", "s", Pair(Figure(whole)))
+    yield Row("memory of the JVM at most", "MiB", Pair(Figure(memory)))
 
 
-def _run(path: Path, lake: Path) -> tuple[float, float]:
+def _run(path: Path, lake: Path) -> tuple[float, float, float, float]:
+    """Events per second into rows and into findings, seconds, MiB."""
     command = [sys.executable, "-m", "kohort.cli", "pipeline", "rebalances", "--from", str(path)]
     command += ["--lake", str(lake), "--jars", str(_JARS)]
-    command += ["--conf", "spark.driver.memory=1g", "--conf", "spark.ui.enabled=false"]
+    command += ["--conf", "spark.ui.enabled=false"]
     begun = time.perf_counter()
-    done = subprocess.run(
-        command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
-    taken, found = _TAKEN.search(done.stderr), _FOUND.search(done.stderr)
+    peak = Peak(process.pid)
+    _, told = process.communicate()
+    whole_s = time.perf_counter() - begun
+    # A file is taken in pieces, each with a line of its own.
+    taken, found = _TAKEN.findall(told), _FOUND.search(told)
     events = _GROUPS * _REBALANCES
     if (
-        done.returncode
-        or taken is None
+        process.returncode
         or found is None
-        or int(taken[1].replace(",", "")) != events
-        or int(found[1].replace(",", "")) != _GROUPS
+        or sum(_number(count) for count, _ in taken) != events
+        or _number(found[1]) != _GROUPS
     ):
-        raise RuntimeError(f"not analysed as it should be:\n{done.stderr[-2000:]}")
-    progress(f"{events:,} events in {time.perf_counter() - begun:.0f} s, start included")
-    return events / float(taken[2]), events / float(found[2])
+        raise RuntimeError(f"not analysed as it should be:\n{told[-2000:]}")
+    progress(f"{events:,} events in {whole_s:.0f} s, start included")
+    taken_s = sum(float(seconds) for _, seconds in taken)
+    return events / taken_s, events / float(found[2]), whole_s, peak.mib
+
+
+def _number(text: str) -> int:
+    return int(text.replace(",", ""))
 
 
 def _history() -> Iterator[dict[str, Any]]:

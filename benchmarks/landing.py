@@ -58,7 +58,7 @@ def _measure(bench: Bench, contender: Contender) -> Measured:
             stderr=subprocess.PIPE,
             text=True,
         )
-        peak = _Peak(process.pid)
+        peak = Peak(process.pid)
         _, told = process.communicate()
         whole_s = time.perf_counter() - begun
     batch = _BATCH.search(told)
@@ -118,7 +118,7 @@ def _rows(lake: Path) -> int:
     return count
 
 
-class _Peak:
+class Peak:
     """The most memory that a JVM below a process has had so far, in `mib`."""
 
     def __init__(self, pid: int) -> None:

@@ -12,6 +12,11 @@ _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties").absolute().
 LOGGING: Final = f"-Dlog4j2.configurationFile={_LOG_SETTINGS}"
 """Quiet from the beginning. Whoever gives a JVM other options repeats this one."""
 
+QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
+"""For many queries of a few seconds each: the second compiler would take longer for the code that
+Spark makes for them than it runs, and a collector that works beside it has no core of its own.
+"""
+
 
 def find_java() -> str:
     """The path of the Java launcher, which is also the one that Spark uses.

@@ -86,18 +86,22 @@ class Lake:
             self._check_place(name)
             writer.save(self.path(name))
 
-    def merge_new(self, frame: DataFrame, name: str, *, on: Sequence[str]) -> None:
+    def merge_new(
+        self, frame: DataFrame, name: str, *, on: Sequence[str], is_unique: bool = False
+    ) -> None:
         """Adds the rows whose key, the columns `on`, the table does not have yet.
 
-        Of rows with the same key in `frame` one is taken. Nulls in a key are equal to each other.
+        Of rows with the same key in `frame` one is taken; to look for them is spared with
+        `is_unique`, for frames that have none. Nulls in a key are equal to each other.
         """
         same = " AND ".join(f"old.`{column}` <=> new.`{column}`" for column in on)
+        rows = frame if is_unique else frame.dropDuplicates(list(on))
         with explained(self._called(name)):
             self.create(name, frame.schema)
             (
                 DeltaTable.forPath(self._spark, self.path(name))
                 .alias("old")
-                .merge(frame.dropDuplicates(list(on)).alias("new"), same)
+                .merge(rows.alias("new"), same)
                 .withSchemaEvolution()
                 .whenNotMatchedInsertAll()
                 .execute()

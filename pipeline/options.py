@@ -94,13 +94,14 @@ def add_lake(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def session_of(options: argparse.Namespace, name: str) -> SparkSession:
+def session_of(options: argparse.Namespace, name: str, *, java_options: str = "") -> SparkSession:
     """The session that was asked for. Raises PipelineError."""
     spark = session.build(
         name,
         master=options.master,
         conf=session.parse_conf(options.conf),
         jars_directory=options.jars,
+        java_options=java_options,
     )
     spark.sparkContext.setLogLevel(options.log_level)
     return spark

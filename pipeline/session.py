@@ -30,6 +30,8 @@ RELIED_ON: Final = {
 
 
 _LOCAL: Final = {
+    # With Spark's one, a history of days with hundreds of groups is collected more than analysed.
+    "spark.driver.memory": "2g",
     # The jobs tell of their progress themselves.
     "spark.ui.showConsoleProgress": "false",
     # 127.0.0.1 is where a session of one machine listens, whatever its name resolves to today.
@@ -37,7 +39,6 @@ _LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     # 50 tasks to read the log of a table are for clusters.
     "spark.databricks.delta.snapshotPartitions": "2",
-    "spark.driver.extraJavaOptions": LOGGING,
 }
 """For a session on one machine."""
 
@@ -48,11 +49,13 @@ def build(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
     jars_directory: Path | None = None,
+    java_options: str = "",
 ) -> SparkSession:
     """The session of this process, made if there is none yet.
 
     `name` is what the cluster shows. `conf` are Spark's own settings. Missing jars are fetched
     into `jars_directory` (the user's cache without one), with progress on standard error.
+    `java_options` are for the JVM of a session on this machine.
 
     Raises:
         UnavailableError: no Java, jars that cannot be fetched, or a session that does not start.
@@ -64,6 +67,7 @@ def build(
         settings["spark.master"] = chosen
         if chosen.startswith("local"):
             settings |= _LOCAL
+            settings["spark.driver.extraJavaOptions"] = f"{LOGGING} {java_options}".rstrip()
             # Workers would be whatever python3 the PATH has, which may lack what the jobs import.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         settings["spark.jars"] = ",".join(map(str, jars.ensure(jars_directory)))

@@ -23,6 +23,7 @@ from pipeline import options as common
 from pipeline.advisor.setting import Setting
 from pipeline.errors import PipelineError, UsageError
 from pipeline.faults import explained
+from pipeline.java import QUICK
 from pipeline.kafka import Kafka
 from pipeline.lake import Lake
 from pipeline.notice import tell
@@ -98,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
     kafka = common.kafka_of(options)
     if topic:
         kafka.check_reachable()
-    spark = common.session_of(options, NAME)
+    spark = common.session_of(options, NAME, java_options=QUICK)
     lake = common.lake_of(options, spark)
     events = from_files(spark, options) if options.files else from_lake(lake, options)
     rows = advise(lake, events, days=options.days, known=known)

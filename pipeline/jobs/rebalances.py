@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline import options as common
+from pipeline.java import QUICK
 from pipeline.lake import Lake
 from pipeline.notice import tell
 from pipeline.rebalances import files
@@ -45,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         kafka = common.kafka_of(options)
         kafka.check_reachable()
-    spark = common.session_of(options, NAME)
+    spark = common.session_of(options, NAME, java_options=QUICK)
     _fit_to_machine(spark)
     job = _Job(common.lake_of(options, spark), _thresholds(options))
     if options.files:

@@ -9,6 +9,7 @@ from typing import Final
 from pipeline import options as common
 from pipeline.errors import UnavailableError
 from pipeline.faults import explained
+from pipeline.java import QUICK
 from pipeline.notice import tell
 from pipeline.report.contents import collect
 from pipeline.report.page import render
@@ -37,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     output: Path = options.output
     if not output.absolute().parent.is_dir():
         raise UnavailableError(f"--output {output}: there is no such directory")
-    spark = common.session_of(options, NAME)
+    spark = common.session_of(options, NAME, java_options=QUICK)
     lake = common.lake_of(options, spark)
     with explained(f"reading the lake {lake.root}"):
         contents = collect(lake, options.group)

@@ -65,37 +65,54 @@ class Ingest:
         try:
             tally = _tally(parsed)
             good = parsing.good(parsed)
-            accepted, refused = self._settle(parsing.complete(good))
-            accepted = accepted.persist()
-            try:
-                self._write(tally, parsed, accepted, refused)
-            finally:
-                accepted.unpersist()
+            if tally.quarantined:
+                self._merge(parsing.quarantined(parsed), QUARANTINE)
+            if tally.running:
+                self._merge(history.running(parsing.unfinished(good)), RUNNING)
+            if tally.rebalances or tally.avoided:
+                self._take_events(parsing.complete(good), tally)
         finally:
             parsed.unpersist()
         return tally
 
-    def _write(
-        self, tally: Tally, parsed: DataFrame, accepted: DataFrame, refused: DataFrame
-    ) -> None:
-        if tally.quarantined:
-            self._merge(parsing.quarantined(parsed), QUARANTINE)
-        contradictions = refused.persist()
+    def _take_events(self, events: DataFrame, tally: Tally) -> None:
+        """Repetitions and contradictions are rare, and to sort them out costs more than all else:
+        it is asked first, by their keys alone, whether there are any.
+        """
+        if self._are_new(events):
+            self._write(events, tally)
+            return
+        accepted, refused = (frame.persist() for frame in self._settle(events))
         try:
-            count = contradictions.count()
+            count = refused.count()
             if count:
-                self._merge(contradictions, QUARANTINE)
+                self._merge(refused, QUARANTINE)
                 tally.add(Tally(quarantined=count, reasons={"sequence_taken": count}))
+            self._write(accepted, tally)
         finally:
-            contradictions.unpersist()
-        if tally.running:
-            self._merge(history.running(parsing.unfinished(parsing.good(parsed))), RUNNING)
+            refused.unpersist()
+            accepted.unpersist()
+
+    def _are_new(self, events: DataFrame) -> bool:
+        """Each there once, and none in the tables."""
+        keys = parsing.keyed(events).select(*EVENT)
+        together = keys
+        for table in (REBALANCES, AVOIDED):
+            # As it was made: there is nothing to be read.
+            if self._lake.version(table.name):
+                known = self._lake.read(table.name).select(*EVENT)
+                repeated = known.join(f.broadcast(keys), list(EVENT), "left_semi")
+                together = together.unionByName(repeated)
+        return together.groupBy(*EVENT).count().where(f.col("count") > 1).isEmpty()
+
+    def _write(self, events: DataFrame, tally: Tally) -> None:
+        """Events of which each is there once."""
         # Members first: whoever sees a rebalance finds its members.
         if tally.rebalances:
-            self._merge(history.members(accepted), MEMBERS)
-            self._merge(history.rebalances(accepted), REBALANCES)
+            self._merge(history.members(events), MEMBERS, is_unique=True)
+            self._merge(history.rebalances(events), REBALANCES, is_unique=True)
         if tally.avoided:
-            self._merge(history.avoided(accepted), AVOIDED)
+            self._merge(history.avoided(events), AVOIDED, is_unique=True)
 
     def _settle(self, events: DataFrame) -> tuple[DataFrame, DataFrame]:
         """Which events go into the tables, and which contradict one that is there."""
@@ -123,8 +140,8 @@ class Ingest:
             *EVENT, parsing.fingerprint_of_text(f.col("event")).alias("known")
         )
 
-    def _merge(self, frame: DataFrame, table: Table) -> None:
-        self._lake.merge_new(frame, table.name, on=table.key)
+    def _merge(self, frame: DataFrame, table: Table, *, is_unique: bool = False) -> None:
+        self._lake.merge_new(frame, table.name, on=table.key, is_unique=is_unique)
 
 
 def _tally(parsed: DataFrame) -> Tally:

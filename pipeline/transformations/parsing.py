@@ -66,14 +66,18 @@ def quarantined(frame: DataFrame) -> DataFrame:
     return conform(bad.withColumn("key", f.col("key").cast("string")), QUARANTINE)
 
 
-def identified(frame: DataFrame) -> DataFrame:
-    """With the identity of the event as columns, and a hash of what it says as `fingerprint`."""
+def keyed(frame: DataFrame) -> DataFrame:
+    """With the identity of the event as columns."""
     return frame.select(
         "*",
         f.col("event.group").alias("group"),
         f.col("event.sequence").alias("sequence"),
-        fingerprint(f.col("event")).alias("fingerprint"),
     )
+
+
+def identified(frame: DataFrame) -> DataFrame:
+    """`keyed`, and a hash of what it says as `fingerprint`."""
+    return keyed(frame).withColumn("fingerprint", fingerprint(f.col("event")))
 
 
 def fingerprint(event: Column) -> Column:

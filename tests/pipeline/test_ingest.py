@@ -39,9 +39,11 @@ def test_a_batch_that_breaks_off_between_any_two_writes_is_completed(
 
         left = 0
 
-        def merge_new(self, frame: DataFrame, name: str, *, on: Sequence[str]) -> None:
+        def merge_new(
+            self, frame: DataFrame, name: str, *, on: Sequence[str], is_unique: bool = False
+        ) -> None:
             self._count()
-            super().merge_new(frame, name, on=on)
+            super().merge_new(frame, name, on=on, is_unique=is_unique)
 
         def overwrite(self, frame: DataFrame, name: str) -> None:
             self._count()
