@@ -1,8 +1,8 @@
 """The value of a group's record, written down without the codec's care for every layout.
 
 A group of five thousand is written in one turn of the loop, so what is done for each of its members
-counts: a third of what the codec needs. The codec makes the rest, and stays what tests hold this
-against.
+counts: this takes half the time that the codec needs. The codec makes the rest, and stays what
+tests hold this against.
 """
 
 from __future__ import annotations
