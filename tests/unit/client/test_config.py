@@ -45,6 +45,7 @@ from kohort import Assignor, Consumer, JoinReason, RebalanceListener, errors
         ({"partition_assignment_strategy": "fair"}, "range, roundrobin, sticky"),
         ({"partition_assignment_strategy": []}, "no way to rebalance"),
         ({"partition_assignment_strategy": ["range", RangeAssignor]}, "twice"),
+        ({"partition_assignment_strategy": []}, "partition_assignment_strategy is empty"),
         ({"security_protocol": "TLS"}, "security_protocol"),
         ({"sasl_plain_username": "me"}, "SASL_PLAINTEXT"),
     ],
