@@ -142,10 +142,13 @@ def _transitions(named: DataFrame, stops: DataFrame) -> DataFrame:
         .unionByName(_as_transition(gains, _START, "start_at"))
         .where(f.col("at").isNotNull())
     )
+    # In the order that all that follows needs: one shuffle and one sort for this and for intervals.
+    same = Window.partitionBy(*PARTITION, "sequence", "turn").orderBy("at", "how", *_WHO)
     return (
-        rows.groupBy(*PARTITION, "sequence", "turn")
-        .agg(f.min(f.struct("at", "how", *_WHO)).alias("first"))
-        .select(*PARTITION, "sequence", "turn", "first.*")
+        rows.repartition(*PARTITION)
+        .withColumn("rank", f.row_number().over(same))
+        .where(f.col("rank") == 1)
+        .drop("rank")
     )
 
 
