@@ -11,14 +11,20 @@ on both. A figure is the median of several runs, shown with its extremes. A meas
 answers it gets: a fast wrong answer is an error, not a figure.
 """
 
+from __future__ import annotations
+
 import statistics
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
-from benchmarks.brokers import Contender, Kafka, Kohort
+if TYPE_CHECKING:  # A generator of load, which starts often, has no brokers.
+    from benchmarks.brokers import Contender
+
+KOHORT: Final = "Kohort"
+KAFKA: Final = "Kafka"
 
 Better = Literal["less", "more"]
 
@@ -80,7 +86,7 @@ class Subject(Protocol):
 
     TITLE: str
 
-    def measure(self, bench: "Bench") -> Iterable[Row]: ...
+    def measure(self, bench: Bench) -> Iterable[Row]: ...
 
 
 Measured = Mapping[str, float]
@@ -125,7 +131,7 @@ class Bench:
                 progress(f"  run {run + 1} of {self.runs}: {contender.name}")
                 results[contender.name].append(measure(contender))
         progress("")
-        ours, theirs = figures(results[Kohort.name]), figures(results.get(Kafka.name, []))
+        ours, theirs = figures(results[KOHORT]), figures(results.get(KAFKA, []))
         return {name: Pair(figure, theirs.get(name)) for name, figure in ours.items()}
 
     def measure_ours(self, measure: Callable[[], Measured]) -> dict[str, Pair]:

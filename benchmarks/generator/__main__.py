@@ -4,22 +4,20 @@ import gc
 import json
 import resource
 import sys
-from collections.abc import Callable
+from importlib import import_module
 from typing import Final
 
-from benchmarks.generator import clients, group, idle, small_requests
-from benchmarks.harness import Measured
-
-LOADS: Final[dict[str, Callable[..., Measured]]] = {
-    "small requests": small_requests.run,
-    "group": group.run,
-    "members' memory": group.memory,
-    "idle": idle.run,
-    "produce": clients.produce,
-    "fetch": clients.fetch,
-    "end to end": clients.end_to_end,
-    "one record each": clients.produce_one_each,
+LOADS: Final = {
+    "small requests": ("small_requests", "run"),
+    "group": ("group", "run"),
+    "members' memory": ("group", "memory"),
+    "idle": ("idle", "run"),
+    "produce": ("clients", "produce"),
+    "fetch": ("clients", "fetch"),
+    "end to end": ("clients", "end_to_end"),
+    "one record each": ("clients", "produce_one_each"),
 }
+"""Module and function. Only the module that is wanted is loaded."""
 
 
 def main() -> None:
@@ -28,7 +26,9 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     gc.freeze()
     gc.disable()  # A generator's life is short, and its pauses would be taken for the broker's.
-    print(json.dumps(LOADS[load](**json.loads(arguments))))
+    module, function = LOADS[load]
+    run = getattr(import_module(f"benchmarks.generator.{module}"), function)
+    print(json.dumps(run(**json.loads(arguments))))
 
 
 if __name__ == "__main__":
