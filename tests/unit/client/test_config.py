@@ -43,7 +43,6 @@ from kohort import Assignor, Consumer, JoinReason, RebalanceListener, errors
         ({"join_reason": "boredom"}, "join_reason must be restart or upgrade"),
         ({"join_reason": JoinReason.ENFORCED}, "join_reason must be restart or upgrade"),
         ({"partition_assignment_strategy": "fair"}, "range, roundrobin, sticky"),
-        ({"partition_assignment_strategy": []}, "no way to rebalance"),
         ({"partition_assignment_strategy": ["range", RangeAssignor]}, "twice"),
         ({"partition_assignment_strategy": []}, "partition_assignment_strategy is empty"),
         ({"security_protocol": "TLS"}, "security_protocol"),
