@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+import kohort.cli
 from kohort.cli import main
 
 
@@ -26,6 +31,20 @@ def test_each_command_is_listed_without_the_extra(
     assert ended.value.code == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in ("land", "rebalances", "advise", "report", "jars"))
+
+
+def test_it_can_be_started_by_its_path_as_spark_submit_does(tmp_path: Path) -> None:
+    script = Path(kohort.cli.__file__).with_name("__main__.py")
+    done = subprocess.run(
+        [sys.executable, str(script), "pipeline", "land", "--help"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(Path(kohort.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "--available-now" in done.stdout
 
 
 def test_without_the_extra_it_says_how_to_get_it(
