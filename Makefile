@@ -93,7 +93,7 @@ pipeline-demo: $(STAMPS)/test $(STAMPS)/java $(STAMPS)/jars ## a recorded week: 
 	$(BIN)/kohort pipeline advise $(DEMO) --topic ""
 	$(BIN)/kohort pipeline report $(DEMO) --output $(LAKE)/report.html
 
-bench: $(STAMPS)/test $(STAMPS)/java ## start time, memory, codec, log and end-to-end figures
+bench: $(STAMPS)/test $(STAMPS)/java ## speed and memory in one table, beside a real Kafka in the same run (ARGS="rpc --runs=1")
 	$(BIN)/python -m benchmarks $(ARGS)
 
 docs: $(STAMPS)/test ## rewrite the documents that are derived from the sources
