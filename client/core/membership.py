@@ -95,6 +95,8 @@ class Membership:
         """Of a static member that is not one now: what the group goes on assuming it wants."""
         self._watched: Mapping[str, int] | None = None
         """Of a leader: the partition counts that the assignment was made from."""
+        self._counts_meanwhile: Mapping[str, int] | None = None
+        """The newest that came while that assignment was on its way."""
         self._next: Assign | Sync | Apply | None = None
         """The step after an answer."""
 
@@ -242,7 +244,7 @@ class Membership:
         self.identity = Identity(response.generation_id, response.member_id, chosen.name)
         self.state = MemberState.COMPLETING_REBALANCE
         self.is_leader = response.leader == response.member_id
-        self._watched = None
+        self._watched = self._counts_meanwhile = None
         if not self.is_leader:
             self._next = self._sync({})
             return
@@ -263,6 +265,8 @@ class Membership:
         self._rejoin = None
         self._is_prepared = False
         self._are_topics_fresh = False
+        if self._counts_meanwhile is not None:
+            self.metadata_updated(self._counts_meanwhile)
         unwanted = {one.topic for one in assigned if not self._subscription.wants(one.topic)}
         if unwanted:
             self._want(
@@ -302,7 +306,11 @@ class Membership:
 
     def metadata_updated(self, partition_counts: Mapping[str, int]) -> None:
         """New metadata; `partition_counts` has the topics that exist. Only leaders react."""
-        if not self.is_leader or self._watched is None or self.state is not MemberState.STABLE:
+        if not self.is_leader or self._watched is None:
+            return
+        if self.state is not MemberState.STABLE:
+            # The same may not be asked for again for minutes.
+            self._counts_meanwhile = partition_counts
             return
         changes = [
             f"{topic}, {count} -> {partition_counts.get(topic, 0)}"

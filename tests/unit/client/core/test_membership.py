@@ -14,8 +14,11 @@ from client.core.errors import (
 )
 from client.core.membership import MemberState
 from client.core.partitions import TopicPartition
-from client.core.steps import FindCoordinator, Idle
+from client.core.steps import FindCoordinator, Idle, Join, Sync
+from client.core.wire_forms import encode_share
 from protocol.join_reason import JoinReason
+from protocol.messages.join_group import JoinGroupResponse
+from protocol.messages.sync_group import SyncGroupResponse
 from tests.driven_members import DrivenMember, live
 from tests.unit.broker.core.group.scenario import MINUTE, SECOND, Scenario
 
@@ -196,6 +199,26 @@ def test_the_leader_rejoins_when_a_topic_grows_and_followers_do_not() -> None:
     assert leader.joins[0].reason == "topic metadata changed: t, 6 -> 8"
     assert reasons(follower)[0] is JoinReason.GROUP_REBALANCING
     assert owned(members) == list(partitions(*range(8)))
+
+
+def test_a_topic_that_appears_while_a_leader_waits_for_its_share_is_not_missed() -> None:
+    membership = DrivenMember(Scenario(partition_counts={}), "t", strategy=EAGER).membership
+    membership.coordinator_found()
+    membership.prepared()
+    join = membership.next_step(0)
+    assert isinstance(join, Join)
+    joined = JoinGroupResponse(
+        error_code=0, generation_id=1, protocol_name="range", leader="m", member_id="m", members=[]
+    )
+    membership.join_answered(join.identity, joined, 0)
+    membership.assigned({}, {"t": 0})
+    sync = membership.next_step(0)
+    assert isinstance(sync, Sync)
+    membership.metadata_updated({"t": 2})
+    synced = SyncGroupResponse(error_code=0, assignment=encode_share(()))
+    membership.sync_answered(sync.identity, synced, 0)
+    membership.applied()
+    assert membership.wish == "TOPIC_METADATA_CHANGE: topic metadata changed: t, 0 -> 2"
 
 
 def test_metadata_that_has_not_changed_changes_nothing() -> None:
