@@ -104,6 +104,7 @@ def session_of(options: argparse.Namespace, name: str, *, java_options: str = ""
         java_options=java_options,
     )
     spark.sparkContext.setLogLevel(options.log_level)
+    session.fit_to_machine(spark)
     return spark
 
 

@@ -43,6 +43,9 @@ _LOCAL: Final = {
 """For a session on one machine."""
 
 
+_SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+
+
 def build(
     name: str,
     *,
@@ -83,6 +86,18 @@ def build(
             f"Spark does not start: {error}\nIt needs Java 17 or 21; this is what `java` is here: "
             f"{shutil.which('java') or 'nothing on the PATH'}"
         ) from error
+
+
+def fit_to_machine(spark: SparkSession) -> None:
+    """Few large tasks: on one machine, Spark's 200 per shuffle cost more than what is in them.
+
+    What was said from outside stays, and so does a cluster's default.
+    """
+    context = spark.sparkContext
+    if not (context.master or "").startswith("local"):
+        return
+    if not context.getConf().contains(_SHUFFLE_PARTITIONS):
+        spark.conf.set(_SHUFFLE_PARTITIONS, 2 * context.defaultParallelism)
 
 
 def is_submitted() -> bool:

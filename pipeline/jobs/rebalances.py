@@ -27,7 +27,6 @@ from pipeline.stopping import stop_on_signals
 NAME: Final = "kohort-rebalances"
 GROUP: Final = "kohort-rebalances"
 _LOOK_EVERY_S: Final = 0.2
-_SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +46,6 @@ def run(options: argparse.Namespace) -> int:
         kafka = common.kafka_of(options)
         kafka.check_reachable()
     spark = common.session_of(options, NAME, java_options=QUICK)
-    _fit_to_machine(spark)
     job = _Job(common.lake_of(options, spark), _thresholds(options))
     if options.files:
         job.read_files(spark, options)
@@ -55,18 +53,6 @@ def run(options: argparse.Namespace) -> int:
         job.read_topic(spark, options)
     tell(f"{JOB}: {job.tally.shown()}")
     return 0
-
-
-def _fit_to_machine(spark: SparkSession) -> None:
-    """Few large tasks: on one machine, Spark's 200 per shuffle cost more than what is in them.
-
-    What was said from outside stays, and so does a cluster's default.
-    """
-    context = spark.sparkContext
-    if not (context.master or "").startswith("local"):
-        return
-    if not context.getConf().contains(_SHUFFLE_PARTITIONS):
-        spark.conf.set(_SHUFFLE_PARTITIONS, 2 * context.defaultParallelism)
 
 
 class _Job:
