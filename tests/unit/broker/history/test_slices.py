@@ -59,7 +59,7 @@ async def test_what_was_known_of_a_large_rebalance_is_let_go_of_in_slices(
         turns += 1
         await asyncio.sleep(0)
     # Its members, twice, and their joins.
-    assert turns > 3 * SIZE // 500
+    assert turns >= 3 * SIZE // 500
     await history.close()
 
 
