@@ -22,7 +22,7 @@ from typing import Any, Final, assert_never
 
 from broker.coordinator.answers import AnswerQueue
 from broker.coordinator.command import ActorHost, Command
-from broker.coordinator.session_timers import SCHEDULED_PER_TURN, SessionTimers
+from broker.coordinator.session_timers import SessionTimers
 from broker.coordinator.ticket import Ticket
 from broker.core.group.classic_group import ClassicGroup
 from broker.core.group.effects import (
@@ -33,6 +33,7 @@ from broker.core.group.effects import (
     Replies,
     Reply,
     Schedule,
+    ScheduleSessions,
     TimerKey,
 )
 from broker.core.group.records import GroupRecord
@@ -267,8 +268,6 @@ class GroupActor:
     def _release(self, effects: Sequence[Effect], now: Now) -> Append | None:
         """Carry out effects, except for an append, which is returned."""
         append = None
-        if len(effects) > SCHEDULED_PER_TURN:
-            effects = self._schedule_soon(effects)
         for effect in effects:
             match effect:
                 case Reply():
@@ -277,6 +276,8 @@ class GroupActor:
                     self._answers.give_all(replies, count)
                 case Schedule(key, deadline_ms):
                     self._timers_of(key).schedule(key, deadline_ms)
+                case ScheduleSessions(deadlines):
+                    self._session_timers().schedule_soon(deadlines)
                 case Cancel(key):
                     self._timers_of(key).cancel(key)
                 case Note(event):
@@ -341,37 +342,19 @@ class GroupActor:
 
     # Timers.
 
-    def _schedule_soon(self, effects: Sequence[Effect]) -> Sequence[Effect]:
-        """Put the session timers of a whole group aside; returns the other effects."""
-        if Cancel in map(type, effects):
-            return effects  # Their order may matter.
-        # No `match` here, which takes three times as long.
-        deadlines = {
-            effect.key: effect.deadline_ms
-            for effect in effects
-            if effect.__class__ is Schedule and effect.key.kind == "session"
-        }
-        if not deadlines:
-            return effects
-        timers = self._timers_of(next(iter(deadlines)))
-        assert isinstance(timers, SessionTimers)
-        timers.schedule_soon(deadlines)
-        return [
-            effect
-            for effect in effects
-            if effect.__class__ is not Schedule or effect.key not in deadlines
-        ]
-
     def _timers_of(self, key: TimerKey) -> SessionTimers | KeyedTimers[TimerKey]:
         """Made when first needed: most groups there are have no members just now."""
         if key.kind in {"session", "pending"}:
-            if self._heartbeat_timers is None:
-                timers = self._host.new_timers(self._on_deadlines, "Heartbeat")
-                self._heartbeat_timers = SessionTimers(timers)
-            return self._heartbeat_timers
+            return self._session_timers()
         if self._rebalance_timers is None:
             self._rebalance_timers = self._host.new_timers(self._on_deadlines, "Rebalance")
         return self._rebalance_timers
+
+    def _session_timers(self) -> SessionTimers:
+        if self._heartbeat_timers is None:
+            timers = self._host.new_timers(self._on_deadlines, "Heartbeat")
+            self._heartbeat_timers = SessionTimers(timers)
+        return self._heartbeat_timers
 
     def _on_deadlines(self, keys: list[TimerKey], now_ms: int) -> None:
         """An expiry is a message like any other; the group looks at the time itself."""

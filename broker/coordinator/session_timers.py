@@ -36,6 +36,10 @@ class SessionTimers:
 
     def schedule_soon(self, deadlines: Mapping[TimerKey, int]) -> None:
         """The same for many, within the next turns; until then they keep the deadlines they had."""
+        if not self._pending and len(deadlines) <= SCHEDULED_PER_TURN:
+            for key, deadline_ms in deadlines.items():
+                self._timers.schedule(key, deadline_ms)
+            return
         self._pending.update(deadlines)
         if not self._is_turn_coming:
             self._come_back()

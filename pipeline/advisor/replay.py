@@ -15,7 +15,17 @@ from typing import Final, TypeAlias
 
 from broker.core.group.classic_group import ClassicGroup
 from broker.core.group.config import GroupConfig
-from broker.core.group.effects import Append, Cancel, Note, Replies, Reply, Schedule, TimerKey
+from broker.core.group.effects import (
+    Append,
+    Cancel,
+    Effect,
+    Note,
+    Replies,
+    Reply,
+    Schedule,
+    ScheduleSessions,
+    TimerKey,
+)
 from broker.core.group.events import (
     Event,
     JoinReceived,
@@ -130,27 +140,36 @@ class Replay:
         """Carry out what the step asks for, and what follows from that."""
         while True:
             for effect in self.group.take_effects():
-                match effect:
-                    case Note(event):
-                        self._observe(event)
-                    case Schedule(key, deadline_ms):
-                        self._timers[key] = deadline_ms
-                        self._arm(key)
-                    case Cancel(key):
-                        self._timers.pop(key, None)
-                    case Reply():
-                        self._answer(effect)
-                    case Replies(replies):
-                        for reply in replies:
-                            self._answer(reply)
-                    case Append():
-                        # How long the disk takes is part of the leader's delay.
-                        self.group.on_appended(self.clock)
+                self._carry_out(effect)
             if self.group.has_effects:
                 continue
             if not self._ready:
                 return
             self._ready.popleft()()
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Note(event):
+                self._observe(event)
+            case Schedule(key, deadline_ms):
+                self._schedule({key: deadline_ms})
+            case ScheduleSessions(deadlines):
+                self._schedule(deadlines)
+            case Cancel(key):
+                self._timers.pop(key, None)
+            case Reply():
+                self._answer(effect)
+            case Replies(replies):
+                for reply in replies:
+                    self._answer(reply)
+            case Append():
+                # How long the disk takes is part of the leader's delay.
+                self.group.on_appended(self.clock)
+
+    def _schedule(self, deadlines: Mapping[TimerKey, int]) -> None:
+        for key, deadline_ms in deadlines.items():
+            self._timers[key] = deadline_ms
+            self._arm(key)
 
     def _answer(self, reply: Reply) -> None:
         ticket = reply.ticket

@@ -28,6 +28,7 @@ from broker.core.group.effects import (
     Note,
     Reply,
     Schedule,
+    ScheduleSessions,
     TimerKey,
 )
 from broker.core.group.events import Event, Fate, MemberFenced, MemberRemoved, MemberTold
@@ -246,13 +247,14 @@ class GroupBase:
 
     def start_sessions(self, now_ms: int) -> None:
         """Those of all members, from now on."""
-        effects = self._effects
+        moved: dict[TimerKey, int] = {}
         for member in self.roster:
             deadline_ms = member.session_deadline_ms = now_ms + member.session_timeout_ms
             timer_ms = member.session_timer_ms
             if timer_ms is None or deadline_ms < timer_ms:
-                member.session_timer_ms = deadline_ms
-                effects.append(Schedule(member.session_key, deadline_ms))
+                member.session_timer_ms = moved[member.session_key] = deadline_ms
+        if moved:
+            self._effects.append(ScheduleSessions(moved))
 
     def stop_session(self, member: Member) -> None:
         if member.session_timer_ms is not None:

@@ -3,7 +3,7 @@
 Named tuples, because the end of one join phase makes thousands of them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from broker.core.group.events import Event
@@ -62,6 +62,15 @@ class Schedule(NamedTuple):
     deadline_ms: int
 
 
+class ScheduleSessions(NamedTuple):
+    """As `Schedule`, for each of these, but not necessarily all at once: none of them comes soon,
+    and until it is scheduled anew each keeps the deadline it had.
+    """
+
+    deadlines: Mapping[TimerKey, int]
+    """Nobody changes it afterwards."""
+
+
 class Cancel(NamedTuple):
     """Forget the deadline of `key`. An expiry that is on its way already does no harm."""
 
@@ -74,4 +83,4 @@ class Note(NamedTuple):
     event: Event
 
 
-Effect: TypeAlias = Reply | Replies | Append | Schedule | Cancel | Note
+Effect: TypeAlias = Reply | Replies | Append | Schedule | ScheduleSessions | Cancel | Note

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from broker.core.group import rebalance
 from broker.core.group.base import GroupBase
-from broker.core.group.effects import JOIN_TIMER, SYNC_TIMER, Schedule, TimerKey
+from broker.core.group.effects import JOIN_TIMER, SYNC_TIMER, ScheduleSessions, TimerKey
 from broker.core.group.events import Fate, Trigger, TriggerKind, UnusedIdDropped
 from broker.core.group.member import Member
 from broker.core.group.requests import Now
@@ -22,10 +22,11 @@ def on_deadlines(group: GroupBase, keys: Iterable[TimerKey], now: Now) -> None:
         return
     triggers: list[Trigger] = []
     phases: list[TimerKey] = []
+    moved: dict[TimerKey, int] = {}
     for key in keys:
         if key.kind == "session":
             member = group.roster.get(key.member_id)
-            if member is not None and _has_expired(group, member, now):
+            if member is not None and _has_expired(member, now, moved):
                 triggers.append(_expire(group, member))
         elif key.kind == "pending":
             if group.take_due(key, now.ms):
@@ -33,6 +34,8 @@ def on_deadlines(group: GroupBase, keys: Iterable[TimerKey], now: Now) -> None:
                 group.note(UnusedIdDropped(key.member_id))
         else:
             phases.append(key)
+    if moved:
+        group.emit(ScheduleSessions(moved))
     if triggers:
         rebalance.cause_all(group, triggers, now)
     else:
@@ -51,8 +54,8 @@ def _end_phase(group: GroupBase, key: TimerKey, now: Now) -> None:
         _remove_silent(group, now)
 
 
-def _has_expired(group: GroupBase, member: Member, now: Now) -> bool:
-    """Look at a session whose timer has come; if it goes on, so does the timer.
+def _has_expired(member: Member, now: Now, moved: dict[TimerKey, int]) -> bool:
+    """Look at a session whose timer has come; if it goes on, so does the timer: see `moved`.
 
     Whoever waits for an answer of ours cannot be blamed for its silence, and has its session
     started anew with that answer. Only a member that never completed a join has no such privilege:
@@ -62,8 +65,7 @@ def _has_expired(group: GroupBase, member: Member, now: Now) -> bool:
         return False
     member.session_timer_ms = None
     if member.session_deadline_ms > now.ms:
-        member.session_timer_ms = member.session_deadline_ms
-        group.emit(Schedule(member.session_key, member.session_deadline_ms))
+        member.session_timer_ms = moved[member.session_key] = member.session_deadline_ms
         return False
     return member.is_new or not member.is_parked
 

@@ -14,7 +14,16 @@ from typing import Any, TypeAlias, TypeVar
 
 from broker.core.group.classic_group import ClassicGroup
 from broker.core.group.config import GroupConfig
-from broker.core.group.effects import Append, Cancel, Note, Replies, Reply, Schedule, TimerKey
+from broker.core.group.effects import (
+    Append,
+    Cancel,
+    Note,
+    Replies,
+    Reply,
+    Schedule,
+    ScheduleSessions,
+    TimerKey,
+)
 from broker.core.group.events import Event, RebalanceAvoided, RebalanceStarted, Trigger
 from broker.core.group.reasons import NO_REASON, state_reason
 from broker.core.group.records import DurableRecord, GroupRecord, OffsetRecord, OffsetTombstone
@@ -142,6 +151,8 @@ class Scenario:
                         self._answer(reply)
                 case Schedule(key, deadline_ms):
                     self.timers[key] = deadline_ms
+                case ScheduleSessions(deadlines):
+                    self.timers |= deadlines
                 case Cancel(key):
                     self.timers.pop(key, None)
                 case Note(event):
