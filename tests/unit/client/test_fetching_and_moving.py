@@ -1,0 +1,124 @@
+"""Positions and assignments that change while a fetch is under way."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from client.core.errors import OffsetOutOfRangeError
+from client.core.offsets import RESET_NONE
+from protocol.errors import ErrorCode
+from tests.unit.client.scripted_brokers import EARLIEST, Scene, partition, run
+
+A, B = partition(0), partition(1)
+
+
+def test_an_answer_to_where_the_position_was_before_a_seek_is_ignored() -> None:
+    async def test() -> None:
+        scene = Scene(1)
+        await asyncio.sleep(0.1)
+        scene.positions.seek(A, 1)
+        scene.fetcher.wake()
+        # The request that is parked asks for offset 0.
+        scene.one.append(0, b"a", b"b")
+        assert await scene.values(1) == [b"b"]
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_out_of_range_is_ignored_if_the_position_has_moved_meanwhile() -> None:
+    async def test() -> None:
+        scene = Scene(1, config=replace(EARLIEST, auto_offset_reset=RESET_NONE))
+        await asyncio.sleep(0.1)
+        scene.one.append(0)
+        scene.one.faults[0].append(ErrorCode.OFFSET_OUT_OF_RANGE)
+        scene.positions.seek(A, 1)
+        scene.fetcher.wake()
+        scene.one.append(0, b"a", b"b")
+        assert await scene.values(1) == [b"b"]
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_out_of_range_waits_until_what_was_fetched_before_it_is_taken() -> None:
+    async def test() -> None:
+        scene = Scene(1, config=replace(EARLIEST, auto_offset_reset=RESET_NONE))
+        scene.one.append(0, b"a", b"b")
+        await asyncio.sleep(0.1)
+        scene.one.faults[0].extend([ErrorCode.OFFSET_OUT_OF_RANGE] * 20)
+        scene.one.append(0)
+        await asyncio.sleep(2)
+        assert await scene.values(2) == [b"a", b"b"]
+        with pytest.raises(OffsetOutOfRangeError, match="t-0: offset 2 is not in the log"):
+            await scene.read(1)
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_partitions_that_are_revoked_while_they_are_fetched_are_not_returned() -> None:
+    async def test() -> None:
+        scene = Scene(1, 1)
+        await asyncio.sleep(0.1)
+        scene.positions.set_assigned([B])
+        scene.fetcher.assignment_changed()
+        scene.one.append(0, b"a")
+        scene.one.append(1, b"b")
+        assert await scene.values(1) == [b"b"]
+        await asyncio.sleep(5)
+        assert not scene.fetcher.take(10)
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_a_held_partition_is_neither_fetched_nor_returned_and_keeps_what_it_has() -> None:
+    async def test() -> None:
+        scene = Scene(1, 1)
+        scene.one.append(0, b"a")
+        await asyncio.sleep(0.1)
+        scene.positions.hold([A])
+        scene.fetcher.wake()
+        await asyncio.sleep(1)
+        asked = len(scene.one.requests)
+        await asyncio.sleep(5)
+        late = [one for request in scene.one.requests[asked:] for one in request.topics]
+        assert {one.partition for topic in late for one in topic.partitions} == {1}
+        assert not scene.fetcher.take(10)
+        scene.positions.set_assigned([A, B])
+        scene.fetcher.assignment_changed()
+        assert [len(some) for some in scene.fetcher.take(10).values()] == [1]
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_a_topic_with_another_id_is_read_from_its_beginning() -> None:
+    async def test() -> None:
+        scene = Scene(1)
+        scene.one.append(0, b"a", b"b")
+        await scene.read(2)
+        scene.one.logs[0] = [b"x", b"y", b"z"]
+        scene.cluster.lead(1, topic_id=b"j" * 16)
+        scene.fetcher.wake()
+        assert await scene.fetcher.wait_positions([A], 10)
+        assert scene.positions.position(A) == 0
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_without_a_policy_a_topic_with_another_id_is_an_error() -> None:
+    async def test() -> None:
+        scene = Scene(1, config=replace(EARLIEST, auto_offset_reset=RESET_NONE))
+        scene.one.append(0, b"a", b"b")
+        await scene.read(2)
+        scene.cluster.lead(1, topic_id=b"j" * 16)
+        scene.fetcher.wake()
+        with pytest.raises(OffsetOutOfRangeError, match="t was deleted and created again"):
+            scene.fetcher.take(1)
+        await scene.fetcher.close()
+
+    run(test())
