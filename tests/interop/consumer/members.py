@@ -25,7 +25,10 @@ class Topics:
 
     def __init__(self, bootstrap: str) -> None:
         self._admin: AdminClient = admin_client(bootstrap)
-        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+        # Idempotent, so that a topic whose leader is not there yet gets them in their order.
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "linger.ms": 0, "enable.idempotence": True}
+        )
         self._made: list[str] = []
 
     def create(self, partitions: int = 1, *, name: str | None = None, **config: str) -> str:
