@@ -18,8 +18,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -27,10 +26,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.harness import Bench, Measured, Row, progress
+from benchmarks.in_process import broker_here
 from broker.app import Broker
-from broker.config import load
 from broker.core.group.requests import JoinRequest, JoinResult, SyncRequest
-from broker.memory_keeper import GIVEN_BACK_AFTER_LOOKS, LOOK_EVERY_S, MemoryKeeper
+from broker.memory_keeper import GIVEN_BACK_AFTER_LOOKS, LOOK_EVERY_S
 from protocol.errors import ErrorCode
 
 TITLE: Final = "100,000 members of groups"
@@ -194,7 +193,7 @@ class Run:
         return self._group_count * self._group_size
 
     async def run(self) -> None:
-        async with self._broker() as broker:
+        async with broker_here(self._directory) as broker:
             await self._live_once(broker)
             await Members(broker, self._group_count, self._group_size).come()
         await self._restart()
@@ -233,29 +232,13 @@ class Run:
         began_s = time.perf_counter()
         meter = self._meter
         meter.take_longest_ms()
-        async with self._broker() as broker:
+        async with broker_here(self._directory) as broker:
             self.figures["loaded"] = time.perf_counter() - began_s
             await asyncio.sleep(0)
             self.figures["turn: load"] = meter.take_longest_ms()
             assert broker.services.groups.stats()["members"] == self._member_count
             await self._wait_gone(broker)
             self.figures["turn: expiry after the load"] = meter.take_longest_ms()
-
-    @asynccontextmanager
-    async def _broker(self) -> AsyncIterator[Broker]:
-        settings = (
-            "listeners=PLAINTEXT://127.0.0.1:0",
-            f"log.dirs={self._directory}",
-            "kohort.metrics.port=-1",
-        )
-        loaded = load(file=None, overrides=settings, environment={})
-        async with Broker(loaded).running() as broker:
-            keeper = MemoryKeeper(lambda: broker.services.purgatory.waiting_count)
-            keeper.start()
-            try:
-                yield broker
-            finally:
-                keeper.stop()
 
     async def _warm_up(self, broker: Broker) -> None:
         """One group comes and goes, and with it what a first group loads."""

@@ -13,6 +13,10 @@ WEIGHT_MAX: Final = 500_000
 """Members of all that wait; beyond it rebalances go without a record."""
 
 
+SMALL_WEIGHT: Final = 40
+"""Ten members or so: less than half a millisecond, and whoever asks at once finds the record."""
+
+
 class Waiting:
     """One of them; or one that still runs and is to be written down as such; or, without facts,
     the end of a group.
@@ -31,6 +35,11 @@ class Waiting:
         self.weight = 10
         if isinstance(closed, RebalanceFacts):
             self.weight += len(closed.started.members) + len(closed.joins) + len(closed.gone)
+
+    @property
+    def is_small(self) -> bool:
+        """Is its record made in one go?"""
+        return self.weight <= SMALL_WEIGHT
 
 
 class ClosingQueue:

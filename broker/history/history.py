@@ -62,9 +62,6 @@ CLOSE_PATIENCE_S: Final = 5.0
 RECORDS_PER_TURN: Final = 20
 """Small ones, before others get the loop."""
 
-SMALL_WEIGHT: Final = 40
-"""Ten members or so: less than half a millisecond, and whoever asks at once finds the record."""
-
 
 @dataclass(frozen=True, slots=True)
 class HistoryLimits:
@@ -311,16 +308,15 @@ class RebalanceHistory:
         if isinstance(facts, RebalanceFacts):
             remains = remains_of(facts)
             del facts
-            is_small = waiting.weight <= SMALL_WEIGHT
-            await _in_slices(self._making.let_go(remains), at_once=is_small)
+            await _in_slices(self._making.let_go(remains), at_once=waiting.is_small)
 
     async def _close_one(self, waiting: Waiting) -> None:
         if waiting.is_running:
             await self._write_running(waiting)
             return
-        is_small = waiting.weight <= SMALL_WEIGHT
-        record = await _in_slices(self._making.record_steps(waiting), at_once=is_small)
-        text = await _in_slices(self._making.text_steps(record), at_once=is_small)
+        at_once = waiting.is_small
+        record = await _in_slices(self._making.record_steps(waiting), at_once=at_once)
+        text = await _in_slices(self._making.text_steps(record), at_once=at_once)
         is_slow = len(text) >= SLOW_FROM_BYTES
         packed = await self._elsewhere(pack, text) if is_slow else pack(text)
         self._keep(record, text, packed)
