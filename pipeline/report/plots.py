@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import matplotlib as mpl
 
@@ -13,6 +14,9 @@ mpl.use("svg")
 import matplotlib.dates as mdates
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from pipeline.report.labels import Dot, place
 
 Row = dict[str, Any]
 
@@ -35,6 +39,8 @@ BY_CAUSE: Final = {
     "protocols_changed": "#a184c9",
     "forced_by_reason": "#5b3f86",
 }
+SPREAD_MAX: Final = 20
+"""Times the smallest value, up to which an axis counts evenly."""
 STYLE: Final[Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "kohort",
@@ -130,7 +136,7 @@ def storm(events: list[Row]) -> str:
 
 def front(rows: list[Row]) -> str:
     """All settings that were tried: rebalances against stopped time, larger where a crash is
-    noticed later. The front is numbered as the list beside it.
+    noticed later. The front is numbered as the list below it.
     """
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(9.0, 4.2), layout="constrained")
@@ -154,23 +160,68 @@ def front(rows: list[Row]) -> str:
                 zorder=level,
                 label=name,
             )
-        for number, row in enumerate(chosen, start=1):
-            axes.annotate(
-                str(number),
-                (row["rebalances"], row["stopped_ms"] / 1000),
-                xytext=(7, 6),
-                textcoords="offset points",
-                fontweight="bold",
-                zorder=5,
-            )
         axes.set_xlabel("rebalances")
-        axes.set_ylabel("seconds stopped, all members together")
-        axes.set_xlim(left=0)
-        axes.set_ylim(bottom=0)
-        legend = axes.legend(loc="upper left", frameon=False)
+        axes.set_ylabel("seconds stopped, all members")
+        _spread(axes, "x", [row["rebalances"] for row in rows])
+        _spread(axes, "y", [row["stopped_ms"] / 1000 for row in rows])
+        legend = figure.legend(loc="outside upper left", ncols=3, frameon=False)
         for handle in legend.legend_handles:
             handle.set_sizes([50])  # type: ignore[union-attr]  # They are scatters.
+        _number_dots(figure, axes, chosen, recorded)
         return _svg(figure)
+
+
+def _spread(axes: Axes, which: Literal["x", "y"], values: list[float]) -> None:
+    """By powers of ten where a few large values would press all others into a corner."""
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    limit = axes.set_xlim if which == "x" else axes.set_ylim
+    scale = axes.set_xscale if which == "x" else axes.set_yscale
+    lowest, highest = min(values), max(values)
+    if highest <= SPREAD_MAX * max(lowest, 1):
+        limit(0, highest * 1.1 or 1)
+    elif lowest >= 1:
+        scale("log")
+        limit(lowest / 1.6, highest * 1.8)
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    else:
+        # Nothing at all is on the axis too: below 1 it is as on a ruler.
+        scale("symlog", linthresh=1, linscale=0.4)
+        limit(-0.3, highest * 1.8)
+    if axis.get_scale() != "linear":
+        axis.set_label_text(f"{axis.get_label_text()} (logarithmic)")
+    axis.set_minor_formatter(NullFormatter())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+
+
+def _number_dots(figure: Figure, axes: Axes, chosen: list[Row], recorded: list[Row]) -> None:
+    # Places of dots are known when the labels of the axes have taken theirs.
+    figure.draw_without_rendering()
+    to_points = axes.transData + axes.transAxes.inverted()
+    size = axes.get_window_extent()
+    room = (size.width * 72 / figure.dpi, size.height * 72 / figure.dpi)
+
+    def dot(row: Row) -> Dot:
+        x, y = to_points.transform((row["rebalances"], row["stopped_ms"] / 1000))
+        return Dot(x * room[0], y * room[1], math.sqrt(_area(row["notice_ms"])) / 2)
+
+    dots = [dot(row) for row in chosen]
+    texts = [str(number) for number, _ in enumerate(chosen, start=1)]
+    labels = place(texts, dots, [dot(row) for row in recorded], room)
+    for text, at, label in zip(texts, dots, labels, strict=True):
+        axes.annotate(
+            text,
+            (at.x / room[0], at.y / room[1]),
+            xytext=(label.x / room[0], label.y / room[1]),
+            xycoords="axes fraction",
+            textcoords="axes fraction",
+            ha="center",
+            va="center",
+            fontweight="bold",
+            arrowprops={"arrowstyle": "-", "color": INK, "linewidth": 0.7}
+            if label.is_far
+            else None,
+            zorder=5,
+        )
 
 
 def numbered(rows: Iterable[Row]) -> list[Row]:

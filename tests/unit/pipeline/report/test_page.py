@@ -169,6 +169,16 @@ def test_settings_are_numbered_in_the_plot_as_in_the_list() -> None:
     assert [row["ordinal"] for row in plots.numbered(advice())] == [2, 3]
 
 
+def test_a_few_costly_settings_do_not_press_the_others_into_a_corner() -> None:
+    rows = advice()
+    assert "logarithmic" not in plots.front(rows[:2])
+    # 21 s and 310 s, 2 rebalances and 41: only these are far apart.
+    assert ">rebalances (logarithmic)<" in plots.front(rows)
+    assert ">seconds stopped, all members<" in plots.front(rows)
+    nothing = {**rows[3], "rebalances": 0, "stopped_ms": 0}
+    assert ">0<" in plots.front([*rows, nothing])
+
+
 @pytest.mark.parametrize(
     ("ms", "said"), [(900, "0.9 s"), (144_000, "2 min"), (7_200_000, "2.0 h"), (None, "a time")]
 )
