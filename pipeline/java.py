@@ -24,12 +24,18 @@ def find_java() -> str:
     Raises:
         UnavailableError: there is none.
     """
-    home = os.environ.get("JAVA_HOME")
-    if home and (launcher := Path(home, "bin", "java")).exists():
-        return str(launcher)
+    if home := os.environ.get("JAVA_HOME"):
+        launcher = Path(home, "bin", "java")
+        if launcher.exists():
+            return str(launcher)
+        # Spark looks nowhere else where it is set.
+        raise UnavailableError(
+            f"JAVA_HOME is {home}, and there is no {launcher}.\n"
+            "Spark needs Java 17 or 21: correct JAVA_HOME, or unset it for the `java` of the PATH."
+        )
     if found := shutil.which("java"):
         return found
     raise UnavailableError(
-        "Spark needs Java 17 or 21, and there is none on the PATH nor at JAVA_HOME.\n"
+        "Spark needs Java 17 or 21, and there is none on the PATH, and no JAVA_HOME.\n"
         "On Debian: apt-get install openjdk-17-jre-headless"
     )

@@ -18,7 +18,7 @@ from pipeline.lake import Lake
 LAKE: Final = "lake"
 BOOTSTRAP_SERVER: Final = "localhost:9092"
 TIMEOUT_S: Final = 15.0
-TIMEOUT_S_MAX: Final = 3_600
+SECONDS_MAX: Final = 7 * 24 * 3_600
 
 
 def add_spark(parser: argparse.ArgumentParser) -> None:
@@ -76,7 +76,7 @@ def add_kafka(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--timeout",
-        type=_seconds,
+        type=seconds,
         default=TIMEOUT_S,
         metavar="SECONDS",
         help="how long to wait for a broker's answer (%(default)s)",
@@ -150,11 +150,21 @@ def _environment(name: str, default: str | None = None) -> str | None:
     return os.environ.get(f"KOHORT_{name}") or default
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """The type of an argument: a duration above 0, up to a week."""
     try:
         value = float(text)
     except ValueError:
         value = 0
-    if not 0 < value <= TIMEOUT_S_MAX:
-        raise argparse.ArgumentTypeError(f"a number above 0, up to {TIMEOUT_S_MAX}")
+    # What is not a number is not above 0 either.
+    if not 0 < value <= SECONDS_MAX:
+        raise argparse.ArgumentTypeError(f"a number above 0, up to {SECONDS_MAX}")
+    return value
+
+
+def positive(text: str) -> int:
+    """The type of an argument: a count from 1."""
+    value = int(text) if text.isascii() and text.isdigit() else 0
+    if value < 1:
+        raise argparse.ArgumentTypeError("a number from 1")
     return value

@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--days",
-        type=int,
+        type=common.positive,
         default=35,
         help="how far back from a group's newest event (%(default)s)",
     )

@@ -7,12 +7,9 @@ can be added and left out from run to run, and one that fails does not hold up t
 from __future__ import annotations
 
 import argparse
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from pyspark.errors import PySparkException
@@ -25,6 +22,7 @@ from pipeline.lake import Lake
 from pipeline.landing.topic import Settings, TopicLander, TopicReplacedError
 from pipeline.notice import tell
 from pipeline.progress import Progress
+from pipeline.stopping import stop_on_signals
 
 NAME: Final = "kohort-land"
 GROUP: Final = "kohort-land"
@@ -45,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--interval",
-        type=float,
+        type=common.seconds,
         default=10.0,
         metavar="SECONDS",
         help="from one batch to the next when it goes on: few large ones cost least (%(default)s)",
@@ -78,26 +76,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--max-offsets-per-trigger",
-        type=_positive,
+        type=common.positive,
         metavar="N",
         help="so many records in a batch at most; without it, --max-bytes-per-trigger decides",
     )
     parser.add_argument(
         "--max-bytes-per-trigger",
-        type=_positive,
+        type=common.positive,
         default=1 << 30,
         metavar="BYTES",
         help="about so much of a topic, as it is stored, in a batch (%(default)s)",
     )
     parser.add_argument(
         "--min-partitions",
-        type=_positive,
+        type=common.positive,
         metavar="N",
         help="so many tasks or more, however few partitions a topic has; Spark takes it as a hint",
     )
     parser.add_argument(
         "--patience",
-        type=float,
+        type=_patience,
         default=600.0,
         metavar="SECONDS",
         help="how long to try again when brokers do not answer, if it goes on (%(default)s)",
@@ -116,7 +114,7 @@ def run(options: argparse.Namespace) -> int:
     progress = Progress()
     spark.streams.addListener(progress)
     try:
-        with _stop_on_signals() as stopping:
+        with stop_on_signals() as stopping:
             settings = settings_of(options, lake)
             job = _Job(
                 lambda topic: TopicLander(spark, kafka, lake, topic, settings),
@@ -258,24 +256,5 @@ class _Job:
         failures.append(error)
 
 
-@contextmanager
-def _stop_on_signals() -> Iterator[threading.Event]:
-    """SIGTERM and SIGINT end the queries behind what they have begun, and the job with success."""
-    stopping = threading.Event()
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        stopping.set()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield stopping
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _positive(text: str) -> int:
-    value = int(text) if text.isascii() and text.isdigit() else 0
-    if value < 1:
-        raise argparse.ArgumentTypeError("a number from 1")
-    return value
+def _patience(text: str) -> float:
+    return 0.0 if text == "0" else common.seconds(text)

@@ -147,7 +147,7 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--interval",
-        type=float,
+        type=common.seconds,
         default=60.0,
         metavar="SECONDS",
         help="from one batch to the next when it goes on (%(default)s)",
@@ -166,7 +166,7 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--max-offsets-per-trigger",
-        type=_positive,
+        type=common.positive,
         default=OFFSETS_DEFAULT,
         metavar="N",
         help="so many events in a batch at most (%(default)s)",
@@ -184,7 +184,11 @@ def _add_thresholds(parser: argparse.ArgumentParser) -> None:
         ("flapping-window-ms", defaults.flapping_window_ms, "in so long"),
     ):
         group.add_argument(
-            f"--{name}", type=_positive, default=value, metavar="N", help=f"{text} (%(default)s)"
+            f"--{name}",
+            type=common.positive,
+            default=value,
+            metavar="N",
+            help=f"{text} (%(default)s)",
         )
     group.add_argument(
         "--recompute",
@@ -219,10 +223,3 @@ def _zone(text: str) -> ZoneInfo:
         return ZoneInfo(text)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise argparse.ArgumentTypeError(f"no time zone {text!r}") from error
-
-
-def _positive(text: str) -> int:
-    value = int(text) if text.isascii() and text.isdigit() else 0
-    if value < 1:
-        raise argparse.ArgumentTypeError("a number from 1")
-    return value

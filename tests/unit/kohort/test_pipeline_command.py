@@ -92,3 +92,37 @@ def test_a_password_is_not_shown_when_its_line_is_wrong(capsys: pytest.CaptureFi
     pytest.importorskip("pyspark")
     assert main(["pipeline", "land", "orders", "--kafka", "=hunter2"]) == 2
     assert "hunter2" not in capsys.readouterr().err
+
+
+def test_a_java_home_without_java_is_named_instead_of_the_java_of_the_path(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    somebody_listens: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("pyspark")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert main(["pipeline", "land", "orders", "--bootstrap-server", somebody_listens]) == 3
+    told = capsys.readouterr().err
+    assert f"JAVA_HOME is {tmp_path}" in told
+    assert "unset it" in told
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("land", "orders", "--interval", "-3"),
+        ("land", "orders", "--interval", "nan"),
+        ("land", "orders", "--patience", "inf"),
+        ("rebalances", "--interval", "0"),
+        ("advise", "--days", "-1"),
+    ],
+)
+def test_a_duration_that_cannot_be_meant_is_refused_before_anything_is_done(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pyspark")
+    with pytest.raises(SystemExit) as ended:
+        main(["pipeline", *arguments])
+    assert ended.value.code == 2
+    assert f"argument {arguments[-2]}: a number" in capsys.readouterr().err
