@@ -13,11 +13,12 @@ from broker.core.group.config import GroupConfig
 from broker.core.group.effects import JOIN_TIMER, Append, Note, Replies, Reply, TimerKey
 from broker.core.group.reasons import NO_REASON, StatedReason, state_reason
 from broker.core.group.requests import JoinRequest, JoinResult, Now, SyncRequest
-from broker.core.history.build import build_at_once, build_avoided, build_steps
+from broker.core.history.build import build_avoided, build_steps
 from broker.core.history.fold import AvoidedFacts, GroupFold
 from broker.core.history.model import HistoryRecord
 from broker.core.history.sentence import evidence, sentence
 from broker.core.history.text import text_steps
+from broker.core.steps import at_once
 from protocol.codec import encode_versioned
 from protocol.join_reason import JoinReason
 from protocol.messages.consumer_protocol import (
@@ -80,7 +81,7 @@ class _Story:
                 self.records.append(build_avoided("billing", closed))
             else:
                 steps = build_steps("billing", closed, until_ms=self.ms)
-                self.records.append(build_at_once(steps)[0])
+                self.records.append(at_once(steps)[0])
         self.fold.closed.clear()
 
     def join(self, member_id: str, client: str, reason: StatedReason = NO_REASON) -> str:
@@ -177,7 +178,7 @@ def examples() -> dict[str, str]:
 
 
 def _as_json(record: HistoryRecord) -> str:
-    data = json.loads(build_at_once(text_steps(record)))
+    data = json.loads(at_once(text_steps(record)))
     return f"```json\n{json.dumps(data, indent=2)}\n```\n"
 
 

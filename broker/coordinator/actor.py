@@ -56,6 +56,9 @@ PAUSE_FREE_MS: Final = 50
 """So much of what is to be waited is let pass: a single restart, or a leader's behind another one,
 finds nothing to wait for."""
 
+PAUSE_MAX_MS: Final = 1_000
+"""A disk that hangs is not the record's doing."""
+
 FAULTS_MAX: Final = 10
 """After so many steps that raised, a group stays unavailable until the next start: making it anew
 reads the log, and somebody who knows how to make a step raise must not keep the broker at it."""
@@ -66,6 +69,7 @@ class GroupActor:
 
     __slots__ = (
         "_answers",
+        "_began_writing",
         "_deferred",
         "_due",
         "_faults",
@@ -96,6 +100,8 @@ class GroupActor:
         self._deferred: list[Command] = []
         """Wait for the pause to end."""
         self._pause_ends_ms = 0
+        self._began_writing: Now | None = None
+        """When the record of all members that is on its way was asked for, if no generation's."""
         self._faults = 0
         self._heartbeat_timers: SessionTimers | None = None
         self._rebalance_timers: KeyedTimers[TimerKey] | None = None
@@ -229,6 +235,9 @@ class GroupActor:
         """An append has ended; returns the next one that has to be waited for."""
         try:
             now = self._host.now()
+            began, self._began_writing = self._began_writing, None
+            if began is not None:
+                self._pause(began)
             try:
                 outcome.result()
             except KafkaError as error:
@@ -249,12 +258,14 @@ class GroupActor:
             except KafkaError as error:
                 self._tell_outcome(error, now)
                 continue
-            if self.group.state is GroupState.STABLE and any(
+            writes_members = self.group.state is GroupState.STABLE and any(
                 isinstance(record, GroupRecord) for record in append.records
-            ):
-                self._pause(now)
+            )
             if pending is not None:
+                self._began_writing = now if writes_members else None
                 return pending
+            if writes_members:
+                self._pause(now)
             self._tell_outcome(None, now)
         return None
 
@@ -316,7 +327,8 @@ class GroupActor:
         that costs many times as much.
         """
         took_ms = self._host.now().ms - began.ms
-        self._pause_ends_ms = max(self._pause_ends_ms, began.ms) + (1 + PAUSE_FACTOR) * took_ms
+        pause_ms = min(PAUSE_FACTOR * took_ms, PAUSE_MAX_MS)
+        self._pause_ends_ms = max(self._pause_ends_ms, began.ms) + took_ms + pause_ms
 
     def _defer(self, command: Command) -> bool:
         """Put the command aside if there is a pause; False if there is none, or too many wait."""

@@ -12,16 +12,22 @@ from typing import Final, NamedTuple, Protocol
 
 from broker.core.group.records import (
     DurableRecord,
+    GroupRecord,
     RecordHeaders,
     encode_headers,
     encode_key,
     encode_value,
+    value_steps,
 )
+from broker.core.steps import Steps
 from protocol.errors import KafkaError
 from protocol.records.builder import encode_batch
 from protocol.records.record import Record, decode_records
 
 PARTITION_COUNT_DEFAULT: Final = 50
+
+MEMBERS_AT_ONCE: Final = 500
+"""Of a group that is written down in the turn that asks for it: two milliseconds."""
 
 
 class StoredRecord(NamedTuple):
@@ -79,6 +85,25 @@ def encode_as_batch(records: Sequence[DurableRecord], wall_ms: int) -> bytes:
             for record in records
         ]
     )
+
+
+def is_large(records: Sequence[DurableRecord]) -> bool:
+    """Is there a group among them that is better written in steps?"""
+    return any(
+        isinstance(record, GroupRecord) and len(record.members) > MEMBERS_AT_ONCE
+        for record in records
+    )
+
+
+def batch_steps(records: Sequence[DurableRecord], wall_ms: int) -> Steps[bytes]:
+    """As `encode_as_batch`, in steps."""
+    encoded: list[Record] = []
+    for record in records:
+        value = yield from value_steps(record)
+        key, headers = encode_key(record), encode_headers(record)
+        encoded.append(Record(value, key=key, headers=headers, timestamp=wall_ms))
+    yield
+    return encode_batch(encoded)
 
 
 class MemoryOffsetsLog:

@@ -12,12 +12,18 @@ import asyncio
 from collections.abc import Awaitable, Iterator, Sequence
 
 from broker.config import BrokerConfig
-from broker.coordinator.offsets_log import StoredRecord, encode_as_batch
+from broker.coordinator.offsets_log import (
+    StoredRecord,
+    batch_steps,
+    encode_as_batch,
+    is_large,
+)
 from broker.core.group.records import DurableRecord
 from broker.topics.manager import TopicManager
 from broker.topics.names import CONSUMER_OFFSETS
 from broker.topics.records import read_records
 from broker.topics.topic import Topic
+from broker.turns import in_turns
 from protocol.records.batch import read_header
 
 
@@ -39,11 +45,9 @@ class TopicOffsetsLog:
         self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
     ) -> Awaitable[None] | None:
         """Append in order, as one batch; None if that is durable already."""
-        batch = encode_as_batch(records, wall_ms)
-        topic = self._topics.get(CONSUMER_OFFSETS)
-        if topic is None:
-            return self._create_and_append(partition, batch, wall_ms)
-        return _append(topic, partition, batch, wall_ms)
+        if is_large(records):
+            return self._append_in_steps(partition, records, wall_ms)
+        return self._append_batch(partition, encode_as_batch(records, wall_ms), wall_ms)
 
     def read(self, partition: int) -> Iterator[StoredRecord]:
         """All durable records, in order. Raises KafkaError: what follows cannot be read."""
@@ -55,6 +59,21 @@ class TopicOffsetsLog:
         for record in read_records(found, found.log.log_start_offset):
             if record.key is not None:
                 yield StoredRecord(record.key, record.value, record.headers)
+
+    async def _append_in_steps(
+        self, partition: int, records: Sequence[DurableRecord], wall_ms: int
+    ) -> None:
+        """Others have the loop in between; nobody steps the group that waits for this."""
+        batch = await in_turns(batch_steps(records, wall_ms))
+        waiting = self._append_batch(partition, batch, wall_ms)
+        if waiting is not None:
+            await waiting
+
+    def _append_batch(self, partition: int, batch: bytes, wall_ms: int) -> Awaitable[None] | None:
+        topic = self._topics.get(CONSUMER_OFFSETS)
+        if topic is None:
+            return self._create_and_append(partition, batch, wall_ms)
+        return _append(topic, partition, batch, wall_ms)
 
     async def _create_and_append(self, partition: int, batch: bytes, wall_ms: int) -> None:
         if self._creating is None or self._creating.done():

@@ -20,15 +20,16 @@ from broker.core.group.requests import Now
 from broker.core.history.facts import RebalanceFacts, copy_of, remains_of
 from broker.core.history.fold import BEGINNINGS, HANDLED, SETTLE_MS, GroupFold
 from broker.core.history.names import AVOIDED, REBALANCE
+from broker.core.steps import Steps, at_once
 from broker.history.closing_queue import ClosingQueue, Waiting
 from broker.history.restoring import restore
 from broker.history.rings import Packed, Rings, pack
 from broker.history.topic import RUNNING, SLOW_FROM_BYTES, Entry, HistoryLog
+from broker.turns import in_turns
 from protocol.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     # A start needs none of these; see `RebalanceHistory._making`.
-    from broker.core.history.build import Steps
     from broker.core.history.model import HistoryRecord, RebalanceRecord
     from broker.history.making import Making
 
@@ -308,15 +309,15 @@ class RebalanceHistory:
         if isinstance(facts, RebalanceFacts):
             remains = remains_of(facts)
             del facts
-            await _in_slices(self._making.let_go(remains), at_once=waiting.is_small)
+            await _go_through(self._making.let_go(remains), is_small=waiting.is_small)
 
     async def _close_one(self, waiting: Waiting) -> None:
         if waiting.is_running:
             await self._write_running(waiting)
             return
-        at_once = waiting.is_small
-        record = await _in_slices(self._making.record_steps(waiting), at_once=at_once)
-        text = await _in_slices(self._making.text_steps(record), at_once=at_once)
+        is_small = waiting.is_small
+        record = await _go_through(self._making.record_steps(waiting), is_small=is_small)
+        text = await _go_through(self._making.text_steps(record), is_small=is_small)
         is_slow = len(text) >= SLOW_FROM_BYTES
         packed = await self._elsewhere(pack, text) if is_slow else pack(text)
         self._keep(record, text, packed)
@@ -396,7 +397,7 @@ class RebalanceHistory:
         facts = waiting.closed
         assert isinstance(facts, RebalanceFacts)
         steps = self._making.open_text_steps(waiting.group_id, facts, waiting.until_ms)
-        self._add_entry(waiting.group_id, RUNNING, facts.sequence, await _in_slices(steps))
+        self._add_entry(waiting.group_id, RUNNING, facts.sequence, await in_turns(steps))
 
 
 def _import_making() -> type[Making]:
@@ -405,13 +406,6 @@ def _import_making() -> type[Making]:
     return Making
 
 
-async def _in_slices(steps: Steps[T], *, at_once: bool = False) -> T:
-    """Go through all steps, and let others have the loop in between unless that is not worth it."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as stop:
-            made: T = stop.value
-            return made
-        if not at_once:
-            await asyncio.sleep(0)
+async def _go_through(steps: Steps[T], *, is_small: bool = False) -> T:
+    """Turn by turn, unless that is not worth it."""
+    return at_once(steps) if is_small else await in_turns(steps)

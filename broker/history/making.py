@@ -8,8 +8,6 @@ from typing import Final
 from broker.clock import Clock
 from broker.core.history.build import (
     Built,
-    Steps,
-    build_at_once,
     build_avoided,
     build_steps,
     let_go,
@@ -19,6 +17,7 @@ from broker.core.history.fold import AvoidedFacts
 from broker.core.history.model import HistoryRecord, RebalanceOutcome, RebalanceRecord
 from broker.core.history.moves import NONE_TAKEN, TakenPartitions
 from broker.core.history.text import parse_text, text_steps
+from broker.core.steps import Steps, at_once
 from broker.history.announcements import RebalanceLog
 from broker.history.closing_queue import Waiting
 
@@ -52,11 +51,11 @@ class Making:
 
     def record_of(self, waiting: Waiting) -> HistoryRecord:
         """The same, at once."""
-        return build_at_once(self.record_steps(waiting))
+        return at_once(self.record_steps(waiting))
 
     def snapshot(self, group_id: str, facts: RebalanceFacts, now_ms: int) -> RebalanceRecord:
         """A rebalance as it looks now."""
-        return build_at_once(self._snapshot_steps(group_id, facts, now_ms))[0]
+        return at_once(self._snapshot_steps(group_id, facts, now_ms))[0]
 
     def open_text_steps(self, group_id: str, facts: RebalanceFacts, now_ms: int) -> Steps[bytes]:
         """Its JSON. The facts must not change meanwhile."""
@@ -84,7 +83,7 @@ class Making:
     @staticmethod
     def text_of(record: HistoryRecord) -> bytes:
         """The JSON of a record, at once."""
-        return build_at_once(text_steps(record))
+        return at_once(text_steps(record))
 
     @staticmethod
     def is_rebalance(record: HistoryRecord) -> bool:

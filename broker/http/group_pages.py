@@ -12,8 +12,8 @@ from typing import Any, Final
 from broker.coordinator import GroupCoordinator
 from broker.core.group.classic_group import ClassicGroup
 from broker.core.group.states import GroupState
-from broker.core.history.build import Steps
 from broker.core.history.names import AVOIDED, REBALANCE, SCHEMA
+from broker.core.steps import Steps
 from broker.history.history import RebalanceHistory
 from broker.history.rings import Packed
 from broker.http.group_json import (

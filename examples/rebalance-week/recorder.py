@@ -8,11 +8,12 @@ from typing import Any, TextIO
 
 from broker.core.group.events import Event
 from broker.core.group.requests import Now
-from broker.core.history.build import build_at_once, build_avoided, build_steps
+from broker.core.history.build import build_avoided, build_steps
 from broker.core.history.fold import SETTLE_MS, AvoidedFacts, Closed, GroupFold
 from broker.core.history.json_form import as_json
 from broker.core.history.model import HistoryRecord
 from broker.core.history.moves import NONE_TAKEN
+from broker.core.steps import at_once
 from pipeline.advisor.shares import Share
 from protocol.codec import encode_versioned
 from protocol.messages.consumer_protocol import (
@@ -95,5 +96,5 @@ class Recorder:
         if isinstance(facts, AvoidedFacts):
             return build_avoided(self._group, facts)
         steps = build_steps(self._group, facts, until_ms=now_ms, taken=self._taken)
-        record, self._taken = build_at_once(steps)
+        record, self._taken = at_once(steps)
         return record

@@ -12,7 +12,7 @@ from broker.core.group.events import (
     RebalanceEnded,
     RebalanceStarted,
 )
-from broker.core.history.build import build_at_once, build_avoided, build_steps
+from broker.core.history.build import build_avoided, build_steps
 from broker.core.history.fold import AvoidedFacts, GroupFold
 from broker.core.history.model import (
     AvoidedRecord,
@@ -22,6 +22,7 @@ from broker.core.history.model import (
 )
 from broker.core.history.sentence import evidence, sentence
 from broker.core.history.text import parse_text, text_steps
+from broker.core.steps import at_once
 from tests.property.group_members import Witness
 from tests.property.test_group import GroupMachine
 from tests.unit.broker.core.group.scenario import Scenario
@@ -62,11 +63,11 @@ class HistoryWitness(Witness):
             if isinstance(facts, AvoidedFacts):
                 record = build_avoided("g", facts)
             else:
-                record, _ = build_at_once(build_steps("g", facts, until_ms=self.scenario.ms))
+                record, _ = at_once(build_steps("g", facts, until_ms=self.scenario.ms))
                 self.check(record)
             assert "\n" not in sentence(record)
             assert all("\n" not in line for line in evidence(record))
-            assert parse_text(build_at_once(text_steps(record))) == record
+            assert parse_text(at_once(text_steps(record))) == record
             if self.records:
                 assert record.sequence > self.records[-1].sequence
             self.records.append(record)

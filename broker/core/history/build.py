@@ -4,9 +4,9 @@ For thousands of members this takes tens of milliseconds, so it comes in steps: 
 yields whenever somebody else should have a turn, and returns the record at its end.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import field
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 from broker.core.group.events import MemberRef
 from broker.core.group.protocols import CONSUMER
@@ -28,10 +28,8 @@ from broker.core.history.model import (
 from broker.core.history.moves import NONE_TAKEN, PARTITIONS_PER_STEP, Moves, TakenPartitions
 from broker.core.history.shares import NOTHING, owns_partitions, parse_share
 from broker.core.history.triggers import cut_or_none, stated_fields, trigger_record
+from broker.core.steps import Steps
 from protocol.lazy_dataclass import dataclass
-
-T = TypeVar("T")
-Steps: TypeAlias = Generator[None, None, T]
 
 MEMBERS_PER_STEP: Final = 50
 """About a millisecond."""
@@ -76,16 +74,6 @@ def let_go(remains: list[Any]) -> Steps[None]:
     while remains:
         del remains[-LOOKS_PER_STEP:]
         yield
-
-
-def build_at_once(steps: Steps[T]) -> T:
-    """Go through all steps without a pause."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as stop:
-            made: T = stop.value
-            return made
 
 
 @dataclass(slots=True)

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from broker.core.history.build import Steps
 from broker.core.history.json_form import as_json, from_json
 from broker.core.history.member_text import member_text
 from broker.core.history.model import HistoryRecord, RebalanceRecord
+from broker.core.steps import Steps
 
 MEMBERS_PER_STEP: Final = 100
 """About a millisecond."""

@@ -346,6 +346,8 @@ async def test_a_static_restart_of_a_whole_group_takes_few_appends(clock: Virtua
 class SlowToEncode(MemoryOffsetsLog):
     """Takes ten milliseconds for every record, as if groups were large."""
 
+    is_slow = True
+
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__()
         self.clock = clock
@@ -357,6 +359,25 @@ class SlowToEncode(MemoryOffsetsLog):
         return super().append(partition, records, wall_ms=wall_ms)
 
 
+class EncodesInTurns(MemoryOffsetsLog):
+    """As long, but lets others have the loop meanwhile."""
+
+    is_slow = False
+
+    def append(
+        self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
+    ) -> Awaitable[None] | None:
+        if not self.is_slow:
+            return super().append(partition, records, wall_ms=wall_ms)
+        return self._append_later(partition, records, wall_ms)
+
+    async def _append_later(
+        self, partition: int, records: Sequence[DurableRecord], wall_ms: int
+    ) -> None:
+        await asyncio.sleep(0.01)
+        super().append(partition, records, wall_ms=wall_ms)
+
+
 NAMES = [f"i{index}" for index in range(300)]
 
 
@@ -365,9 +386,18 @@ class TestLargeGroups:
     async def test_a_static_restart_of_all_members_writes_few_records(
         self, clock: VirtualClock
     ) -> None:
-        log = SlowToEncode(clock)
+        await self._restart_all(clock, SlowToEncode(clock))
+
+    @virtual
+    async def test_so_does_one_whose_records_are_written_over_several_turns(
+        self, clock: VirtualClock
+    ) -> None:
+        await self._restart_all(clock, EncodesInTurns())
+
+    async def _restart_all(self, clock: VirtualClock, log: SlowToEncode | EncodesInTurns) -> None:
         async with running(clock, log) as h:
             await h.stable_static(*NAMES)
+            log.is_slow = True
             written = log.append_count
             results = []
             for name in NAMES:

@@ -1,7 +1,9 @@
 """The log in memory behaves as the one on disk; and which partition a group lives in."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from broker.coordinator.offsets_log import (
     partition_of,
 )
 from broker.coordinator.topic_log import TopicOffsetsLog
+from broker.core.group.group_value import MEMBERS_PER_STEP
 from broker.core.group.records import (
     DurableRecord,
     GroupRecord,
@@ -157,6 +160,24 @@ async def test_in_memory_appends_can_be_held_and_can_fail() -> None:
     with pytest.raises(KafkaError):
         await third
     assert len(list(log.read(0))) == 2
+
+
+async def test_others_have_the_loop_while_a_large_group_is_written(tmp_path: Path) -> None:
+    member = StoredMember("m", None, "c", "/h", 45_000, 300_000, b"metadata", b"share")
+    members = tuple(member._replace(member_id=str(n)) for n in range(5_000))
+    large = replace(GROUP, members=members)
+    async with a_log("topic", tmp_path) as log:
+        await done(log.append(0, [OFFSET], wall_ms=99))
+        append = log.append(0, [large, NEXT_OFFSET], wall_ms=99)
+        assert append is not None
+        written = asyncio.ensure_future(append)
+        turns = 0
+        while not written.done():
+            turns += 1
+            assert len(list(log.read(0))) in {1, 3}, "all or nothing"
+            await asyncio.sleep(0)
+        assert turns >= 5_000 // MEMBERS_PER_STEP
+        assert list(log.read(0))[1:] == [stored(large), stored(NEXT_OFFSET)]
 
 
 def test_one_append_is_one_batch_with_the_wall_time() -> None:

@@ -29,10 +29,10 @@ from broker.core.group.events import (
 from broker.core.group.reasons import NO_REASON
 from broker.core.group.requests import Now
 from broker.core.group.states import GroupState
-from broker.core.history.build import build_at_once
 from broker.core.history.fold import SETTLE_MS, GroupFold
 from broker.core.history.model import HistoryRecord, RebalanceOutcome, RebalanceRecord
 from broker.core.history.text import parse_text
+from broker.core.steps import at_once
 from broker.history import closing_queue
 from broker.history.history import LONG_RUNNING_MS, HistoryLimits, RebalanceHistory
 from broker.history.topic import RUNNING, Entry
@@ -148,7 +148,7 @@ async def test_a_look_in_steps_shows_the_moment_of_the_call(clock: VirtualClock)
     joined = JoinReceived(members(1)[0], NO_REASON, (("range", b""),))
     history.observe("g", joined, Now(5, 5))
     history.observe("g", CauseAdded(Trigger(TriggerKind.MEMBER_LEFT)), Now(6, 6))
-    then = parse_text(build_at_once(steps))
+    then = parse_text(at_once(steps))
     (now,) = history.records("g")
     assert isinstance(then, RebalanceRecord)
     assert isinstance(now, RebalanceRecord)

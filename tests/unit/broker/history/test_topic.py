@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.history.build import build_at_once
 from broker.core.history.model import MemberTimeline, RebalanceOutcome, RebalanceRecord
 from broker.core.history.text import parse_text, text_steps
+from broker.core.steps import at_once
 from broker.history import topic as history_topic
 from broker.history.restoring import restore
 from broker.history.rings import Rings
@@ -167,14 +167,14 @@ async def test_a_rebalance_that_ran_when_the_broker_died_is_unfinished(tmp_path:
         outcome=RebalanceOutcome.RUNNING,
         members=(MemberTimeline(member_id="m"),),
     )
-    text = build_at_once(text_steps(record))
+    text = at_once(text_steps(record))
     async with running_topics(tmp_path) as topics:
         log = log_of(topics)
         await log.append(
             [
                 entry("g", 2, text, kind=RUNNING),
                 entry("g", 2, text),
-                entry("g", 3, build_at_once(text_steps(AVOIDED)), kind="avoided"),
+                entry("g", 3, at_once(text_steps(AVOIDED)), kind="avoided"),
                 entry("g", 4, text, kind=RUNNING),
                 entry("broken", 1, b"[", kind=RUNNING),
             ]

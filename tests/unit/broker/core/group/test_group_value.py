@@ -2,7 +2,8 @@
 
 import pytest
 
-from broker.core.group.records import GroupRecord, StoredMember, encode_value
+from broker.core.group.group_value import MEMBERS_PER_STEP
+from broker.core.group.records import GroupRecord, StoredMember, encode_value, value_steps
 from protocol.codec import encode_versioned
 from protocol.errors import EncodeError
 from protocol.messages.offsets_topic import GroupMetadataValue, MemberMetadata
@@ -15,9 +16,22 @@ MEMBERS = (
 )
 
 
-@pytest.mark.parametrize("count", range(len(MEMBERS) + 1))
-def test_a_group_is_written_as_the_codec_writes_it(count: int) -> None:
-    record = GroupRecord("g", "consumer", 3, "range", "first", 99, MEMBERS[:count])
+MANY = tuple(MEMBERS[0]._replace(member_id=str(n)) for n in range(2 * MEMBERS_PER_STEP + 1))
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        *(MEMBERS[:count] for count in range(len(MEMBERS) + 1)),
+        MANY[:MEMBERS_PER_STEP],
+        MANY[: MEMBERS_PER_STEP + 1],
+        MANY[:-1],
+        MANY,
+    ],
+    ids=len,
+)
+def test_a_group_is_written_as_the_codec_writes_it(members: tuple[StoredMember, ...]) -> None:
+    record = GroupRecord("g", "consumer", 3, "range", "first", 99, members)
     value = GroupMetadataValue(
         protocol_type="consumer",
         generation=3,
@@ -35,10 +49,15 @@ def test_a_group_is_written_as_the_codec_writes_it(count: int) -> None:
                 subscription=one.subscription,
                 assignment=one.assignment,
             )
-            for one in MEMBERS[:count]
+            for one in members
         ],
     )
     assert encode_value(record) == encode_versioned(value, 3)
+
+
+def test_a_large_group_is_written_in_steps() -> None:
+    steps = value_steps(GroupRecord("g", "consumer", 3, "range", "0", 99, MANY))
+    assert sum(1 for _ in steps) == 2
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 from broker.core.group.config import GroupConfig
 from broker.core.group.events import Event
-from broker.core.history.build import build_at_once, build_avoided, build_steps
+from broker.core.history.build import build_avoided, build_steps
 from broker.core.history.fold import AvoidedFacts, GroupFold
 from broker.core.history.json_form import from_json
 from broker.core.history.model import (
@@ -18,6 +18,7 @@ from broker.core.history.model import (
 )
 from broker.core.history.moves import NONE_TAKEN, TakenPartitions
 from broker.core.history.text import text_steps
+from broker.core.steps import at_once
 from protocol.codec import encode_versioned
 from protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -59,8 +60,8 @@ class Chronicle(Scenario):
                 record = build_avoided("g", facts)
             else:
                 steps = build_steps("g", facts, until_ms=self.ms, taken=self.taken)
-                record, self.taken = build_at_once(steps)
-            text = build_at_once(text_steps(record))
+                record, self.taken = at_once(steps)
+            text = at_once(text_steps(record))
             assert from_json(json.loads(text)) == record
             self.records.append(record)
 
@@ -73,7 +74,7 @@ class Chronicle(Scenario):
         """The rebalance that is under way, as it looks now."""
         assert self.fold.open is not None
         steps = build_steps("g", self.fold.open, until_ms=self.ms, members_listed=members_listed)
-        return build_at_once(steps)[0]
+        return at_once(steps)[0]
 
     @property
     def rebalances(self) -> list[RebalanceRecord]:

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from broker.core.group.events import TriggerKind
-from broker.core.history.build import build_at_once
 from broker.core.history.json_form import as_json, from_json
 from broker.core.history.model import (
     AvoidedRecord,
@@ -16,6 +15,7 @@ from broker.core.history.model import (
     TriggerRecord,
 )
 from broker.core.history.text import parse_text, text_steps
+from broker.core.steps import at_once
 
 TRIGGER = TriggerRecord(kind=TriggerKind.MEMBER_LEFT, at_ms=5, removed=("a",), removed_count=1)
 AVOIDED = AvoidedRecord(group="g", sequence=2, generation=3, at_ms=5, trigger=TRIGGER)
@@ -33,7 +33,7 @@ RECORD = RebalanceRecord(
 
 def test_a_text_says_the_same_as_the_record() -> None:
     for record in (RECORD, AVOIDED):
-        text = build_at_once(text_steps(record))
+        text = at_once(text_steps(record))
         assert json.loads(text) == json.loads(json.dumps(as_json(record)))
         assert b"\n" not in text
         assert parse_text(text) == record
