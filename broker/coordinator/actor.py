@@ -154,10 +154,13 @@ class GroupActor:
         self.cancel_timers()
 
     def cancel_timers(self) -> None:
-        """Forget all deadlines."""
+        """Forget all deadlines, and those who keep them: they know us, and such a cycle would be
+        found by the next look at everything only, hours after the group has gone.
+        """
         for timers in (self._heartbeat_timers, self._rebalance_timers):
             if timers is not None:
                 timers.cancel_all()
+        self._heartbeat_timers = self._rebalance_timers = None
 
     # Turns.
 

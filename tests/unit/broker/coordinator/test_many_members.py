@@ -68,6 +68,24 @@ async def test_members_that_fall_silent_leave_nothing_behind(clock: VirtualClock
 
 
 @virtual
+async def test_groups_that_have_gone_are_freed_without_the_collector(clock: VirtualClock) -> None:
+    """It looks at old objects once an hour, and dead groups would lie there until then."""
+    async with running(clock) as harness:
+        before = count_objects()
+        joined = await fill(harness)
+        gc.disable()
+        try:
+            await asyncio.sleep(400)
+            await drop_groups(harness)
+            del joined
+            await asyncio.sleep(1)
+            after = Counter(type(one) for one in gc.get_objects() if type(one) in COUNTED)
+        finally:
+            gc.enable()
+        assert after == before
+
+
+@virtual
 async def test_members_that_leave_together_leave_nothing_behind(clock: VirtualClock) -> None:
     async with running(clock) as harness:
         before = count_objects()
