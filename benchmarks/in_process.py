@@ -12,7 +12,6 @@ import uvloop
 from benchmarks.harness import Measured
 from broker.app import Broker
 from broker.config import load
-from broker.memory_keeper import MemoryKeeper
 
 
 @asynccontextmanager
@@ -25,7 +24,7 @@ async def broker_here(directory: Path, initial_delay_ms: int = 3_000) -> AsyncIt
     )
     loaded = load(file=None, overrides=settings, environment={})
     async with Broker(loaded).running() as broker:
-        keeper = MemoryKeeper(lambda: broker.services.purgatory.waiting_count)
+        keeper = broker.new_memory_keeper()
         keeper.start()
         try:
             yield broker

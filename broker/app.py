@@ -96,6 +96,11 @@ class Broker:
         self.network: NetworkServer
         """The open connections. Set once `running` has been entered."""
 
+    def new_memory_keeper(self) -> MemoryKeeper:
+        """For the process that this broker has to itself; not started yet."""
+        purgatory, history = self.services.purgatory, self.history
+        return MemoryKeeper(lambda: purgatory.waiting_count, lambda: history.waiting_weight)
+
     async def run_until_signalled(self) -> None:
         """Run until SIGTERM or SIGINT. Raises StartError."""
         stop = asyncio.Event()
@@ -105,7 +110,7 @@ class Broker:
         async with self.running():
             # What is there now stays; the collector need not look at it again. A collection before
             # would find some 1,700 objects and delay the first answer by 20 ms.
-            keeper = MemoryKeeper(lambda: self.services.purgatory.waiting_count)
+            keeper = self.new_memory_keeper()
             keeper.start()
             # Loading what that needs takes 10 ms, which the first clients need not wait for.
             later = loop.call_later(1, loop.run_in_executor, None, _limit_retained_memory)

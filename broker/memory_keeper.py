@@ -1,7 +1,8 @@
 """Sees to it that memory is given back after very many members were there.
 
 Looks a few times a second how many operations and deadlines wait: that is one number, and every
-live member and every parked request has one of them.
+live member and every parked request has one of them. What those leave behind that go is another:
+members whose rebalance the history has still to describe.
 """
 
 import asyncio
@@ -29,9 +30,12 @@ little that Python's own allocator, which is faster, may keep it."""
 GONE_BELOW: Final = 4
 """Most are gone when there are so many times fewer than there were."""
 
+GIVEN_BACK_PER_GONE: Final = 15_000
+"""While many go: to give a page back takes a microsecond, and all of a hundred thousand members'
+in one go a tenth of a second."""
+
 GIVEN_BACK_AFTER_LOOKS: Final = (12, 60, 240, 2_800)
-"""When hardly any more have gone. At first the history still describes them, and groups without a
-member last until the next sweep."""
+"""When hardly any more have gone. Groups without a member last until the next sweep."""
 
 COLLECT_ALL_EVERY_LOOKS: Final = 14_400
 """An hour. Cycles among old objects are few, if there are any, and found when little lives,"""
@@ -43,12 +47,19 @@ COLLECT_ALL_ANYWAY_LOOKS: Final = 24 * COLLECT_ALL_EVERY_LOOKS
 class MemoryKeeper:
     """For the one broker of a process, from `start` to `stop`, on the loop's thread."""
 
-    def __init__(self, waiting_count: Callable[[], int]) -> None:
-        """`waiting_count` tells how much waits just now."""
+    def __init__(
+        self, waiting_count: Callable[[], int], left_count: Callable[[], int] = lambda: 0
+    ) -> None:
+        """`waiting_count` tells how much waits just now, `left_count` what else has to go before
+        the memory of those who have gone is free.
+        """
         self._waiting_count = waiting_count
+        self._left_count = left_count
         self._most = 0
         self._left = 0
         """Of the most, when they were last seen to go."""
+        self._high = 0
+        """The most of both since some memory was given back."""
         self._looks_since_gone = 0
         self._looks_since_collected = 0
         self._is_prepared = False
@@ -73,21 +84,27 @@ class MemoryKeeper:
     def look(self) -> None:
         """Do what is to be done now."""
         count = self._waiting_count()
+        here = count + self._left_count()
+        self._high = max(self._high, here)
         if count >= MANY and count * GONE_BELOW > self._most:
             self._most = self._left = max(self._most, count)
             self._looks_since_gone = 0
             self._prepare()
             self._begin_crowd()
-        elif self._most and count * GONE_BELOW <= self._most:
+        elif self._most and here * GONE_BELOW <= self._most:
             self._looks_since_gone += 1
-            if count < self._left - MANY // 10:
-                self._left = count
+            if here < self._left - MANY // 10:
+                self._left = here
                 self._looks_since_gone = 0
             if self._looks_since_gone in GIVEN_BACK_AFTER_LOOKS:
                 _give_back()
+                self._high = here
             if self._looks_since_gone >= GIVEN_BACK_AFTER_LOOKS[-1]:
                 self._most = 0
                 self._end_crowd()
+        if self._most and self._high - here >= GIVEN_BACK_PER_GONE:
+            self._high = here
+            _give_back_free()
         self._looks_since_collected += 1
         wait_looks = COLLECT_ALL_EVERY_LOOKS if count < MANY else COLLECT_ALL_ANYWAY_LOOKS
         if self._looks_since_collected >= wait_looks:
@@ -132,7 +149,11 @@ class MemoryKeeper:
 
 
 def _give_back() -> None:
+    collect_recent()
+    _give_back_free()
+
+
+def _give_back_free() -> None:
     from broker.allocator import give_back_free_memory  # noqa: PLC0415 - rarely wanted.
 
-    collect_recent()
     give_back_free_memory()

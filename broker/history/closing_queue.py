@@ -47,27 +47,28 @@ class ClosingQueue:
 
     def __init__(self) -> None:
         self._queue: deque[Waiting] = deque()
-        self._weight = 0
+        self.weight = 0
+        """Members of all that wait, and ten more for each."""
         self.dropped_count = 0
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def add(self, waiting: Waiting) -> None:
-        if self._queue and self._weight + waiting.weight > WEIGHT_MAX:
+        if self._queue and self.weight + waiting.weight > WEIGHT_MAX:
             if not self.dropped_count:
                 logger.warning("Too many rebalances at once: some will have no record")
             self.dropped_count += 1
             return
-        self._weight += waiting.weight
+        self.weight += waiting.weight
         self._queue.append(waiting)
 
     def add_end(self, group_id: str) -> None:
         """Nothing of the group follows. Always fits: there are no more ends than groups."""
-        self._weight += 10
+        self.weight += 10
         self._queue.append(Waiting(group_id, None, 0))
 
     def take(self) -> Waiting:
         waiting = self._queue.popleft()
-        self._weight -= waiting.weight
+        self.weight -= waiting.weight
         return waiting

@@ -240,6 +240,11 @@ class RebalanceHistory:
         ring = self._rings.get(group_id)
         return (0, 0) if ring is None else (ring.rebalance_count, ring.avoided_count)
 
+    @property
+    def waiting_weight(self) -> int:
+        """Members of all rebalances that wait for their record."""
+        return self._queue.weight
+
     def stats(self) -> dict[str, int]:
         """For metrics, and for people who debug."""
         return {
