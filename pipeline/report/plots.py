@@ -14,7 +14,7 @@ mpl.use("svg")
 import matplotlib.dates as mdates
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from pipeline.report.labels import Dot, place
 
@@ -99,6 +99,7 @@ def by_day(rows: list[Row]) -> str:
         counts.plot(days, [row["rebalances"] for row in rows], color=FRONT, marker="o")
         counts.set_ylabel("rebalances", color=FRONT)
         counts.set_ylim(bottom=0)
+        counts.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
         counts.grid(visible=False)
         counts.spines["right"].set_visible(True)
         half = timedelta(hours=14)
@@ -159,6 +160,8 @@ def front(rows: list[Row]) -> str:
                 linewidths=0.6,
                 zorder=level,
                 label=name,
+                # Those of nothing at all lie on the axis, and are to be seen whole.
+                clip_on=False,
             )
         axes.set_xlabel("rebalances")
         axes.set_ylabel("seconds stopped, all members")
