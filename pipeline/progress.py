@@ -3,6 +3,8 @@
 import json
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -48,11 +50,7 @@ class Progress(StreamingQueryListener):
         if time.monotonic() - self._told_s < QUIET_S_MAX:
             return
         self._told_s = time.monotonic()
-        tracker = spark.sparkContext.statusTracker()
-        for stage_id in tracker.getActiveStageIds()[:STAGES_MAX]:
-            stage = tracker.getStageInfo(stage_id)
-            if stage is not None:
-                tell(f"working: {stage.numCompletedTasks} of {stage.numTasks} tasks are done")
+        tell_stages(spark)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name.
         pass
@@ -73,6 +71,33 @@ class Progress(StreamingQueryListener):
         with self._has_ended:
             self._ended.add(str(event.runId))
             self._has_ended.notify_all()
+
+
+@contextmanager
+def pulse(spark: SparkSession) -> Iterator[None]:
+    """Tells every ten seconds how far it is, while the work in it goes on."""
+    over = threading.Event()
+
+    def beat() -> None:
+        while not over.wait(QUIET_S_MAX):
+            tell_stages(spark)
+
+    thread = threading.Thread(target=beat, name="pulse", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def tell_stages(spark: SparkSession) -> None:
+    """How far the stages are that run now."""
+    tracker = spark.sparkContext.statusTracker()
+    for stage_id in tracker.getActiveStageIds()[:STAGES_MAX]:
+        stage = tracker.getStageInfo(stage_id)
+        if stage is not None:
+            tell(f"working: {stage.numCompletedTasks} of {stage.numTasks} tasks are done")
 
 
 def line(name: str, progress: StreamingQueryProgress) -> str:

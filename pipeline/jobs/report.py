@@ -11,6 +11,7 @@ from pipeline.errors import UnavailableError
 from pipeline.faults import explained
 from pipeline.java import QUICK
 from pipeline.notice import tell
+from pipeline.progress import pulse
 from pipeline.report.contents import collect
 from pipeline.report.page import render
 
@@ -40,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
         raise UnavailableError(f"--output {output}: there is no such directory")
     spark = common.session_of(options, NAME, java_options=QUICK)
     lake = common.lake_of(options, spark)
-    with explained(f"reading the lake {lake.root}"):
+    with explained(f"reading the lake {lake.root}"), pulse(spark):
         contents = collect(lake, options.group)
     text = render(contents, f"the lake {lake.root}")
     # A page that was there is replaced as a whole or not at all.
