@@ -25,6 +25,21 @@ _MISSPELT = 0.8
 """Likeness, as difflib counts it, from which a name is taken for another one misspelt."""
 
 
+_OF_THE_PIPELINE = frozenset(
+    f"KOHORT_{name}"
+    for name in (
+        "BOOTSTRAP_SERVER",
+        "IVY_SETTINGS",
+        "JARS",
+        "KAFKA_CONFIG",
+        "LAKE",
+        "SPARK_LOG_LEVEL",
+        "SPARK_MASTER",
+    )
+)
+"""What `kohort pipeline` reads: whoever has set it for that may start a broker beside it."""
+
+
 class ConfigError(Exception):
     """The configuration cannot be used; the text lists every problem on a line of its own."""
 
@@ -147,6 +162,8 @@ def _from_environment(
 
 def _name_of(variable: str) -> str | None:
     """Name of the setting that a variable stands for; None for variables of other programs."""
+    if variable in _OF_THE_PIPELINE:
+        return None
     if variable.startswith("KAFKA_"):
         name = variable.removeprefix("KAFKA_")
     elif variable.startswith("KOHORT_"):

@@ -1,5 +1,6 @@
 """The configuration is put together from its sources, and every mistake is named."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -141,3 +142,11 @@ def test_units_are_converted_where_a_setting_falls_back_to_another() -> None:
     both = BrokerConfig(log_retention_minutes=2, log_retention_ms=5)
     assert effective_ms(both, "log.retention.ms") == 5
     assert effective_ms(BrokerConfig(log_retention_hours=-1), "log.retention.ms") == -1
+
+
+def test_what_is_set_for_the_pipeline_is_no_misspelt_setting_of_the_broker() -> None:
+    written = (Path(__file__).parents[4] / "docs" / "pipeline.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(KOHORT_[A-Z_]+)`", written))
+    assert len(named) > 5
+    loaded = load(environment=dict.fromkeys(named, "somewhere"))
+    assert not loaded.warnings
