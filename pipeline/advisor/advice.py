@@ -19,6 +19,8 @@ STOPPED_STEP_MS: Final = 1_000
 GAIN_LEAST: Final = 0.03
 """A setting must gain so much over its neighbours on the front to be told of."""
 TOLD_MAX: Final = 6
+SPREAD_TOLD: Final = 0.1
+"""Of the stopped time: how much chance has to move it for the advice to say so."""
 
 _Point: TypeAlias = tuple[int, int, int]
 
@@ -127,7 +129,7 @@ def words(recorded: Prediction, one: Prediction) -> str:
     text = (
         f"{changes(recorded.setting, one.setting)}: "
         f"{recorded.rebalances} -> {one.rebalances} rebalances, "
-        f"{seconds(recorded.stopped_ms)} -> {seconds(one.stopped_ms)} s stopped"
+        f"{seconds(recorded.stopped_ms)} -> {seconds(one.stopped_ms)} s stopped{_by_chance(one)}"
     )
     later_ms = one.notice_ms - recorded.notice_ms
     if abs(later_ms) < STOPPED_STEP_MS:
@@ -135,6 +137,15 @@ def words(recorded: Prediction, one: Prediction) -> str:
     return f"{text}; a crash is noticed {seconds(abs(later_ms))} s " + (
         "later" if later_ms > 0 else "sooner"
     )
+
+
+def is_by_chance(one: Prediction) -> bool:
+    """May one life be so far from what is predicted, by chance alone, that it has to be said?"""
+    return one.stopped_spread_ms > max(SPREAD_TOLD * one.stopped_ms, STOPPED_STEP_MS)
+
+
+def _by_chance(one: Prediction) -> str:
+    return f", give or take {seconds(one.stopped_spread_ms)} s" if is_by_chance(one) else ""
 
 
 def changes(recorded: Setting, one: Setting) -> str:

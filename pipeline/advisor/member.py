@@ -167,10 +167,11 @@ class SimulatedMember:
         replay, slot, now_ms = self.replay, self.slot, self.replay.now_ms
         leads = result.leader == self.member_id and bool(result.members)
         if leads and not result.skip_assignment:
-            delay_ms = slot.assign.near(now_ms, replay.trace.default_assign_ms)
+            delay_ms = slot.assign.near(now_ms, replay.trace.default_assign_ms, replay.random)
             ids = [member.member_id for member in result.members]
         else:
-            delay_ms, ids = slot.sync.near(now_ms, replay.trace.default_sync_ms), []
+            delay_ms = slot.sync.near(now_ms, replay.trace.default_sync_ms, replay.random)
+            ids = []
         number = self._number
 
         def sync() -> None:
@@ -248,8 +249,9 @@ class SimulatedMember:
         if not self.reason:
             self.reason = JoinReason.GROUP_REBALANCING
         self.phase = Phase.TOLD
-        trace, now_ms = self.replay.trace, self.replay.now_ms
-        self._join_in(self.slot.join.near(now_ms, trace.default_join_ms))
+        replay = self.replay
+        default_ms = replay.trace.default_join_ms
+        self._join_in(self.slot.join.near(replay.now_ms, default_ms, replay.random))
 
     def _lose(self) -> None:
         self.replay.meter.unread(self.owned, self.replay.now_ms)

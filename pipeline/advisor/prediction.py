@@ -5,7 +5,8 @@ middle. What heartbeats decide by lot in the replay is decided by lot in life.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import fmean, median_low
+from math import sqrt
+from statistics import fmean, median_low, stdev
 from typing import Final
 
 from pipeline.advisor.outcome import Outcome
@@ -13,7 +14,12 @@ from pipeline.advisor.replay import Replay
 from pipeline.advisor.setting import Setting
 from pipeline.advisor.trace import Trace
 
-SEEDS: Final = (0, 1, 2, 3, 4)
+REPLAYS_LEAST: Final = 5
+REPLAYS_MOST: Final = 20
+NOTHING_MS: Final = 1_000
+"""Nobody asks how well a stopped time is known that is shorter."""
+CLOSE: Final = 0.03
+"""There are as many replays as it takes for their mean to be known so well (one standard error)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +40,10 @@ class Prediction:
     unnoticed_ms: int
     """From the death of processes until the group went on without them, all together."""
     unnoticed_longest_ms: int
+    stopped_spread_ms: int = 0
+    """How far from `stopped_ms` one life may be by chance alone: twice the standard deviation of
+    the replays, so that one of twenty is further off.
+    """
 
     @property
     def notice_ms(self) -> int:
@@ -41,9 +51,11 @@ class Prediction:
         return self.setting.session_timeout_ms - self.setting.heartbeat_interval_ms // 2
 
 
-def predict(trace: Trace, setting: Setting, seeds: tuple[int, ...] = SEEDS) -> Prediction:
+def predict(trace: Trace, setting: Setting) -> Prediction:
     """The same for the same arguments, wherever it is worked out."""
-    outcomes = [Replay(trace, setting, seed=seed).run() for seed in seeds]
+    outcomes: list[Outcome] = []
+    while not _is_enough(outcomes):
+        outcomes.append(Replay(trace, setting, seed=len(outcomes)).run())
 
     def mean(values: list[int]) -> int:
         return round(fmean(values))
@@ -59,7 +71,20 @@ def predict(trace: Trace, setting: Setting, seeds: tuple[int, ...] = SEEDS) -> P
         deaths=median_low([one.deaths for one in outcomes]),
         unnoticed_ms=mean([one.unnoticed_ms for one in outcomes]),
         unnoticed_longest_ms=mean([one.unnoticed_longest_ms for one in outcomes]),
+        stopped_spread_ms=_spread([one.stopped_ms for one in outcomes]),
     )
+
+
+def _is_enough(outcomes: list[Outcome]) -> bool:
+    count = len(outcomes)
+    if not REPLAYS_LEAST <= count < REPLAYS_MOST:
+        return count >= REPLAYS_MOST
+    stopped = [one.stopped_ms for one in outcomes]
+    return stdev(stopped) <= CLOSE * sqrt(count) * max(fmean(stopped), NOTHING_MS)
+
+
+def _spread(values: list[int]) -> int:
+    return round(2 * stdev(values))
 
 
 def _by_slot(outcomes: list[Outcome]) -> tuple[int, ...]:

@@ -29,6 +29,8 @@ REJOINS: Final = frozenset(
 )
 BEATS_NEEDED: Final = 5
 """Members told of a rebalance, before the longest time that took is taken for their interval."""
+JOINS_UNTOLD: Final = "how long it takes to join for"
+NAMES_MAX: Final = 5
 PARTITIONS_EACH: Final = 3
 """Of a member, where a history does not tell."""
 
@@ -60,6 +62,7 @@ def read_trace(
     found = find_slots(lives.by_id.values(), recorded, begin_ms)
     _note(found, ordered, notes)
     joins = [took for slot in found.slots for took in slot.join.took_ms]
+    _note_untold(found, joins, notes)
     syncs = [took for slot in found.slots for took in slot.sync.took_ms]
     round_trip_ms = _median(syncs, ANSWER_DEFAULT_MS)
     return Trace(
@@ -266,6 +269,18 @@ def _stopped_ms(rebalances: list[Json], joins: list[int], notes: list[str]) -> i
             f"members that take {DELAY_DEFAULT_MS} ms, so compare them, but do not rely on them"
         )
     return None
+
+
+def _note_untold(found: Found, joins: list[int], notes: list[str]) -> None:
+    """Of whom others have to stand in for."""
+    untold = [slot.name for slot in found.slots if not slot.join.took_ms]
+    if not joins or not untold:
+        return
+    names = ", ".join(untold[:NAMES_MAX]) + (", ..." if len(untold) > NAMES_MAX else "")
+    notes.append(
+        f"{JOINS_UNTOLD} {len(untold)} of {len(found.slots)} members ({names}) is not in the "
+        f"history; taken to be {_median(joins, 0) / 1000:.1g} s, as with the others"
+    )
 
 
 def _note(found: Found, ordered: list[Json], notes: list[str]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
+from itertools import zip_longest
 from random import Random
 from typing import Final, TypeAlias
 
@@ -180,15 +181,25 @@ class Replay:
 
     def _plan(self) -> None:
         for index, slot in enumerate(self.trace.slots):
-            for run in slot.runs:
+            starts = [run.start_ms for run in slot.runs[1:]]
+            for run, next_ms in zip_longest(slot.runs, starts):
                 self._at(run.start_ms, lambda i=index, s=slot: self._start(i, s))  # type: ignore[misc]
                 if run.end_ms is not None:
-                    self._at(run.end_ms, lambda i=index, r=run: self._end(i, r))  # type: ignore[misc]
+                    end_ms = self._by_lot(run.end_ms, run.margin_ms, run.start_ms, next_ms)
+                    self._at(end_ms, lambda i=index, r=run: self._end(i, r))  # type: ignore[misc]
             for pause in slot.pauses:
-                self._at(pause.from_ms, lambda i=index: self._pause(i))  # type: ignore[misc]
+                from_ms = self._by_lot(pause.from_ms, pause.margin_ms, 0, pause.until_ms)
+                self._at(from_ms, lambda i=index: self._pause(i))  # type: ignore[misc]
                 self._at(pause.until_ms, lambda i=index: self._wake(i))  # type: ignore[misc]
         for rejoin in self.trace.rejoins:
             self._at(rejoin.at_ms, lambda r=rejoin: self._rejoin(r))  # type: ignore[misc]
+
+    def _by_lot(self, at_ms: int, margin_ms: int, after_ms: int, before_ms: int | None) -> int:
+        """A moment that is known so exactly, and lies between two others."""
+        if not margin_ms:
+            return at_ms
+        drawn_ms = max(at_ms + self.random.randint(-margin_ms, margin_ms), after_ms + 1)
+        return drawn_ms if before_ms is None else min(drawn_ms, before_ms)
 
     def _start(self, index: int, slot: Slot) -> None:
         before = self.alive.get(index)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pipeline.advisor.lives import Life
@@ -147,15 +147,15 @@ def _slot(
         if before is not None and runs and _goes_on(before, life):
             previous = runs.pop()
             if before.fate == "session_expired" and previous.end_ms is not None:
-                pauses.append(Pause(previous.end_ms, start_ms))
+                pauses.append(Pause(previous.end_ms, start_ms, previous.margin_ms))
             elif before.told_ms is not None:
                 join.append((before.told_ms, start_ms - before.told_ms))
-            runs.append(Run(previous.start_ms, run.end_ms, run.end))
+            runs.append(replace(run, start_ms=previous.start_ms))
             continue
         if before is not None and runs:
             runs[-1] = _before(runs[-1], start_ms)
             found.silences += before.fate == "session_expired" and life.reason is None
-        runs.append(Run(start_ms, run.end_ms, run.end))
+        runs.append(replace(run, start_ms=start_ms))
     name = first.instance_id or _name(first, names)
     return Slot(
         name=name,
@@ -190,13 +190,13 @@ def _ended(life: Life, recorded: Setting, found: Found) -> Run:
     found.uncertain_ends += life.instance_id is not None
     # Somewhere between its last heartbeat and the next one that did not come.
     margin_ms = recorded.heartbeat_interval_ms // 2 if life.fate == "session_expired" else 0
-    return Run(0, heard + margin_ms, End.SILENT)
+    return Run(0, heard + margin_ms, End.SILENT, margin_ms)
 
 
 def _before(run: Run, start_ms: int) -> Run:
     """A process has ended when the next one begins in its place."""
     if run.end_ms is None or run.end_ms > start_ms:
-        return Run(run.start_ms, start_ms, run.end or End.SILENT)
+        return replace(run, end_ms=start_ms, end=run.end or End.SILENT)
     return run
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from enum import StrEnum
+from random import Random
 from typing import Final
 
 from pipeline.advisor.setting import Setting
@@ -17,6 +18,10 @@ DELAY_DEFAULT_MS: Final = 50
 """From being told of a rebalance to joining it, where no history says how long it took."""
 ANSWER_DEFAULT_MS: Final = 5
 """From the answer to a join to the sync, likewise."""
+SAME_MS: Final = 10_000
+"""What a process took this close to a moment, it took at that moment."""
+NEIGHBOURS: Final = 5
+"""So many times that a process did something, close to a moment, are as likely at that moment."""
 
 
 class End(StrEnum):
@@ -38,6 +43,10 @@ class Run:
     end_ms: int | None = None
     """None if it was alive when the recording ended."""
     end: End | None = None
+    margin_ms: int = 0
+    """So much sooner or later may the end have been: nobody sees when a process dies, only which
+    heartbeat was its last.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +55,8 @@ class Pause:
 
     from_ms: int
     until_ms: int
+    margin_ms: int = 0
+    """Of the beginning, as that of the end of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +72,31 @@ class Delays:
         ordered = sorted(samples)
         return cls(tuple(at for at, _ in ordered), tuple(took for _, took in ordered))
 
-    def near(self, at_ms: int, default_ms: int) -> int:
-        """What it took the time that is nearest to `at_ms`."""
+    def near(self, at_ms: int, default_ms: int, chance: Random) -> int:
+        """What it took then; if nobody saw it then, one of the times that are nearest, by lot.
+
+        Always the very nearest would have all replays agree where life does not.
+        """
         if not self.at_ms:
             return default_ms
-        after = bisect_left(self.at_ms, at_ms)
-        if after == len(self.at_ms):
-            return self.took_ms[-1]
-        if after and at_ms - self.at_ms[after - 1] <= self.at_ms[after] - at_ms:
-            return self.took_ms[after - 1]
-        return self.took_ms[after]
+        first, last = self._around(at_ms, 1)
+        if abs(self.at_ms[first] - at_ms) > SAME_MS:
+            first, last = self._around(at_ms, NEIGHBOURS)
+        return self.took_ms[chance.randrange(first, last)]
+
+    def _around(self, at_ms: int, count: int) -> tuple[int, int]:
+        """From where to where those are that are nearest."""
+        size = len(self.at_ms)
+        first = last = bisect_left(self.at_ms, at_ms)
+        while last - first < min(count, size):
+            is_before = first > 0 and (
+                last == size or at_ms - self.at_ms[first - 1] <= self.at_ms[last] - at_ms
+            )
+            if is_before:
+                first -= 1
+            else:
+                last += 1
+        return first, last
 
 
 @dataclass(frozen=True, slots=True)

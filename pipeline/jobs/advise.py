@@ -27,6 +27,7 @@ from pipeline.java import QUICK
 from pipeline.kafka import Kafka
 from pipeline.lake import Lake
 from pipeline.notice import tell
+from pipeline.progress import pulse
 from pipeline.rebalances import files
 from pipeline.schemas import AVOIDED, REBALANCES
 from pipeline.schemas.advice import ADVICE
@@ -184,7 +185,7 @@ def advise(lake: Lake, events: DataFrame, *, days: int, known: dict[str, Any]) -
         tell(f"{groups:,} groups, {pairs:,} pairs of a group and a setting to replay")
         tasks = max(spark.sparkContext.defaultParallelism * TASKS_PER_CORE, 1)
         rows = steps.advice(found, steps.outcomes(found, tasks=tasks)).persist()
-        with explained("replaying"):
+        with explained("replaying"), pulse(spark):
             rows.count()
         tell(f"done in {time.monotonic() - begun_s:.1f} s")
         _write(lake, rows)
@@ -198,7 +199,8 @@ def _write(lake: Lake, rows: DataFrame) -> None:
     lake.create(ADVICE.name, ADVICE.schema)
     groups = f.broadcast(rows.select(*GROUP).distinct())
     others = lake.read(ADVICE.name).join(groups, list(GROUP), "left_anti")
-    lake.overwrite(others.unionByName(rows), ADVICE.name)
+    # Columns are added as time goes by: rows of before have nothing in them.
+    lake.overwrite(others.unionByName(rows, allowMissingColumns=True), ADVICE.name)
 
 
 def publish(rows: DataFrame, kafka: Kafka, topic: str) -> None:

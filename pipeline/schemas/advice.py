@@ -58,5 +58,11 @@ ADVICE: Final = Table(
         Column("last_at", MOMENT, "Of the last one."),
         Column("last_sequence", WHOLE, "Its number: with it, advice on the same events is known."),
         Column("unknown", TEXTS, "What the history does not say."),
+        Column(
+            "stopped_spread_ms",
+            WHOLE,
+            "How far from stopped_ms one life may be by chance alone, in ms: twice the standard "
+            "deviation of the replays.",
+        ),
     ),
 )

@@ -180,6 +180,7 @@ def _weighed(
                 "last_at": trace.end_ms,
                 "last_sequence": last,
                 "unknown": list(trace.unknown),
+                "stopped_spread_ms": one.stopped_spread_ms,
             }
         )
     return pd.DataFrame(rows, columns=_WEIGHED.names)
@@ -198,7 +199,15 @@ def messages(rows: DataFrame) -> DataFrame:
         }
     )
     once = ("history_rebalances", "history_stopped_ms", "first_at_ms", "last_at_ms", "unknown")
-    figures = ("rebalances", "stopped_ms", "unread_ms", "unnoticed_ms", "notice_ms", "text")
+    figures = (
+        "rebalances",
+        "stopped_ms",
+        "stopped_spread_ms",
+        "unread_ms",
+        "unnoticed_ms",
+        "notice_ms",
+        "text",
+    )
     setting = f.struct(*_SETTING).alias("setting")
     choice = f.struct("ordinal", "is_best", setting, *figures)
     choices = f.array_sort(f.collect_list(f.when(~f.col("is_recorded"), choice)))

