@@ -2,9 +2,9 @@
 
 Nothing is loaded: a search reads a few entries from the page cache (13 to 18 reads of a microsecond
 for a segment of 1 GB), so a broker with a terabyte of logs needs no memory for their indexes. New
-entries wait in memory until the owner saves them, without fsync, because whatever an unclean stop
-leaves is checked or rebuilt. For the same reason entries are hints: whoever uses one compares it
-with the batch it points to.
+entries wait in memory, as the bytes that they will be, until the owner saves them, without fsync,
+because whatever an unclean stop leaves is checked or rebuilt. For the same reason entries are
+hints: whoever uses one compares it with the batch it points to.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class EntryFile:
         self._entry = entry
         self._file: File | None = None if size_bytes is None else files.file(path)
         self._saved = 0 if size_bytes is None else size_bytes // entry.size
-        self._pending: list[tuple[int, int]] = []
+        self._pending = bytearray()
 
     def twin(self) -> Self:
         """The same entries on the same file, for searches in another thread; never to be saved."""
@@ -45,16 +45,16 @@ class EntryFile:
         return twin
 
     def __len__(self) -> int:
-        return self._saved + len(self._pending)
+        return self._saved + self.unsaved_count
 
     def __getitem__(self, number: int) -> tuple[int, int]:
         """The entry of this number, from 0. Raises OSError, also if the file has become shorter."""
         if number >= self._saved:
-            return self._pending[number - self._saved]
-        entries = self._read(number, 1)
-        if not entries:
+            return self._entry_of(self._pending, number - self._saved)
+        data = self._read(number, 1)
+        if not data:
             raise OSError(f"{self.path} ends before entry {number}")
-        return entries[0]
+        return self._entry_of(data, 0)
 
     def last(self) -> tuple[int, int] | None:
         """The newest entry, None if there is none."""
@@ -63,11 +63,11 @@ class EntryFile:
     @property
     def unsaved_count(self) -> int:
         """How many entries wait in memory."""
-        return len(self._pending)
+        return len(self._pending) // self._entry.size
 
     def append(self, first: int, second: int) -> None:
         """Add an entry behind all others."""
-        self._pending.append((first, second))
+        self._pending += self._entry.pack(first, second)
 
     def save(self) -> None:
         """Write out what waits in memory, be it only an empty file.
@@ -78,9 +78,8 @@ class EntryFile:
             self._file = self._files.create(self.path)
         if not self._pending:
             return
-        data = b"".join(self._entry.pack(*entry) for entry in self._pending)
-        write_fully(self._file, [data], self._saved * self._entry.size)
-        self._saved += len(self._pending)
+        write_fully(self._file, [bytes(self._pending)], self._saved * self._entry.size)
+        self._saved += self.unsaved_count
         self._pending.clear()
 
     def sync(self) -> None:
@@ -96,7 +95,7 @@ class EntryFile:
     def keep_first(self, count: int) -> None:
         """Drop all entries but the first `count`. Raises OSError."""
         if count >= self._saved:
-            del self._pending[count - self._saved :]
+            del self._pending[(count - self._saved) * self._entry.size :]
             return
         self._pending.clear()
         self._saved = count
@@ -116,34 +115,37 @@ class EntryFile:
 
         In a damaged file, where the order is broken, it is the number of some entry or -1.
         """
-        if self._pending and self._pending[0][column] <= limit:
-            return self._saved + _count_up_to(self._pending, column, limit) - 1
+        if self._pending and self._entry_of(self._pending, 0)[column] <= limit:
+            return self._saved + self._count_up_to(self._pending, column, limit) - 1
         low, high = 0, self._saved  # Entries below `low` are at most the limit, from `high` above.
         while high - low > _BLOCK_ENTRIES:
             middle = (low + high) // 2
-            entries = self._read(middle, 1)
-            if entries and entries[0][column] <= limit:
+            data = self._read(middle, 1)
+            if data and self._entry_of(data, 0)[column] <= limit:
                 low = middle + 1
             else:
                 high = middle
-        return low + _count_up_to(self._read(low, high - low), column, limit) - 1
+        return low + self._count_up_to(self._read(low, high - low), column, limit) - 1
 
-    def _read(self, number: int, count: int) -> list[tuple[int, int]]:
+    def _read(self, number: int, count: int) -> bytes:
+        """As many whole entries as there are."""
         if self._file is None or count == 0:
-            return []
+            return b""
         size = self._entry.size
         data = self._file.pread(count * size, number * size)
-        whole = len(data) - len(data) % size
-        return list(self._entry.iter_unpack(data[:whole]))
+        return data[: len(data) - len(data) % size]
 
+    def _entry_of(self, data: bytes | bytearray, number: int) -> tuple[int, int]:
+        first, second = self._entry.unpack_from(data, number * self._entry.size)
+        return first, second
 
-def _count_up_to(entries: Sequence[tuple[int, int]], column: int, limit: int) -> int:
-    """How many of the (ascending) entries have a `column` of at most `limit`."""
-    low, high = 0, len(entries)
-    while low < high:
-        middle = (low + high) // 2
-        if entries[middle][column] <= limit:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    def _count_up_to(self, data: bytes | bytearray, column: int, limit: int) -> int:
+        """How many of the (ascending) entries have a `column` of at most `limit`."""
+        low, high = 0, len(data) // self._entry.size
+        while low < high:
+            middle = (low + high) // 2
+            if self._entry_of(data, middle)[column] <= limit:
+                low = middle + 1
+            else:
+                high = middle
+        return low

@@ -8,6 +8,7 @@ timestamps.
 from __future__ import annotations
 
 import logging
+from array import array
 from collections.abc import Iterator, Mapping
 from copy import copy
 
@@ -33,7 +34,7 @@ class LogSegment:
     """See the module. All methods but `sync` belong to one thread; all may raise OSError."""
 
     __slots__ = (
-        "_hints", "_marks", "_unindexed_bytes", "base_offset", "created_ms", "directory",
+        "_hinted", "_hints", "_marks", "_unindexed_bytes", "base_offset", "created_ms", "directory",
         "first_timestamp", "following_offset", "index", "is_damaged", "is_deleted",
         "is_index_rebuilt", "is_sealed", "is_synced", "is_twin", "log", "max_timestamp",
         "max_timestamp_offset", "size_bytes", "time_index", "verified",
@@ -78,6 +79,9 @@ class LogSegment:
         """Only to be read from, by one reader."""
         self._unindexed_bytes = 0
         self._hints: dict[int, int] = {}
+        """Offset to a place in `_hinted`; the oldest first."""
+        self._hinted = array("q")
+        """Positions: as objects of their own they would be thousands, scattered over the memory."""
         self._marks: tuple[tuple[int, int], tuple[int, int]] | None = None
         """(base offset, position) of two batches that this process appended, the later one within
         RECENT_BYTES of the end."""
@@ -154,13 +158,20 @@ class LogSegment:
         what was appended last; neither then needs the index.
         """
         hints = self._hints
-        if len(hints) >= HINTS_MAX:
-            del hints[next(iter(hints))]
-        hints[offset] = position
+        place = hints.get(offset)
+        if place is None:
+            if len(hints) < HINTS_MAX:
+                place = len(hints)
+                self._hinted.append(position)
+            else:
+                place = hints.pop(next(iter(hints)))
+            hints[offset] = place
+        self._hinted[place] = position
 
     def hinted(self, offset: int) -> int | None:
         """The position remembered for an offset, or None."""
-        return self._hints.get(offset)
+        place = self._hints.get(offset)
+        return None if place is None else self._hinted[place]
 
     def walk(
         self,
@@ -228,7 +239,8 @@ class LogSegment:
         """A copy for another thread to read from; see :mod:`broker.storage.detached`."""
         twin = copy(self)
         twin.index, twin.time_index = self.index.twin(), self.time_index.twin()
-        twin.verified, twin._hints = self.verified.copy(), self._hints.copy()  # noqa: SLF001 - its own.
+        twin.verified = self.verified.copy()
+        twin._hints, twin._hinted = self._hints.copy(), self._hinted[:]  # noqa: SLF001 - its own.
         # An index that is still being appended to can only be written by who appends.
         twin.is_index_rebuilt = self.is_index_rebuilt or not self.is_sealed
         twin.is_twin = True
@@ -240,7 +252,7 @@ class LogSegment:
         if twin._hints:
             offset = next(reversed(twin._hints))
             if offset not in self._hints:
-                self.hint(offset, twin._hints[offset])
+                self.hint(offset, twin._hinted[twin._hints[offset]])
         if not twin.is_sealed:
             return
         if twin.is_index_rebuilt and not self.is_index_rebuilt:
@@ -256,3 +268,4 @@ class LogSegment:
         self.size_bytes = size_bytes
         self.verified.cut(size_bytes)
         self._hints.clear()
+        del self._hinted[:]
