@@ -18,6 +18,7 @@ from pipeline.lake import Lake
 LAKE: Final = "lake"
 BOOTSTRAP_SERVER: Final = "localhost:9092"
 TIMEOUT_S: Final = 15.0
+PATIENCE_S: Final = 600.0
 SECONDS_MAX: Final = 7 * 24 * 3_600
 
 
@@ -80,6 +81,17 @@ def add_kafka(parser: argparse.ArgumentParser) -> None:
         default=TIMEOUT_S,
         metavar="SECONDS",
         help="how long to wait for a broker's answer (%(default)s)",
+    )
+
+
+def add_patience(parser: argparse.ArgumentParser) -> None:
+    """How long a job bears with brokers that are away."""
+    parser.add_argument(
+        "--patience",
+        type=_seconds_or_none,
+        default=PATIENCE_S,
+        metavar="SECONDS",
+        help="how long to try again when brokers do not answer, if it goes on (%(default)s)",
     )
 
 
@@ -160,6 +172,10 @@ def seconds(text: str) -> float:
     if not 0 < value <= SECONDS_MAX:
         raise argparse.ArgumentTypeError(f"a number above 0, up to {SECONDS_MAX}")
     return value
+
+
+def _seconds_or_none(text: str) -> float:
+    return 0.0 if text == "0" else seconds(text)
 
 
 def positive(text: str) -> int:

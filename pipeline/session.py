@@ -37,13 +37,12 @@ _LOCAL: Final = {
     # 127.0.0.1 is where a session of one machine listens, whatever its name resolves to today.
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    # 50 tasks to read the log of a table are for clusters.
-    "spark.databricks.delta.snapshotPartitions": "2",
 }
 """For a session on one machine."""
 
 
 _SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+_SNAPSHOT_PARTITIONS: Final = "spark.databricks.delta.snapshotPartitions"
 
 
 def build(
@@ -89,15 +88,20 @@ def build(
 
 
 def fit_to_machine(spark: SparkSession) -> None:
-    """Few large tasks: on one machine, Spark's 200 per shuffle cost more than what is in them.
+    """Few large tasks: on one machine, Spark's 200 per shuffle cost more than what is in them, and
+    so do Delta's 50 to read the log of a table. It makes no difference who started the session.
 
     What was said from outside stays, and so does a cluster's default.
     """
     context = spark.sparkContext
     if not (context.master or "").startswith("local"):
         return
-    if not context.getConf().contains(_SHUFFLE_PARTITIONS):
-        spark.conf.set(_SHUFFLE_PARTITIONS, 2 * context.defaultParallelism)
+    for name, count in (
+        (_SHUFFLE_PARTITIONS, 2 * context.defaultParallelism),
+        (_SNAPSHOT_PARTITIONS, 2),
+    ):
+        if not context.getConf().contains(name):
+            spark.conf.set(name, count)
 
 
 def is_submitted() -> bool:

@@ -16,11 +16,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline import options as common
-from pipeline.errors import PipelineError, UnavailableError
+from pipeline.errors import PipelineError
 from pipeline.faults import explain
 from pipeline.lake import Lake
 from pipeline.landing.topic import Settings, TopicLander, TopicReplacedError
 from pipeline.notice import tell
+from pipeline.patience import Patience
 from pipeline.progress import Progress
 from pipeline.stopping import stop_on_signals
 
@@ -30,7 +31,6 @@ AT_A_TIME: Final = 4
 """Topics that are landed at the same time in a run that ends; others wait for their turn."""
 
 _LOOK_EVERY_S: Final = 0.2
-_PAUSE_S_MAX: Final = 30.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -93,13 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="so many tasks or more, however few partitions a topic has; Spark takes it as a hint",
     )
-    parser.add_argument(
-        "--patience",
-        type=_patience,
-        default=600.0,
-        metavar="SECONDS",
-        help="how long to try again when brokers do not answer, if it goes on (%(default)s)",
-    )
+    common.add_patience(parser)
     common.add_lake(parser)
     common.add_kafka(parser)
     common.add_spark(parser)
@@ -121,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
                 progress,
                 lambda: progress.tell_if_quiet(spark) if settings.available_now else None,
                 settings,
-                options.patience,
+                Patience(0 if settings.available_now else options.patience, stopping),
                 stopping,
             )
             job.run(list(dict.fromkeys(options.topics)))
@@ -179,17 +173,16 @@ class _Job:
         progress: Progress,
         pulse: Callable[[], None],
         settings: Settings,
-        patience_s: float,
+        patience: Patience,
         stopping: threading.Event,
     ) -> None:
         self._lander_of = lander_of
         self._progress = progress
         self._pulse = pulse
         self._settings = settings
-        self._patience_s = patience_s
+        self._patience = patience
         self._stopping = stopping
         self._running: dict[str, _Running] = {}
-        self._last_good_s = time.monotonic()
 
     def run(self, topics: Sequence[str]) -> None:
         """Raises the first failure, after all others have ended or were stopped."""
@@ -230,7 +223,7 @@ class _Job:
         self._progress.wait_told(running.query)
         running.lander.close()
         if running.query.lastProgress is not None:
-            self._last_good_s = time.monotonic()
+            self._patience.renew()
         if error is not None:
             self._judge(topic, error, waiting, failures)
 
@@ -246,15 +239,9 @@ class _Job:
             tell(f"land {topic}: {error}")
             waiting.append(topic)
             return
-        tried_s = time.monotonic() - self._last_good_s
-        is_passing = isinstance(error, UnavailableError) and not self._settings.available_now
-        if is_passing and tried_s < self._patience_s:
+        if self._patience.bears(error):
             tell(f"land {topic}: {error}; trying again")
-            self._stopping.wait(min(_PAUSE_S_MAX, 1 + tried_s / 2))
+            self._patience.pause()
             waiting.append(topic)
             return
         failures.append(error)
-
-
-def _patience(text: str) -> float:
-    return 0.0 if text == "0" else common.seconds(text)

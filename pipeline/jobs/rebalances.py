@@ -9,15 +9,20 @@ from __future__ import annotations
 import argparse
 import threading
 import time
+from collections.abc import Callable
+from contextlib import closing
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline import options as common
+from pipeline.errors import PipelineError
 from pipeline.java import QUICK
 from pipeline.lake import Lake
 from pipeline.notice import tell
+from pipeline.patience import Patience
+from pipeline.progress import pulse
 from pipeline.rebalances import files
 from pipeline.rebalances.findings import Findings, Thresholds
 from pipeline.rebalances.ingest import Ingest, Tally
@@ -47,10 +52,11 @@ def run(options: argparse.Namespace) -> int:
         kafka.check_reachable()
     spark = common.session_of(options, NAME, java_options=QUICK)
     job = _Job(common.lake_of(options, spark), _thresholds(options))
-    if options.files:
-        job.read_files(spark, options)
-    else:
-        job.read_topic(spark, options)
+    with pulse(spark):
+        if options.files:
+            job.read_files(spark, options)
+        else:
+            job.read_topic(spark, options)
     tell(f"{JOB}: {job.tally.shown()}")
     return 0
 
@@ -89,30 +95,50 @@ class _Job:
             if not options.available_now:
                 self.renew()
 
-        stream = HistoryStream(
-            spark,
-            common.kafka_of(options),
-            _settings(options, self._lake),
-            table_id=self._ingest.table_id,
-            take=take,
-        )
-        try:
-            # What a kill has left undone, or other thresholds ask for.
-            self.renew(everything=options.recompute)
-            with stop_on_signals() as stopping:
-                self._follow(stream, stopping)
-            self.renew()
-        finally:
-            stream.close()
+        def attempt() -> None:
+            stream = HistoryStream(
+                spark,
+                common.kafka_of(options),
+                _settings(options, self._lake),
+                table_id=self._ingest.table_id,
+                take=take,
+            )
+            with closing(stream):
+                # What a kill has left undone, or other thresholds ask for.
+                self.renew(everything=options.recompute)
+                self._follow(stream, patience, stopping)
 
-    def _follow(self, stream: HistoryStream, stopping: threading.Event) -> None:
+        with stop_on_signals() as stopping:
+            patience = Patience(0 if options.available_now else options.patience, stopping)
+            _again_and_again(attempt, patience, stopping)
+        self.renew()
+
+    def _follow(self, stream: HistoryStream, patience: Patience, stopping: threading.Event) -> None:
         query = stream.start()
         try:
             while query.isActive and not stopping.wait(_LOOK_EVERY_S):
                 pass
         finally:
             query.stop()
+        if query.lastProgress is not None:
+            patience.renew()
         stream.raise_failure(query)
+
+
+def _again_and_again(
+    attempt: Callable[[], None], patience: Patience, stopping: threading.Event
+) -> None:
+    """Until it succeeds or no other try would help; raises PipelineError then."""
+    while not stopping.is_set():
+        try:
+            attempt()
+        except PipelineError as error:
+            if not patience.bears(error):
+                raise
+            tell(f"{JOB}: {error}; trying again")
+            patience.pause()
+        else:
+            return
 
 
 def _add_source(parser: argparse.ArgumentParser) -> None:
@@ -152,6 +178,7 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="from one batch to the next when it goes on (%(default)s)",
     )
+    common.add_patience(parser)
     parser.add_argument(
         "--group",
         default=GROUP,

@@ -136,11 +136,22 @@ class HistoryStream:
     def _batch(self, frame: DataFrame, batch_id: int) -> None:
         """What Spark calls for each batch."""
         try:
+            self._check_topic()
             self._take(frame)
             self._commit(self._paper.begin | (self._checkpoint.ends(batch_id) or {}))
         except PipelineError as error:
             self._failure = error
             raise
+
+    def _check_topic(self) -> None:
+        """Raises if it is another topic of the same name now: offsets would not mean the same."""
+        now = self._admin.topic(self._settings.topic)
+        if now.topic_id != self._topic.topic_id:
+            raise PipelineError(
+                f"{self._settings.topic} was deleted and created anew while it was read: its id "
+                f"was {self._topic.topic_id} and is {now.topic_id}. The next run is about the new "
+                "one, from its beginning."
+            )
 
     def _tell_losses(self) -> None:
         """Events that were deleted since the last run, before they were read."""

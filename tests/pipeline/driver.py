@@ -1,4 +1,4 @@
-"""`kohort pipeline land` as its users run it, in a process group that can be killed as one."""
+"""Jobs of `kohort pipeline` as their users run them, in process groups to be killed as one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pyarrow.parquet
 
@@ -27,8 +27,10 @@ ROOT = Path(__file__).parents[2]
 class Driver:
     """A run of the job: Python, and the JVM below it."""
 
-    def __init__(self, jars: Path, bootstrap: str, lake: Path, log: Path, *more: str) -> None:
-        command = [sys.executable, "-m", "kohort.cli", "pipeline", "land", *more]
+    def __init__(
+        self, jars: Path, bootstrap: str, lake: Path, log: Path, *more: str, job: str = "land"
+    ) -> None:
+        command = [sys.executable, "-m", "kohort.cli", "pipeline", job, *more]
         command += ["--lake", str(lake), "--bootstrap-server", bootstrap, "--jars", str(jars)]
         command += ["--master", "local[2]", "--conf", "spark.driver.memory=1g"]
         command += [
@@ -81,24 +83,9 @@ class Driver:
 
 
 def table_rows(table: Path) -> list[Row]:
-    """The rows of a Delta table to which rows were only added, by its log and Arrow, without Spark.
-
-    As `Topics.read` shows a topic.
-    """
-    rows: list[Row] = []
-    for commit in sorted((table / "_delta_log").glob("*.json")):
-        for line in commit.read_text().splitlines():
-            action = json.loads(line)
-            assert "remove" not in action
-            if "add" in action:
-                rows += _file_rows(table / action["add"]["path"])
-    return in_order(rows)
-
-
-def _file_rows(path: Path) -> list[Row]:
+    """The rows of a landed table, as `Topics.read` shows a topic."""
     columns = ["partition", "offset", "timestamp", "key", "value", "headers"]
-    found = pyarrow.parquet.ParquetFile(path).read(columns=columns).to_pylist()
-    return [
+    return in_order(
         (
             row["partition"],
             row["offset"],
@@ -107,5 +94,18 @@ def _file_rows(path: Path) -> list[Row]:
             row["value"],
             tuple((header["key"], header["value"]) for header in row["headers"] or ()),
         )
-        for row in found
-    ]
+        for row in added_rows(table, columns)
+    )
+
+
+def added_rows(table: Path, columns: list[str]) -> list[dict[str, Any]]:
+    """Of a Delta table to which rows were only added, by its log and Arrow, without Spark."""
+    rows: list[dict[str, Any]] = []
+    for commit in sorted((table / "_delta_log").glob("*.json")):
+        for line in commit.read_text().splitlines():
+            action = json.loads(line)
+            assert "remove" not in action
+            if "add" in action:
+                path = table / action["add"]["path"]
+                rows += pyarrow.parquet.ParquetFile(path).read(columns=columns).to_pylist()
+    return rows

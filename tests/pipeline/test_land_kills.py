@@ -99,7 +99,8 @@ def test_a_query_outlives_brokers_that_are_killed_under_it(
     with KohortServer(tmp_path / "broker") as broker:
         topics = Topics(broker.bootstrap)
         topic = topics.create(PARTITIONS)
-        options = (topic, "--interval", "0.2", "--max-offsets-per-trigger", str(2 * BATCH))
+        # What a round brings, and no more: it is to be in the midst of it, and to keep pace.
+        options = (topic, "--interval", "0.2", "--max-offsets-per-trigger", str(6 * BATCH))
         produced = 0
 
         def produce() -> None:
