@@ -40,6 +40,7 @@ from broker.core.group.records import GroupRecord
 from broker.core.group.requests import Now
 from broker.core.group.states import GroupState
 from broker.core.keyed_timers import KeyedTimers
+from broker.core.steps import Steps
 from protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -64,6 +65,9 @@ FAULTS_MAX: Final = 10
 reads the log, and somebody who knows how to make a step raise must not keep the broker at it."""
 
 
+_END: Final = object()
+
+
 class GroupActor:
     """See the module. Everything but `heartbeat` and reads goes through `submit`."""
 
@@ -80,6 +84,7 @@ class GroupActor:
         "_is_gathering",
         "_pause_ends_ms",
         "_rebalance_timers",
+        "_steps",
         "_waiting",
         "group",
     )
@@ -95,6 +100,8 @@ class GroupActor:
         self._answers = AnswerQueue(self._waiting)
         self._is_busy = False
         """Is there a task, so that commands have to queue?"""
+        self._steps: Steps[None] | None = None
+        """The rest of a command that takes several turns."""
         self._is_gathering = False
         """Will the inbox be stepped at the end of this turn of the loop?"""
         self._deferred: list[Command] = []
@@ -145,13 +152,18 @@ class GroupActor:
             self._release(self.group.take_effects(), now)
         return error
 
-    def unload(self, error: ErrorCode) -> None:
-        """The broker stops: answer everybody `error` and forget all deadlines."""
+    async def unload(self, error: ErrorCode) -> None:
+        """The broker stops: answer everybody `error`, so many in a turn of the loop, and forget all
+        deadlines.
+        """
+        self._steps = None
         now = self._host.now()
         self.group.unload(error, now)
         self._release(self.group.take_effects(), now)
-        self._fail_all(KafkaError(error))
         self.cancel_timers()
+        while self._answers.has_more:  # noqa: ASYNC110 - they are given turn by turn.
+            await asyncio.sleep(0)
+        self._fail_all(KafkaError(error))
 
     def cancel_timers(self) -> None:
         """Forget all deadlines, and those who keep them: they know us, and such a cycle would be
@@ -167,7 +179,7 @@ class GroupActor:
     def _go_on(self, commands: Sequence[Command]) -> None:
         """Take a turn, and leave the rest to a task if that has to wait."""
         pending = self._turn(commands)
-        if pending is not None:
+        if pending is not None or self._steps is not None:
             self._start_task(pending)
         elif self.group.state is GroupState.DEAD:
             self._leave()
@@ -191,6 +203,10 @@ class GroupActor:
                 if pending is not None:
                     outcome = await self._wait_outcome(pending)
                     pending = self._finish(outcome)
+                    continue
+                if self._steps is not None:
+                    await asyncio.sleep(0)
+                    pending = self._step_on(self._steps)
                     continue
                 if self.group.state is GroupState.DEAD or not (self._inbox or self._due):
                     break
@@ -227,11 +243,24 @@ class GroupActor:
             for command in commands:
                 if command.ticket is not None:
                     self._waiting[command.ticket] = None
-                command.step(self.group, now)
+                self._steps = command.step(self.group, now)
+                if self._steps is not None:
+                    return self._step_on(self._steps)
             return self._carry_out(now)
         except Exception:
             logger.exception("A step of group %r failed", self.group.group_id)
             self._start_over(None if command is None else command.ticket, commands)
+            return None
+
+    def _step_on(self, steps: Steps[None]) -> Awaitable[None] | None:
+        """Go on with a command that takes several turns; returns an append as `_turn` does."""
+        try:
+            if next(steps, _END) is _END:
+                self._steps = None
+            return self._carry_out(self._host.now())
+        except Exception:
+            logger.exception("A step of group %r failed", self.group.group_id)
+            self._start_over(None, ())
             return None
 
     def _finish(self, outcome: asyncio.Future[None]) -> Awaitable[None] | None:
@@ -393,6 +422,7 @@ class GroupActor:
         as if they had been.
         """
         self._faults += 1
+        self._steps = None
         self.cancel_timers()
         self._due.clear()
         if culprit is not None and culprit in self._waiting:

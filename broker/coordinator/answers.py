@@ -34,6 +34,11 @@ class AnswerQueue:
         self._queue: deque[Iterator[Reply]] = deque()
         self._is_turn_coming = False
 
+    @property
+    def has_more(self) -> bool:
+        """Are there answers that a later turn will give?"""
+        return bool(self._queue)
+
     def give(self, reply: Reply) -> None:
         """Answer at once, unless others come first."""
         if self._queue:

@@ -12,12 +12,13 @@ from broker.core.group.events import Event
 from broker.core.group.records import DurableRecord
 from broker.core.group.requests import Now
 from broker.core.keyed_timers import KeyedTimers
+from broker.core.steps import Steps
 from protocol.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from broker.coordinator.actor import GroupActor
 
-Step = Callable[[ClassicGroup, Now], None]
+Step = Callable[[ClassicGroup, Now], Steps[None] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class Command:
     """One thing to do to a group, in its turn."""
 
     step: Step
+    """What is to be gone through over several turns is returned, by an exclusive command only."""
     ticket: Ticket[Any] | None = None
     """Answered by the step, or by a later one."""
     absent_answer: object = None

@@ -13,6 +13,7 @@ from broker.coordinator.command import Command
 from broker.coordinator.host import CoordinatorConfig, GroupHost, GroupObserver
 from broker.coordinator.ticket import Ticket
 from broker.core.group.join import check_request
+from broker.core.group.leave import ENTRIES_PER_STEP
 from broker.core.group.offsets import error_without_group
 from broker.core.group.requests import (
     CommitRequest,
@@ -86,11 +87,20 @@ class GroupCoordinator(GroupHost):
         if not group_id:
             ticket.answer(LeaveResult(ErrorCode.INVALID_GROUP_ID))
             return ticket
-        command = Command(
-            lambda group, now: group.leave(entries, ticket, now),
-            ticket,
-            absent_answer=LeaveResult(entries=(ErrorCode.UNKNOWN_MEMBER_ID,) * len(entries)),
-        )
+        absent_answer = LeaveResult(entries=(ErrorCode.UNKNOWN_MEMBER_ID,) * len(entries))
+        if len(entries) <= ENTRIES_PER_STEP:
+            command = Command(
+                lambda group, now: group.leave(entries, ticket, now),
+                ticket,
+                absent_answer=absent_answer,
+            )
+        else:
+            command = Command(
+                lambda group, now: group.leave_steps(entries, ticket, now),
+                ticket,
+                absent_answer=absent_answer,
+                is_exclusive=True,
+            )
         return self._send(group_id, command, ticket)
 
     def commit(

@@ -31,7 +31,7 @@ from protocol.lazy_dataclass import dataclass
 logger = logging.getLogger(__name__)
 
 GROUPS_PER_TURN: Final = 20
-"""Groups that a start restores before probes get the loop."""
+"""Groups that a start restores, or a stop lets go of, before others get the loop."""
 
 SWEPT_PER_TURN: Final = 5
 """Groups that a sweep looks at before others get the loop: one that goes is a write to the log."""
@@ -132,8 +132,13 @@ class GroupHost:
             await asyncio.wait([self._sweeper])
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CLOSE_PATIENCE_S)
+        work = 0
         for actor in list(self._actors.values()):
-            actor.unload(ErrorCode.NOT_COORDINATOR)
+            work += 1 + actor.group.size // SIZE_OF_A_GROUP
+            await actor.unload(ErrorCode.NOT_COORDINATOR)
+            if work >= GROUPS_PER_TURN:
+                work = 0
+                await asyncio.sleep(0)
         for task in self._tasks:
             task.cancel()
         if self._tasks:

@@ -1,7 +1,8 @@
 """A classic group: events in, effects out, time as an argument.
 
-This is the whole of what a shell sees. Every method is one atomic step; after one or several of
-them `take_effects` tells what to do. Nothing here waits, keeps a clock or makes anything random.
+This is the whole of what a shell sees. Every method is one atomic step, but for `leave_steps`;
+after one or several of them `take_effects` tells what to do. Nothing here waits, keeps a clock or
+makes anything random.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +10,14 @@ from typing import Final
 
 from broker.core.group import durable, expiry, join, leave, offsets, rebalance, removal, sync
 from broker.core.group.base import GroupBase
-from broker.core.group.effects import JOIN_TIMER, SYNC_TIMER, Effect, TimerKey
+from broker.core.group.effects import (
+    JOIN_TIMER,
+    SYNC_TIMER,
+    Effect,
+    Replies,
+    Reply,
+    TimerKey,
+)
 from broker.core.group.events import GroupRestored, Trigger, TriggerKind
 from broker.core.group.member import Member
 from broker.core.group.records import DurableRecord
@@ -28,6 +36,7 @@ from broker.core.group.requests import (
     TopicPartition,
 )
 from broker.core.group.states import GroupState
+from broker.core.steps import Steps, at_once
 from protocol.errors import ErrorCode
 
 UNAVAILABLE: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -85,7 +94,13 @@ class ClassicGroup(GroupBase):
 
     def leave(self, entries: Sequence[LeaveEntry], ticket: Ticket, now: Now) -> None:
         """LeaveGroup. Answer: LeaveResult."""
-        leave.leave(self, tuple(entries), ticket, now)
+        at_once(self.leave_steps(entries, ticket, now))
+
+    def leave_steps(self, entries: Sequence[LeaveEntry], ticket: Ticket, now: Now) -> Steps[None]:
+        """As `leave`, in steps. Until the last one nothing but heartbeats and reads may come in
+        between; effects may be taken after each.
+        """
+        return leave.leave_steps(self, entries, ticket, now)
 
     def commit(self, request: CommitRequest, ticket: Ticket, now: Now) -> None:
         """OffsetCommit. Answer: CommitResult."""
@@ -169,9 +184,15 @@ class ClassicGroup(GroupBase):
         """
         for write in self.in_flight:
             write.answer_early(error)
+        replies: list[Reply] = []
         for member in self.roster:
-            self.answer_join(member, JoinResult(error, member.member_id))
-            self.answer_sync(member, SyncResult(error))
+            ticket = self.roster.unpark_join(member)
+            if ticket is not None:
+                replies.append(Reply(ticket, JoinResult(error, member.member_id)))
+            ticket, member.sync_ticket = member.sync_ticket, None
+            if ticket is not None:
+                replies.append(Reply(ticket, SyncResult(error)))
+        self.emit(Replies(iter(replies), len(replies)))
         if self.state is not GroupState.DEAD:
             self.move_to(GroupState.DEAD, now)
 

@@ -6,10 +6,13 @@ from collections import Counter
 
 from broker.clock import VirtualClock
 from broker.coordinator.actor import GroupActor
+from broker.coordinator.answers import ANSWERS_PER_TURN
 from broker.coordinator.ticket import Ticket
 from broker.core.group.classic_group import ClassicGroup
+from broker.core.group.events import MemberRemoved, RebalanceStarted
+from broker.core.group.leave import ENTRIES_PER_STEP
 from broker.core.group.member import Member
-from broker.core.group.requests import JoinResult, LeaveEntry
+from broker.core.group.requests import JoinResult, LeaveEntry, SyncResult
 from broker.core.keyed_timers import KeyedEntry, KeyedTimers
 from protocol.errors import ErrorCode
 from tests.unit.broker.coordinator.harness import Harness, running, virtual
@@ -95,6 +98,54 @@ async def test_members_that_leave_together_leave_nothing_behind(clock: VirtualCl
         assert harness.groups.stats()["members"] == 0
         await drop_groups(harness)
         assert count_objects() == before
+
+
+@virtual
+async def test_thousands_that_leave_with_one_request_go_over_several_turns(
+    clock: VirtualClock,
+) -> None:
+    """And make one rebalance, with everybody else served in between and nobody let in."""
+    async with running(clock) as harness:
+        joined = await asyncio.gather(*[join(harness, "g") for _ in range(1_000)])
+        *going, staying = [member.member_id for member in joined]
+        assert isinstance(harness.ask_sync(going[0], 1, {staying: b"all"}), SyncResult)
+        harness.watcher.events.clear()
+        left = harness.groups.leave("g", [LeaveEntry(one) for one in going]).then(lambda it: it)
+        assert isinstance(left, asyncio.Future)
+        given = harness.ask_join("g")
+        assert isinstance(given, asyncio.Future), "the new one has to wait as well"
+        turns = 0
+        while not left.done():
+            assert harness.groups.heartbeat("g", staying, None, 1) is ErrorCode.NONE
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns >= len(going) // ENTRIES_PER_STEP
+        events = [event for _, event in harness.watcher.events]
+        starts = [event for event in events if isinstance(event, RebalanceStarted)]
+        removals = [event for event in events if isinstance(event, MemberRemoved)]
+        assert [event.member.member_id for event in removals] == going
+        assert len(starts) == 1
+        assert events.index(starts[0]) > events.index(removals[-1])
+        assert harness.groups.heartbeat("g", staying, None, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+        again = harness.join("g", staying)
+        came = harness.ask_join("g", (await given).member_id)
+        assert isinstance(came, JoinResult)
+        assert came.generation == (await again).generation == 2
+
+
+@virtual
+async def test_a_stop_answers_thousands_over_several_turns(clock: VirtualClock) -> None:
+    async with running(clock) as harness:
+        waiting = [join(harness, "g") for _ in range(1_000)]
+        closing = asyncio.ensure_future(harness.groups.close())
+        most = 0
+        while not closing.done():
+            before = sum(answer.done() for answer in waiting)
+            await asyncio.sleep(0)
+            most = max(most, sum(answer.done() for answer in waiting) - before)
+        assert 0 < most <= ANSWERS_PER_TURN
+        answers = await asyncio.gather(*waiting)
+        assert {answer.error for answer in answers} == {ErrorCode.NOT_COORDINATOR}
 
 
 @virtual
