@@ -2,8 +2,9 @@
 
 A whole broker runs in a process of its own, without a network: members are driven through the
 coordinator, so that every turn of the loop that is measured is the broker's own work. They join,
-send heartbeats, fall silent all at once, come again, and are loaded by a broker that restarts. When
-they are gone, no group, timer or parked request may be left.
+send heartbeats, fall silent all at once, come again, some leave together, and the others are loaded
+by a broker that restarts. When they are gone, no group, timer or parked request may be left, and no
+memory but for the history that is kept of them on purpose.
 
 A turn is measured in processor time of the loop's thread: what other processes take from it is not
 the broker's doing.
@@ -28,7 +29,7 @@ from typing import Any, Final
 from benchmarks.harness import Bench, Measured, Row, progress
 from benchmarks.in_process import broker_here
 from broker.app import Broker
-from broker.core.group.requests import JoinRequest, JoinResult, SyncRequest
+from broker.core.group.requests import JoinRequest, JoinResult, LeaveEntry, SyncRequest
 from broker.memory_keeper import GIVEN_BACK_AFTER_LOOKS, LOOK_EVERY_S
 from protocol.errors import ErrorCode
 
@@ -43,14 +44,19 @@ PHASES: Final = (
     "expiry",
     "sweep",
     "give back",
+    "2,000 leave with one request",
+    "stop",
     "load",
     "expiry after the load",
 )
 
 TURN_LIMIT_MS: Final = 20
 
-_SESSION_MS: Final = 45_000
-"""Longer than all of them take to join."""
+_SESSION_MS: Final = 90_000
+"""Longer than all of them take to join, on a machine that is busy."""
+
+_LEAVING: Final = 2_000
+"""Of one group, or as many as it has."""
 
 _REBALANCE_MS: Final = 300_000
 _SUBSCRIPTION: Final = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
@@ -72,6 +78,7 @@ def measure(bench: Bench) -> Iterable[Row]:
         yield Row(f"{shape}: loaded by a start", "s", figures["loaded"])
         yield Row(f"{shape}: memory of one member", "KiB", figures["member"])
         yield Row(f"{shape}: memory once they have gone", "MiB more", figures["left"])
+        yield Row(f"{shape}: the history's part of that", "MiB", figures["history"])
 
 
 def _measure_in_process(directory: Path, shape: str) -> Measured:
@@ -124,6 +131,14 @@ class Members:
     async def beat(self) -> None:
         """One heartbeat of each."""
         await self._make(partial(self._beat, *one) for one in self.joined)
+
+    async def leave(self) -> None:
+        """Some of the first group, with one request, as an administrator has it done."""
+        first = self.joined[0][0]
+        ids = [joined.member_id for group_id, joined in self.joined if group_id == first]
+        entries = [LeaveEntry(member_id) for member_id in ids[:_LEAVING]]
+        left = await self._groups.leave(first, entries).wait()
+        assert set(left.entries) == {ErrorCode.NONE}
 
     async def forget(self) -> None:
         """What the clients knew, which is nothing of the broker's."""
@@ -195,7 +210,13 @@ class Run:
     async def run(self) -> None:
         async with broker_here(self._directory) as broker:
             await self._live_once(broker)
-            await Members(broker, self._group_count, self._group_size).come()
+            members = Members(broker, self._group_count, self._group_size)
+            await members.come()
+            self._meter.take_longest_ms()
+            await members.leave()
+            await asyncio.sleep(1)
+            self.figures["turn: 2,000 leave with one request"] = self._meter.take_longest_ms()
+        self.figures["turn: stop"] = self._meter.take_longest_ms()
         await self._restart()
 
     async def _live_once(self, broker: Broker) -> None:
@@ -223,9 +244,12 @@ class Run:
         await asyncio.sleep(2)
         self.figures["turn: sweep"] = meter.take_longest_ms()
         check_nothing_left(broker)
+        while broker.history.stats()["waiting"]:  # noqa: ASYNC110 - nobody tells.
+            await asyncio.sleep(0.5)
         await asyncio.sleep(LOOK_EVERY_S * (GIVEN_BACK_AFTER_LOOKS[1] + 1))
         self.figures["turn: give back"] = meter.take_longest_ms()
         self.figures["left"] = (resident_kib() - idle_kib) / 1_024
+        self.figures["history"] = broker.history.stats()["memory_bytes"] / 2**20
 
     async def _restart(self) -> None:
         """The members of the broker before are loaded, and never heard of again."""

@@ -17,7 +17,9 @@ PACKED_FROM_BYTES: Final = 8 * 1024
 """Smaller texts are kept as they are: nearly all, and to be read at no cost."""
 
 RECORD_OVERHEAD_BYTES: Final = 200
-GROUP_OVERHEAD_BYTES: Final = 500
+"""Of two objects, with what the allocator adds to each."""
+GROUP_OVERHEAD_BYTES: Final = 1_200
+"""A queue of any length begins with 64 places, and an id costs 200 bytes in the two tables."""
 
 
 class Packed(NamedTuple):
