@@ -41,6 +41,8 @@ BY_CAUSE: Final = {
 }
 SPREAD_MAX: Final = 20
 """Times the smallest value, up to which an axis counts evenly."""
+DAYS_NAMED: Final = 9
+"""So many at most have their names below the axis."""
 STYLE: Final[Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "kohort",
@@ -102,8 +104,11 @@ def by_day(rows: list[Row]) -> str:
         counts.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
         counts.grid(visible=False)
         counts.spines["right"].set_visible(True)
-        half = timedelta(hours=14)
-        _dates(axes, moments[0] - half, moments[-1] + half, "%a %d %b")
+        # A single day is a bar among days, and not the whole of the plot.
+        aside = max(timedelta(hours=14), timedelta(days=2.5) - (moments[-1] - moments[0]) / 2)
+        _dates(axes, moments[0] - aside, moments[-1] + aside, "%a %d %b")
+        step = max(1, math.ceil((moments[-1] - moments[0]).days / DAYS_NAMED))
+        axes.xaxis.set_major_locator(mdates.DayLocator(interval=step))  # type: ignore[no-untyped-call]
         return _svg(figure)
 
 
@@ -181,7 +186,8 @@ def _spread(axes: Axes, which: Literal["x", "y"], values: list[float]) -> None:
     scale = axes.set_xscale if which == "x" else axes.set_yscale
     lowest, highest = min(values), max(values)
     if highest <= SPREAD_MAX * max(lowest, 1):
-        limit(0, highest * 1.1 or 1)
+        # Dots of nothing are whole, and cover no number of the axis.
+        limit(-0.06 * (highest or 1), highest * 1.1 or 1)
     elif lowest >= 1:
         scale("log")
         limit(lowest / 1.6, highest * 1.8)

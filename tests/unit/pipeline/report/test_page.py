@@ -169,6 +169,19 @@ def test_settings_are_numbered_in_the_plot_as_in_the_list() -> None:
     assert [row["ordinal"] for row in plots.numbered(advice())] == [2, 3]
 
 
+@pytest.mark.parametrize("days", [1, 2, 7, 30])
+def test_days_are_named_once_each(days: int) -> None:
+    first = date(2026, 1, 1)
+    rows = [
+        {"day": first + timedelta(days=number), "rebalances": 1, "stopped_ms": 1000}
+        for number in range(days)
+    ]
+    named = re.findall(r">(\w{3} \d\d \w{3})<", plots.by_day(rows))
+    assert 3 <= len(named) <= 12
+    assert len(named) == len(set(named))
+    assert days > 1 or "Thu 01 Jan" in named
+
+
 def test_a_few_costly_settings_do_not_press_the_others_into_a_corner() -> None:
     rows = advice()
     assert "logarithmic" not in plots.front(rows[:2])
