@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.harness import Bench, Figure, Pair, Row, progress
-from benchmarks.landing import Peak
 from benchmarks.machine import ROOT
+from benchmarks.use import Use
 
 TITLE: Final = "The history of rebalances into tables with Spark"
 
@@ -44,15 +44,16 @@ def measure(bench: Bench) -> Iterable[Row]:
     with path.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(event) + "\n" for event in _history())
     runs = [_run(path, bench.directory / f"analysis-{number}") for number in range(bench.runs)]
-    rows, findings, whole, memory = (tuple(values) for values in zip(*runs, strict=True))
+    rows, findings, whole, processor, memory = (tuple(values) for values in zip(*runs, strict=True))
     yield Row("events into rows", "events/s", Pair(Figure(rows)), "more")
     yield Row("events into findings", "events/s", Pair(Figure(findings)), "more")
     yield Row("the whole command, its start included", "s", Pair(Figure(whole)))
-    yield Row("memory of the JVM at most", "MiB", Pair(Figure(memory)))
+    yield Row("processor time of it", "s", Pair(Figure(processor)))
+    yield Row("memory of driver and executor at most", "MiB", Pair(Figure(memory)))
 
 
-def _run(path: Path, lake: Path) -> tuple[float, float, float, float]:
-    """Events per second into rows and into findings, seconds, MiB."""
+def _run(path: Path, lake: Path) -> tuple[float, float, float, float, float]:
+    """Events per second into rows and into findings, seconds, of processor as well, MiB."""
     command = [sys.executable, "-m", "kohort.cli", "pipeline", "rebalances", "--from", str(path)]
     command += ["--lake", str(lake), "--jars", str(_JARS)]
     command += ["--conf", "spark.ui.enabled=false"]
@@ -60,7 +61,7 @@ def _run(path: Path, lake: Path) -> tuple[float, float, float, float]:
     process = subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
-    peak = Peak(process.pid)
+    use = Use(process.pid)
     _, told = process.communicate()
     whole_s = time.perf_counter() - begun
     # A file is taken in pieces, each with a line of its own.
@@ -75,7 +76,7 @@ def _run(path: Path, lake: Path) -> tuple[float, float, float, float]:
         raise RuntimeError(f"not analysed as it should be:\n{told[-2000:]}")
     progress(f"{events:,} events in {whole_s:.0f} s, start included")
     taken_s = sum(float(seconds) for _, seconds in taken)
-    return events / taken_s, events / float(found[2]), whole_s, peak.mib
+    return events / taken_s, events / float(found[2]), whole_s, use.processor_s, use.mib
 
 
 def _number(text: str) -> int:

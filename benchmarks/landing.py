@@ -12,7 +12,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterable
 from functools import partial
@@ -22,13 +21,13 @@ from typing import Final
 from benchmarks.brokers import Contender
 from benchmarks.harness import Bench, Measured, Row, progress
 from benchmarks.machine import ROOT
+from benchmarks.use import Use
 
 TITLE: Final = "Landing 1 kB records in a Delta table with Spark"
 
 _RECORDS: Final = 400_000
 _VALUE_BYTES: Final = 1_000
 _PARTITIONS: Final = 3
-_LOOK_EVERY_S: Final = 0.2
 _JARS: Final = ROOT / ".cache" / "jars"
 _BATCH: Final = re.compile(r"batch 0, [\d,]+ rows in ([\d.]+) s, ([\d,]+) rows/s")
 
@@ -41,7 +40,8 @@ def measure(bench: Bench) -> Iterable[Row]:
     yield Row("rows landed", "rows/s", figures["rows"], "more", aim=0.8)
     yield Row("bytes of values landed", "MB/s", figures["megabytes"], "more")
     yield Row("the whole command, its start included", "s", figures["whole"])
-    yield Row("memory of the JVM at most", "MiB", figures["memory"])
+    yield Row("processor time of it", "s", figures["processor"])
+    yield Row("memory of driver and executor at most", "MiB", figures["memory"])
 
 
 def _measure(bench: Bench, contender: Contender) -> Measured:
@@ -58,7 +58,7 @@ def _measure(bench: Bench, contender: Contender) -> Measured:
             stderr=subprocess.PIPE,
             text=True,
         )
-        peak = Peak(process.pid)
+        use = Use(process.pid)
         _, told = process.communicate()
         whole_s = time.perf_counter() - begun
     batch = _BATCH.search(told)
@@ -69,7 +69,8 @@ def _measure(bench: Bench, contender: Contender) -> Measured:
         "rows": speed,
         "megabytes": speed * _VALUE_BYTES / 1e6,
         "whole": whole_s,
-        "memory": peak.mib,
+        "processor": use.processor_s,
+        "memory": use.mib,
     }
 
 
@@ -116,34 +117,3 @@ def _rows(lake: Path) -> int:
             if "add" in action:
                 count += json.loads(action["add"]["stats"])["numRecords"]
     return count
-
-
-class Peak:
-    """The most memory that a JVM below a process has had so far, in `mib`."""
-
-    def __init__(self, pid: int) -> None:
-        self.mib = 0.0
-        threading.Thread(target=self._watch, args=(pid,), daemon=True).start()
-
-    def _watch(self, pid: int) -> None:
-        while Path(f"/proc/{pid}").exists():
-            for child in _descendants(pid):
-                self.mib = max(self.mib, _resident_mib_at_most(child))
-            time.sleep(_LOOK_EVERY_S)
-
-
-def _descendants(pid: int) -> list[int]:
-    try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
-    except OSError:
-        return []
-    return [one for child in map(int, children) for one in (child, *_descendants(child))]
-
-
-def _resident_mib_at_most(pid: int) -> float:
-    try:
-        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-    except OSError:
-        return 0.0
-    peak = re.search(r"VmHWM:\s+(\d+) kB", status)
-    return int(peak[1]) / 1024 if peak else 0.0
