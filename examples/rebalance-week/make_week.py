@@ -85,7 +85,7 @@ class Life:
                     instance_id=f"{self.group}-{slot}" if setting.static else None,
                     runs=tuple(self.runs[slot]),
                     pauses=tuple(self.pauses.get(slot, ())),
-                    join=joins.get(slot) or Delays.of(samples),
+                    join=joins.get(slot) or Delays.of(samples, neighbours=1),
                     assign=Delays((MONDAY_MS,), (40 + 5 * slot,)),
                     sync=Delays((MONDAY_MS,), (3 + slot % 3,)),
                 )
@@ -124,7 +124,8 @@ def billing() -> tuple[Trace, Setting]:
         [
             (MONDAY_MS + number * HOUR, 9 * SECOND + number * 60 + life.chance.randrange(4_000))
             for number in range(168)
-        ]
+        ],
+        neighbours=1,
     )
     setting = Setting(static=False, session_timeout_ms=10_000)
     return life.trace(setting, 24, {4: slow}), setting

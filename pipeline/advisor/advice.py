@@ -108,7 +108,9 @@ def _told(front: list[Prediction], recorded: Prediction) -> list[Prediction]:
 
 def _gains_on(one: Prediction, other: Prediction) -> bool:
     fewer = one.rebalances <= other.rebalances * (1 - GAIN_LEAST) - 0.5
-    shorter = one.stopped_ms <= other.stopped_ms * (1 - GAIN_LEAST) - STOPPED_STEP_MS
+    # What chance may give or take is no gain.
+    least_ms = max(other.stopped_ms * GAIN_LEAST + STOPPED_STEP_MS, one.stopped_spread_ms)
+    shorter = one.stopped_ms <= other.stopped_ms - least_ms
     return fewer or shorter
 
 
@@ -128,7 +130,7 @@ def words(recorded: Prediction, one: Prediction) -> str:
     """What a setting would change, and what it would cost."""
     text = (
         f"{changes(recorded.setting, one.setting)}: "
-        f"{recorded.rebalances} -> {one.rebalances} rebalances, "
+        f"{recorded.rebalances} -> {_counted(one.rebalances)}, "
         f"{seconds(recorded.stopped_ms)} -> {seconds(one.stopped_ms)} s stopped{_by_chance(one)}"
     )
     later_ms = one.notice_ms - recorded.notice_ms
@@ -178,12 +180,16 @@ def _listed(texts: list[str]) -> str:
 def seconds(duration_ms: int) -> str:
     """As people say it."""
     value = duration_ms / 1000
-    return f"{value:.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
+    return f"{value:.0f}" if value >= 10 else f"{value:.1f}".removesuffix(".0")
+
+
+def _counted(rebalances: int) -> str:
+    return f"{rebalances} rebalance" + ("" if rebalances == 1 else "s")
 
 
 def _check(trace: Trace, recorded: Prediction) -> str:
     text = (
-        f"check: with the settings of the time the replay has {recorded.rebalances} rebalances, "
+        f"check: with the settings of the time the replay has {_counted(recorded.rebalances)}, "
         f"the history {trace.rebalances}"
     )
     if trace.stopped_ms is not None:

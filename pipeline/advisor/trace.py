@@ -66,11 +66,14 @@ class Delays:
     at_ms: tuple[int, ...] = ()
     """When, in order."""
     took_ms: tuple[int, ...] = ()
+    neighbours: int = NEIGHBOURS
+    """Of how many that are nearest one is drawn; 1 where the nearest is the truth."""
 
     @classmethod
-    def of(cls, samples: list[tuple[int, int]]) -> Delays:
+    def of(cls, samples: list[tuple[int, int]], neighbours: int = NEIGHBOURS) -> Delays:
         ordered = sorted(samples)
-        return cls(tuple(at for at, _ in ordered), tuple(took for _, took in ordered))
+        moments, durations = (tuple(one[place] for one in ordered) for place in (0, 1))
+        return cls(moments, durations, neighbours)
 
     def near(self, at_ms: int, default_ms: int, chance: Random) -> int:
         """What it took then; if nobody saw it then, one of the times that are nearest, by lot.
@@ -81,8 +84,8 @@ class Delays:
             return default_ms
         first, last = self._around(at_ms, 1)
         if abs(self.at_ms[first] - at_ms) > SAME_MS:
-            first, last = self._around(at_ms, NEIGHBOURS)
-        return self.took_ms[chance.randrange(first, last)]
+            first, last = self._around(at_ms, self.neighbours)
+        return self.took_ms[first if last - first == 1 else chance.randrange(first, last)]
 
     def _around(self, at_ms: int, count: int) -> tuple[int, int]:
         """From where to where those are that are nearest."""

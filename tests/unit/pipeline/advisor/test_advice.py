@@ -63,6 +63,18 @@ def test_the_words_say_how_much_chance_has_a_say_in_it_where_it_is_much() -> Non
     )
 
 
+def test_the_words_count_one_rebalance_and_round_to_whole_seconds_where_it_is_one() -> None:
+    told = words(prediction(RECORDED, 41, 310), prediction(RECORDED, 1, 4.96))
+    assert "41 -> 1 rebalance, 310 -> 5 s stopped" in told
+
+
+def test_what_chance_may_give_or_take_is_no_gain() -> None:
+    recorded = prediction(RECORDED, 13, 19)
+    less = prediction(replace(RECORDED, initial_rebalance_delay_ms=0), 13, 14)
+    assert advise(trace(), [recorded, replace(less, stopped_spread_ms=4_900)]).front
+    assert not advise(trace(), [recorded, replace(less, stopped_spread_ms=5_100)]).front
+
+
 def test_the_words_tell_of_a_crash_that_is_noticed_sooner_or_as_soon() -> None:
     recorded = prediction(replace(RECORDED, session_timeout_ms=45_000), 5, 1.25)
     sooner = prediction(replace(RECORDED, heartbeat_interval_ms=2_000), 4, 1)
