@@ -1,13 +1,15 @@
 """Which settings are worth a thought, in plain words.
 
-Three things are weighed: rebalances, stopped time, and how late a crash is noticed. A setting is
-worth a thought if no other is at least as good in all three and better in one (the Pareto front).
+Four things are weighed: rebalances, stopped time, time that partitions have no reader, and how late
+a crash is noticed. A setting is worth a thought if no other is at least as good in all of them and
+better in one (the Pareto front).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import log1p
 from typing import Final, TypeAlias
 
 from pipeline.advisor.prediction import Prediction
@@ -16,13 +18,19 @@ from pipeline.advisor.trace import Trace
 
 STOPPED_STEP_MS: Final = 1_000
 """Differences in stopped time below it are chance."""
-GAIN_LEAST: Final = 0.03
+GAIN_LEAST: Final = 0.05
 """A setting must gain so much over its neighbours on the front to be told of."""
+UNREAD_TOLD: Final = 0.1
+"""Of the time without a reader: a smaller difference is not told of."""
+UNREAD_WEIGHT: Final = 0.75
+"""Beside one of the count of rebalances and of stopped time: the history does not know how much
+there is to read of a partition.
+"""
 TOLD_MAX: Final = 6
 SPREAD_TOLD: Final = 0.1
 """Of the stopped time: how much chance has to move it for the advice to say so."""
 
-_Point: TypeAlias = tuple[int, int, int]
+_Point: TypeAlias = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +92,12 @@ def _effort(one: Prediction, recorded: Setting) -> tuple[int, str]:
 
 
 def _point(one: Prediction) -> _Point:
-    return one.notice_ms, one.rebalances, round(one.stopped_ms / STOPPED_STEP_MS)
+    return one.notice_ms, one.rebalances, _step(one.stopped_ms), _step(one.unread_ms)
+
+
+def _step(duration_ms: int) -> int:
+    """The same for durations that are the same but for chance."""
+    return round(log1p(duration_ms / STOPPED_STEP_MS) / log1p(GAIN_LEAST))
 
 
 def _beats(one: _Point, other: _Point) -> bool:
@@ -111,14 +124,18 @@ def _gains_on(one: Prediction, other: Prediction) -> bool:
     # What chance may give or take is no gain.
     least_ms = max(other.stopped_ms * GAIN_LEAST + STOPPED_STEP_MS, one.stopped_spread_ms)
     shorter = one.stopped_ms <= other.stopped_ms - least_ms
-    return fewer or shorter
+    is_read_more = one.unread_ms <= other.unread_ms * (1 - UNREAD_TOLD) - STOPPED_STEP_MS
+    return fewer or shorter or is_read_more
 
 
 def _score(one: Prediction, recorded: Prediction) -> float:
-    """Three shares of what there was; less is better. A late notice counts half."""
+    """Shares of what there was; less is better. A late notice counts little of itself: what it
+    costs is in the time that partitions have no reader.
+    """
     return (
         one.rebalances / max(recorded.rebalances, 1)
         + one.stopped_ms / max(recorded.stopped_ms, STOPPED_STEP_MS)
+        + UNREAD_WEIGHT * one.unread_ms / max(recorded.unread_ms, STOPPED_STEP_MS)
         + 0.1 * one.notice_ms / recorded.notice_ms
     )
 
@@ -133,12 +150,30 @@ def words(recorded: Prediction, one: Prediction) -> str:
         f"{recorded.rebalances} -> {_counted(one.rebalances)}, "
         f"{seconds(recorded.stopped_ms)} -> {seconds(one.stopped_ms)} s stopped{_by_chance(one)}"
     )
+    return "; ".join([text, _notice(recorded, one), *_unread(recorded, one)])
+
+
+def _notice(recorded: Prediction, one: Prediction) -> str:
     later_ms = one.notice_ms - recorded.notice_ms
     if abs(later_ms) < STOPPED_STEP_MS:
-        return f"{text}; a crash is noticed as soon as now"
-    return f"{text}; a crash is noticed {seconds(abs(later_ms))} s " + (
-        "later" if later_ms > 0 else "sooner"
+        return "a crash is noticed as soon as now"
+    text = f"a crash is noticed {seconds(abs(later_ms))} s "
+    if later_ms > 0:
+        return f"{text}later"
+    if one.setting.session_timeout_ms >= recorded.setting.session_timeout_ms:
+        return f"{text}sooner"
+    return (
+        f"{text}sooner, and a pause of {seconds(one.setting.session_timeout_ms)} s is taken for one"
     )
+
+
+def _unread(recorded: Prediction, one: Prediction) -> list[str]:
+    """The price of whatever keeps partitions where they are while nobody reads them."""
+    least_ms = max(recorded.unread_ms * UNREAD_TOLD, STOPPED_STEP_MS)
+    if abs(one.unread_ms - recorded.unread_ms) <= least_ms:
+        return []
+    before, after = seconds(recorded.unread_ms), seconds(one.unread_ms)
+    return [f"partitions without a reader for {before} -> {after} s, all together"]
 
 
 def is_by_chance(one: Prediction) -> bool:

@@ -68,6 +68,34 @@ def test_the_words_count_one_rebalance_and_round_to_whole_seconds_where_it_is_on
     assert "41 -> 1 rebalance, 310 -> 5 s stopped" in told
 
 
+def test_the_words_name_the_time_without_a_reader_where_it_differs() -> None:
+    recorded = replace(prediction(RECORDED, 41, 310), unread_ms=900_000)
+    tried = prediction(replace(RECORDED, session_timeout_ms=45_000), 3, 22)
+
+    assert words(recorded, replace(tried, unread_ms=1_400_000)).endswith(
+        "; a crash is noticed 39 s later; "
+        "partitions without a reader for 900 -> 1400 s, all together"
+    )
+    assert words(recorded, replace(tried, unread_ms=980_000)).endswith("39 s later")
+
+
+def test_fewer_rebalances_do_not_make_up_for_partitions_that_nobody_reads() -> None:
+    recorded = replace(prediction(RECORDED, 90, 367), unread_ms=922_000)
+    few = replace(RECORDED, static=True, cooperative=False)
+    quick = replace(RECORDED, heartbeat_interval_ms=2_000)
+    told = advise(
+        trace(),
+        [
+            recorded,
+            replace(prediction(few, 61, 210), unread_ms=2_342_000),
+            replace(prediction(quick, 90, 294), unread_ms=694_000),
+        ],
+    )
+    assert {one.setting for one in told.front} == {few, quick}
+    assert told.best is not None
+    assert told.best.setting == quick
+
+
 def test_what_chance_may_give_or_take_is_no_gain() -> None:
     recorded = prediction(RECORDED, 13, 19)
     less = prediction(replace(RECORDED, initial_rebalance_delay_ms=0), 13, 14)
@@ -82,7 +110,7 @@ def test_the_words_tell_of_a_crash_that_is_noticed_sooner_or_as_soon() -> None:
 
     assert words(recorded, sooner) == (
         "a 6 s session and heartbeats every 2 s: 5 -> 4 rebalances, 1.2 -> 1 s stopped; "
-        "a crash is noticed 38 s sooner"
+        "a crash is noticed 38 s sooner, and a pause of 6 s is taken for one"
     )
     assert words(recorded, as_soon).endswith("a crash is noticed as soon as now")
     assert words(recorded, as_soon).startswith("an initial delay of 0 s: ")
