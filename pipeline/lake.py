@@ -86,6 +86,12 @@ class Lake:
             self._check_place(name)
             writer.save(self.path(name))
 
+    def append(self, frame: DataFrame, name: str) -> None:
+        """Adds rows that the caller knows not to be there: a merge that need not look for them."""
+        with explained(self._called(name)):
+            self._check_place(name)
+            frame.write.format(_FORMAT).mode("append").save(self.path(name))
+
     def merge_new(
         self, frame: DataFrame, name: str, *, on: Sequence[str], is_unique: bool = False
     ) -> None:

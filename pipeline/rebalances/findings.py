@@ -32,7 +32,7 @@ from pipeline.schemas import (
     UNAVAILABILITY,
     Table,
 )
-from pipeline.transformations.common import GROUP
+from pipeline.transformations.common import GROUP, TOGETHER
 from pipeline.transformations.flapping import flapping
 from pipeline.transformations.ownership import partitions, unavailability
 from pipeline.transformations.storms import storms
@@ -40,6 +40,8 @@ from pipeline.transformations.summaries import causes, groups, needless, numbers
 from pipeline.transformations.waiting import heartbeat_gaps, slow_members
 
 DAY_MS: Final = 24 * 3600 * 1000
+ROWS_TOGETHER: Final = 4_000
+"""Rows of members, with the names of a hundred partitions at most, that are kept as one piece."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +66,16 @@ class Findings:
     def renew(self, *, everything: bool = False) -> int:
         """For groups whose row in `groups` does not fit their events; returns how many."""
         is_whole = all(self._lake.exists(table.name) for table in FINDINGS)
-        for table in FINDINGS:
-            self._lake.create(table.name, table.schema)
         groups = self._groups().persist()
         changed = self._changed(groups, everything=everything or not is_whole).persist()
         try:
             count = changed.count()
             if count:
-                self._renew(changed, is_all=count == groups.count())
+                # If a table is missing, these are all groups, and what is written makes the tables.
+                self._renew(changed, is_all=not is_whole or count == groups.count())
+            elif not is_whole:
+                for table in FINDINGS:
+                    self._lake.create(table.name, table.schema)
         finally:
             changed.unpersist()
             groups.unpersist()
@@ -95,6 +99,8 @@ class Findings:
         return groups.select(*GROUP, f.timestamp_millis(since_ms).alias("since"))
 
     def _renew(self, changed: DataFrame, *, is_all: bool) -> None:
+        # Without their events, rows are small again.
+        changed.sparkSession.conf.set(TOGETHER, ROWS_TOGETHER)
         history = {
             table.name: self._lake.read(table.name).join(f.broadcast(changed), list(GROUP))
             for table in (REBALANCES, AVOIDED, MEMBERS, RUNNING)

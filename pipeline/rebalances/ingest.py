@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 from pipeline.lake import Lake
 from pipeline.schemas import AVOIDED, HISTORY, MEMBERS, QUARANTINE, REBALANCES, RUNNING, Table
 from pipeline.transformations import history, parsing
-from pipeline.transformations.common import EVENT
+from pipeline.transformations.common import EVENT, TOGETHER
 
 ROWS_TOGETHER: Final = 200
 
@@ -60,7 +60,7 @@ class Ingest:
         """One batch."""
         # Rows that are kept in memory are put together by so many, and an event can be half a
         # megabyte: Spark's 10,000 would be more than a driver has.
-        raw.sparkSession.conf.set("spark.sql.inMemoryColumnarStorage.batchSize", ROWS_TOGETHER)
+        raw.sparkSession.conf.set(TOGETHER, ROWS_TOGETHER)
         parsed = parsing.parsed(raw).persist()
         try:
             tally = _tally(parsed)
@@ -80,7 +80,7 @@ class Ingest:
         it is asked first, by their keys alone, whether there are any.
         """
         if self._are_new(events):
-            self._write(events, tally)
+            self._write(events, tally, are_new=True)
             return
         accepted, refused = (frame.persist() for frame in self._settle(events))
         try:
@@ -94,25 +94,35 @@ class Ingest:
             accepted.unpersist()
 
     def _are_new(self, events: DataFrame) -> bool:
-        """Each there once, and none in the tables."""
+        """Each there once, and none in the tables, not even as a kill may have left it: with
+        members, and without its rebalance.
+        """
         keys = parsing.keyed(events).select(*EVENT)
         together = keys
-        for table in (REBALANCES, AVOIDED):
+        for table in (MEMBERS, REBALANCES, AVOIDED):
             # As it was made: there is nothing to be read.
             if self._lake.version(table.name):
                 known = self._lake.read(table.name).select(*EVENT)
                 repeated = known.join(f.broadcast(keys), list(EVENT), "left_semi")
                 together = together.unionByName(repeated)
+        # A key that is in a table is there at least once beside its own event.
         return together.groupBy(*EVENT).count().where(f.col("count") > 1).isEmpty()
 
-    def _write(self, events: DataFrame, tally: Tally) -> None:
-        """Events of which each is there once."""
+    def _write(self, events: DataFrame, tally: Tally, *, are_new: bool = False) -> None:
+        """Events of which each is there once. A merge of new ones would ask each table again."""
+
+        def add(frame: DataFrame, table: Table) -> None:
+            if are_new:
+                self._lake.append(frame, table.name)
+            else:
+                self._merge(frame, table, is_unique=True)
+
         # Members first: whoever sees a rebalance finds its members.
         if tally.rebalances:
-            self._merge(history.members(events), MEMBERS, is_unique=True)
-            self._merge(history.rebalances(events), REBALANCES, is_unique=True)
+            add(history.members(events), MEMBERS)
+            add(history.rebalances(events), REBALANCES)
         if tally.avoided:
-            self._merge(history.avoided(events), AVOIDED, is_unique=True)
+            add(history.avoided(events), AVOIDED)
 
     def _settle(self, events: DataFrame) -> tuple[DataFrame, DataFrame]:
         """Which events go into the tables, and which contradict one that is there."""

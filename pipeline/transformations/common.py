@@ -12,6 +12,9 @@ GROUP: Final = ("cluster_id", "group")
 EVENT: Final = (*GROUP, "sequence")
 PARTITION: Final = (*GROUP, "topic", "partition")
 
+TOGETHER: Final = "spark.sql.inMemoryColumnarStorage.batchSize"
+"""Spark's name for how many rows that are kept in memory are put together."""
+
 GONE: Final = (
     "left",
     "removed_by_admin",

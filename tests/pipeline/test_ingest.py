@@ -45,6 +45,10 @@ def test_a_batch_that_breaks_off_between_any_two_writes_is_completed(
             self._count()
             super().merge_new(frame, name, on=on, is_unique=is_unique)
 
+        def append(self, frame: DataFrame, name: str) -> None:
+            self._count()
+            super().append(frame, name)
+
         def overwrite(self, frame: DataFrame, name: str) -> None:
             self._count()
             super().overwrite(frame, name)
