@@ -4,6 +4,8 @@ Promises: the next request is not started before the one before it is answered; 
 ahead stays in its socket but for one read or one frame; a client that does not take its responses
 gets no further request executed; an answer that is ready at once costs neither a task nor a future,
 and the answers of one turn are one write. Whatever a peer sends, only its own connection ends.
+
+Small requests and answers wait for those of other connections, within the turn; see `turns`.
 """
 
 import asyncio
@@ -15,6 +17,7 @@ from broker.handlers.registry import CloseConnection
 from broker.network.frames import FrameError, FrameReader
 from broker.network.limits import (
     REQUESTS_PER_TURN,
+    SMALL_BYTES,
     WRITE_HIGH_WATER_BYTES,
     WRITE_LOW_WATER_BYTES,
     NetworkLimits,
@@ -25,6 +28,7 @@ from broker.network.patience import CloseReason, Patience
 from broker.network.peer_log import PeerLog
 from broker.network.peer_state import has_peer_left
 from broker.network.service import Answer, PendingAnswer, Service
+from broker.network.turns import Turns
 from protocol.codec import Buffer
 
 logger = logging.getLogger(__name__)
@@ -40,6 +44,7 @@ class ConnectionHost(Protocol):
     log: PeerLog
     memory: RequestMemory
     unsent: UnsentBytes
+    turns: Turns
 
     def connection_made(self, connection: "Connection") -> str | None:
         """Admit `connection`, or say which config forbids it."""
@@ -58,26 +63,25 @@ class Connection(asyncio.BufferedProtocol):
         "_frame_in_execution",
         "_host",
         "_is_closing",
+        "_is_due",
         "_is_lost",
         "_is_reading",
         "_is_stopping",
         "_is_write_paused",
-        "_loop",
         "_memory",
-        "_next_turn",
         "_patience",
         "_pending",
         "_reader",
         "_transport",
+        "_unwritten",
         "info",
         "ip",
     )
 
     _transport: asyncio.Transport
 
-    def __init__(self, host: ConnectionHost, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, host: ConnectionHost) -> None:
         self._host = host
-        self._loop = loop
         self._memory = Claimant(host.memory, self._on_memory_granted)
         self._reader = FrameReader(
             host.receive_buffer, self._memory, host.limits.socket_request_max_bytes
@@ -86,8 +90,10 @@ class Connection(asyncio.BufferedProtocol):
         self._pending: PendingAnswer | None = None
         """The one request that is executed and not answered."""
         self._frame_in_execution: Buffer = b""
-        self._next_turn: asyncio.Handle | None = None
-        """When to go on with requests that are here already."""
+        self._unwritten: list[Buffer] = []
+        """Small answers, which are written at the end of the turn."""
+        self._is_due = False
+        """Will requests that are here be executed in this turn or the next?"""
         self._is_reading = True
         self._is_write_paused = False
         self._is_stopping = False
@@ -136,7 +142,10 @@ class Connection(asyncio.BufferedProtocol):
         self._patience.is_active = True
         self._host.metrics.bytes_received(nbytes)
         self._reader.received(nbytes)
-        self._work()
+        if nbytes <= SMALL_BYTES and self._reader.put_frames_by():
+            self._work_soon()
+        else:
+            self._work()
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
@@ -150,8 +159,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - as above.
         self._is_lost = self._is_closing = True
         self._host.unsent.remove(self)
-        if self._next_turn is not None:
-            self._next_turn.cancel()
+        self._unwritten.clear()
         if self.ip:
             self._host.metrics.connection_closed(self._close_reason)
             self._host.connection_lost(self)
@@ -162,6 +170,27 @@ class Connection(asyncio.BufferedProtocol):
         self._memory.close()
         # The transport and the budget know us; without this only the collector could part us.
         del self._transport, self._memory
+
+    # Called once in a turn.
+
+    def execute_due(self) -> None:
+        self._is_due = False
+        if not self._is_closing:
+            self._work()
+
+    def write_out(self) -> None:
+        unwritten = self._unwritten
+        if not unwritten:
+            return
+        self._unwritten = []
+        try:
+            if len(unwritten) == 1:
+                self._transport.write(unwritten[0])
+            else:
+                self._transport.writelines(unwritten)
+        except Exception:
+            logger.exception("A fault of ours ends the connection of %s", self.ip)
+            self._abort(CloseReason.FAULT)
 
     # Called by the server.
 
@@ -290,19 +319,17 @@ class Connection(asyncio.BufferedProtocol):
 
     def _write(self, responses: list[Buffer], byte_count: int) -> None:
         self._host.metrics.bytes_sent(byte_count)
-        if len(responses) == 1:
-            self._transport.write(responses[0])
-        else:
-            self._transport.writelines(responses)
+        is_first = not self._unwritten
+        self._unwritten += responses
+        if byte_count > SMALL_BYTES:
+            self.write_out()
+        elif is_first:
+            self._host.turns.write_soon(self, byte_count)
 
     def _work_soon(self) -> None:
-        if self._next_turn is None and not self._is_closing:
-            self._next_turn = self._loop.call_soon(self._work_next_turn)
-
-    def _work_next_turn(self) -> None:
-        self._next_turn = None
-        if not self._is_closing:
-            self._work()
+        if not self._is_due and not self._is_closing:
+            self._is_due = True
+            self._host.turns.execute_soon(self)
 
     def _on_memory_granted(self) -> None:
         if not self._is_closing:
@@ -332,6 +359,7 @@ class Connection(asyncio.BufferedProtocol):
         self._close_reason = reason
         if error is not None:
             self._host.log.note(reason, "Closed the connection of %s: %s", self.ip, error)
+        self.write_out()
         self._transport.close()
 
     def _abort(self, reason: CloseReason) -> None:
@@ -342,4 +370,5 @@ class Connection(asyncio.BufferedProtocol):
             if reason.is_the_clients_fault:
                 self._host.log.note(reason, "Closed the connection of %s: %s", self.ip, reason.text)
         self._is_closing = True
+        self.write_out()
         self._transport.abort()

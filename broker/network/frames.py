@@ -141,6 +141,23 @@ class FrameReader:
         else:
             self._end += byte_count
 
+    def put_frames_by(self) -> bool:
+        """If what was read begins with a whole frame, move all of it out of the receive buffer.
+
+        That is `keep_rest` before anything was taken. False where there is none, or something else
+        is here already.
+        """
+        end = self._end
+        if self._rest or self._room is not None or end < _SIZE_BYTES:
+            return False
+        (size,) = _SIZE.unpack_from(self._receive_buffer)
+        if not 0 < size <= end - _SIZE_BYTES:
+            return False
+        self._parts_begun += 1
+        self._set_rest(bytes(self._receive_buffer[:end]))
+        self._end = 0
+        return True
+
     def next_frame(self) -> Buffer | None:
         """The next whole frame without its size, or None.
 
@@ -197,6 +214,10 @@ class FrameReader:
 
     def _keep_rest_of_rest(self) -> None:
         """Frames may have been taken from what was kept before."""
+        if self._start == len(self._rest):
+            self._set_rest(b"")
+            self._start = 0
+            return
         rest = memoryview(self._rest)[self._start :]
         if self._room is not None or self._holds_frame(rest):
             return

@@ -40,3 +40,6 @@ WRITE_HIGH_WATER_BYTES = 1024 * 1024
 """Unsent bytes at which no further request of a connection is executed."""
 
 WRITE_LOW_WATER_BYTES = 256 * 1024
+
+SMALL_BYTES = 16 * 1024
+"""Reads and answers up to this size wait for those of other connections in the same turn."""

@@ -20,6 +20,7 @@ from broker.network.memory import RequestMemory, UnsentBytes
 from broker.network.metrics import NetworkMetrics
 from broker.network.peer_log import PeerLog
 from broker.network.service import Service
+from broker.network.turns import Turns
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ class NetworkServer:
         self.unsent = UnsentBytes(limits.kohort_unsent_max_bytes)
         self._clock = clock
         self._loop = asyncio.get_running_loop()
+        self.turns = Turns(self._loop)
         self._admission = Admission(limits)
         self._connections: dict[Connection, None] = {}
         self._listeners: list[asyncio.Server] = []
@@ -120,7 +122,7 @@ class NetworkServer:
     # Within.
 
     def _new_connection(self) -> Connection:
-        return Connection(self, self._loop)
+        return Connection(self)
 
     async def _wait_all_gone(self, time_ms: int) -> None:
         self._all_gone = self._loop.create_future()

@@ -199,7 +199,7 @@ class Storm:
         self.closed_count = 0
 
     def connect(self) -> MemoryTransport:
-        return MemoryTransport(Connection(self._network, asyncio.get_running_loop()))
+        return MemoryTransport(Connection(self._network))
 
     async def send_one(self, number: int) -> None:
         at = number % PEERS

@@ -224,6 +224,9 @@ class Wire(asyncio.Transport):
             del self._unread[:count]
             self._count_delivered(count)
             protocol.buffer_updated(count)
+            # Nobody else's bytes have come in this turn, so the connection's part of it is next.
+            protocol.execute_due()
+            protocol.write_out()
             self._network.observer.handled()
 
     def _count_delivered(self, count: int) -> None:

@@ -83,7 +83,7 @@ class Edge:
         )
 
     def connect(self, ip: str = "127.0.0.1") -> MemoryTransport:
-        self.connection = Connection(self.server, asyncio.get_running_loop())
+        self.connection = Connection(self.server)
         return MemoryTransport(self.connection, ip=ip)
 
 
@@ -113,6 +113,7 @@ async def turns(count: int = 5) -> None:
 async def test_a_request_is_answered_in_the_same_turn_with_one_write(edge: Edge) -> None:
     peer = edge.connect()
     peer.send(framed(b"one") + framed(b"two") + framed(b"three"))
+    await turns(1)
     assert bodies(peer.taken) == [b"one", b"two", b"three"]
     assert peer.write_count == 1
 
@@ -198,6 +199,7 @@ async def test_a_flood_of_one_client_leaves_the_others_their_turns(edge: Edge) -
     flood.send(framed(b"flood") * 5_000)
     assert len(edge.service.begun) == REQUESTS_PER_TURN
     other.send(framed(b"other"))
+    await turns(1)
     assert bodies(other.taken) == [b"other"]
     await turns(5_000 // REQUESTS_PER_TURN + 5)
     assert len(bodies(flood.taken)) == 5_000
@@ -248,6 +250,7 @@ async def test_a_fault_of_ours_ends_one_connection_loudly_and_no_other(
     assert "a fault of ours" in caplog.text
     assert edge.metrics.closed == {"fault": 1}
     other.send(framed(b"one"))
+    await turns()
     assert bodies(other.taken) == [b"one"]
 
 
@@ -325,6 +328,7 @@ async def test_memory_that_is_short_stops_the_reading_of_large_frames_only() -> 
     await turns()
     assert len(bodies(overdrawn.taken)) == 1, "one may exceed the budget"
     small.send(framed(b"small"))
+    await turns()
     assert bodies(small.taken) == [b"small"]
     # The first to exceed has ended, so the second could go on.
     assert len(bodies(starved.taken)) == 1
@@ -433,6 +437,7 @@ async def test_refused_connections_are_closed_at_once_and_counted(
     await turns()
     third = edge.connect()
     third.send(framed(b"one"))
+    await turns()
     assert bodies(third.taken) == [b"one"]
     await edge.server.close(100)
 
@@ -440,5 +445,6 @@ async def test_refused_connections_are_closed_at_once_and_counted(
 async def test_bytes_are_counted_both_ways(edge: Edge) -> None:
     peer = edge.connect()
     peer.send(framed(b"four") + framed(b"five"))
+    await turns()
     assert edge.metrics.received_bytes == 16
     assert edge.metrics.sent_bytes == 16

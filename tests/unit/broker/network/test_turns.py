@@ -1,0 +1,125 @@
+import asyncio
+import logging
+
+from broker.clock import VirtualClock
+from broker.handlers.context import ConnectionInfo
+from broker.metrics.requests import EdgeMetrics
+from broker.network.connection import Connection
+from broker.network.limits import SMALL_BYTES, NetworkLimits
+from broker.network.peer_log import PeerLog
+from broker.network.server import NetworkServer
+from broker.network.service import Answer, PendingAnswer
+from broker.network.turns import CONNECTIONS_PER_TURN, UNWRITTEN_MAX_BYTES
+from protocol.codec import Buffer
+from tests.memory_transport import MemoryTransport
+
+
+class Counting:
+    """Answers with as many bytes as the request says; knows what was written before each."""
+
+    def __init__(self) -> None:
+        self.peers: list[MemoryTransport] = []
+        self.written_before: list[int] = []
+        self.parked: list[asyncio.Future[None]] = []
+
+    def serve(self, _: ConnectionInfo, frame: Buffer) -> Answer | PendingAnswer:
+        self.written_before.append(sum(peer.write_count for peer in self.peers))
+        answer: Answer = [bytes(int(frame.removeprefix(b"park ")))]  # type: ignore[union-attr]
+        if bytes(frame).startswith(b"park "):
+            future = asyncio.get_running_loop().create_future()
+            self.parked.append(future)
+            return PendingAnswer(future, lambda: answer)
+        return answer
+
+    def connection_lost(self, connection: ConnectionInfo) -> None:
+        """Nothing is kept of it."""
+
+
+def connected(count: int) -> tuple[Counting, list[MemoryTransport]]:
+    service, clock = Counting(), VirtualClock()
+    server = NetworkServer(
+        service,
+        NetworkLimits(),
+        clock=clock,
+        metrics=EdgeMetrics(),
+        log=PeerLog(logging.getLogger("peers"), clock),
+    )
+    service.peers = [MemoryTransport(Connection(server)) for _ in range(count)]
+    return service, service.peers
+
+
+def ask(peer: MemoryTransport, body: bytes) -> None:
+    peer.send(len(body).to_bytes(4, "big") + body)
+
+
+async def test_what_came_in_one_turn_is_executed_before_any_of_it_is_answered() -> None:
+    service, peers = connected(10)
+    for peer in peers:
+        ask(peer, b"7")
+    await asyncio.sleep(0)
+    assert service.written_before == [0] * 10
+    assert [len(peer.taken) for peer in peers] == [7] * 10
+
+
+async def test_answers_that_become_ready_together_are_written_together() -> None:
+    service, peers = connected(10)
+    for peer in peers:
+        ask(peer, b"park 7")
+    await asyncio.sleep(0)
+    for future in service.parked:
+        future.set_result(None)
+    # One turn for the futures to tell, and the end of it for the writes.
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert [peer.write_count for peer in peers] == [1] * 10
+
+
+async def test_more_connections_than_a_turn_is_for_are_served_in_several() -> None:
+    service, peers = connected(CONNECTIONS_PER_TURN * 2 + 1)
+    for peer in peers:
+        ask(peer, b"7")
+    served = []
+    for _ in range(3):
+        await asyncio.sleep(0)
+        served.append(len(service.written_before))
+    assert served == [CONNECTIONS_PER_TURN, CONNECTIONS_PER_TURN * 2, len(peers)]
+    assert all(peer.write_count == 1 for peer in peers)
+
+
+async def test_a_large_answer_waits_for_nobody() -> None:
+    service, peers = connected(2)
+    ask(peers[0], b"%d" % (SMALL_BYTES + 1))
+    ask(peers[1], b"7")
+    await asyncio.sleep(0)
+    assert service.written_before == [0, 1]
+
+
+async def test_answers_that_wait_for_the_end_of_a_turn_are_bounded_in_bytes() -> None:
+    rounds = UNWRITTEN_MAX_BYTES // SMALL_BYTES + 1
+    service, peers = connected(rounds)
+    for peer in peers:
+        ask(peer, b"park %d" % SMALL_BYTES)
+    for _ in range(rounds // CONNECTIONS_PER_TURN + 1):
+        await asyncio.sleep(0)
+    assert len(service.parked) == rounds
+    for future in service.parked:
+        future.set_result(None)
+    waiting = []
+    # Seen by a callback that the loop calls after those of the futures and before the writes.
+    asyncio.get_running_loop().call_soon(
+        lambda: waiting.append(sum(peer.write_count == 0 for peer in peers))
+    )
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert waiting == [0]
+
+
+async def test_who_closes_sends_first_what_waits_for_the_end_of_the_turn() -> None:
+    _, (peer,) = connected(1)
+    ask(peer, b"7")
+    # Read before the turn is over.
+    peer.send(b"GET / HTTP/1.1\r\n\r\n")
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert peer.is_lost
+    assert len(peer.taken) == 7
