@@ -39,6 +39,7 @@ class Driver:
             "--conf",
             "spark.sql.codegen.wholeStage=false",
         ]
+        command += ["--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN"]
         command += ["--conf", f"spark.driver.extraJavaOptions={JAVA_OPTIONS}"]
         self._log = log
         with log.open("ab") as output:
