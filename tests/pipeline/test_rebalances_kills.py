@@ -1,0 +1,55 @@
+"""The history is read to its end though its broker is killed under the query."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.interop.model import wait_until
+from tests.kohort_server import KohortServer
+from tests.pipeline.churn import Churn
+from tests.pipeline.driver import Driver, added_rows
+from tests.pipeline.topics import Topics
+from tests.server_process import free_port
+
+
+def in_tables(lake: Path) -> list[tuple[str, int]]:
+    """Group and sequence of all events."""
+    columns = ["group", "sequence"]
+    rows = [row for name in ("rebalances", "avoided") for row in added_rows(lake / name, columns)]
+    return sorted((row["group"], row["sequence"]) for row in rows)
+
+
+def in_topic(topics: Topics) -> set[tuple[str, int]]:
+    events = [json.loads(row[4]) for row in topics.read("__rebalance_history")]
+    return {(one["group"], one["sequence"]) for one in events if one.get("outcome") != "running"}
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.slow_jobs
+def test_a_broker_that_is_killed_under_the_query_costs_and_repeats_no_event(
+    spark_jars: Path, tmp_path: Path
+) -> None:
+    http_port = free_port()
+    overrides = {"kohort.metrics.port": str(http_port)}
+    lake, log = tmp_path / "lake", tmp_path / "driver.log"
+    with KohortServer(tmp_path / "broker", overrides=overrides) as broker:
+        churn, topics = Churn(broker, http_port), Topics(broker.bootstrap)
+        churn.eager("before")
+        wait_until(lambda: len(in_topic(topics)) >= 4, "the history is written")
+        # Clients wait for a minute, three times, before they say that nobody answers.
+        hasty = ("--timeout", "3", "--kafka", "default.api.timeout.ms=3000")
+        options = ("--interval", "1", *hasty)
+        with Driver(spark_jars, broker.bootstrap, lake, log, *options, job="rebalances") as driver:
+            driver.wait_until(lambda: len(in_tables(lake)) >= 4, "the first events")
+            broker.kill()
+            broker.start()
+            churn.eager("after")
+            wait_until(lambda: len(in_topic(topics)) >= 8, "the history goes on")
+            driver.wait_until(
+                lambda: set(in_tables(lake)) >= in_topic(topics), "events of after the kill"
+            )
+            assert driver.terminate() == 0
+        assert in_tables(lake) == sorted(in_topic(topics))
