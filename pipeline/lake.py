@@ -6,8 +6,9 @@ can simply run again. A root is a directory, or whatever Hadoop's file systems c
 Tables are called by a path below the root: ``rebalances``, ``land/orders``.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
 
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +19,11 @@ from pipeline.errors import PipelineError
 from pipeline.faults import explained
 
 _FORMAT: Final = "delta"
+
+_BEGUN: Final = "_first_write"
+"""A file that lies where a table is to be while it is made by writing rows: what is beside it after
+a kill is ours, and to be thrown away. Delta leaves alone what begins so.
+"""
 
 
 class Lake:
@@ -82,14 +88,12 @@ class Lake:
             .option("txnAppId", app_id)
             .option("txnVersion", batch_id)
         )
-        with explained(self._called(name)):
-            self._check_place(name)
+        with self._writing(name):
             writer.save(self.path(name))
 
     def append(self, frame: DataFrame, name: str) -> None:
         """Adds rows that the caller knows not to be there: a merge that need not look for them."""
-        with explained(self._called(name)):
-            self._check_place(name)
+        with self._writing(name):
             frame.write.format(_FORMAT).mode("append").save(self.path(name))
 
     def merge_new(
@@ -116,12 +120,24 @@ class Lake:
     def overwrite(self, frame: DataFrame, name: str) -> None:
         """Replaces the table, schema and all; readers see the old one or the new one."""
         writer = frame.write.format(_FORMAT).mode("overwrite").option("overwriteSchema", "true")
-        with explained(self._called(name)):
-            self._check_place(name)
+        with self._writing(name):
             writer.save(self.path(name))
 
+    @contextmanager
+    def _writing(self, name: str) -> Iterator[None]:
+        """Rows are written, by which the table may come to be."""
+        with explained(self._called(name)):
+            if self._check_place(name):
+                yield
+                return
+            begun = self._place(f"{self.path(name)}/{_BEGUN}")
+            files = self._files(begun)
+            files.create(begun).close()
+            yield
+            files.delete(begun, False)
+
     def _check_place(self, name: str) -> bool:
-        """Whether the table is there.
+        """Whether the table is there; what a first write has left without one is not any more.
 
         Raises:
             PipelineError: files of something else are: Delta would make a table around them.
@@ -129,9 +145,11 @@ class Lake:
         if name in self._known:
             return True
         if not DeltaTable.isDeltaTable(self._spark, self.path(name)):
-            place = jvm.of(self._spark).org.apache.hadoop.fs.Path(self.path(name))
-            files = place.getFileSystem(jvm.hadoop_configuration(self._spark))
-            if files.exists(place) and len(files.listStatus(place)):
+            place = self._place(self.path(name))
+            files = self._files(place)
+            if files.exists(self._place(f"{self.path(name)}/{_BEGUN}")):
+                files.delete(place, True)
+            elif files.exists(place) and len(files.listStatus(place)):
                 raise PipelineError(
                     f"{self._called(name)}: files are there that are not a table's. "
                     "Is that directory a lake of this pipeline?"
@@ -139,6 +157,12 @@ class Lake:
             return False
         self._known.add(name)
         return True
+
+    def _place(self, path: str) -> Any:  # noqa: ANN401 - of the JVM.
+        return jvm.of(self._spark).org.apache.hadoop.fs.Path(path)
+
+    def _files(self, place: Any) -> Any:  # noqa: ANN401 - of the JVM, both.
+        return place.getFileSystem(jvm.hadoop_configuration(self._spark))
 
     def _called(self, name: str) -> str:
         return f"the table {name} of {self.root}"

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
 
 from pipeline.errors import PipelineError
 from pipeline.lake import Lake
@@ -51,6 +52,25 @@ def test_a_merge_adds_new_keys_only_and_each_once(spark: SparkSession, lake: Lak
     found = {tuple(row) for row in lake.read("events").collect()}
     assert lake.read("events").count() == 3
     assert found == {("a", 1, "old"), (None, 2, "old"), ("b", 1, "new")}
+
+
+def test_a_first_write_that_failed_halfway_is_mended_by_the_next(
+    spark: SparkSession, lake: Lake
+) -> None:
+    good = spark.range(4, numPartitions=2)
+    bad = good.select(
+        f.when(f.col("id") < 2, f.col("id")).otherwise(f.raise_error(f.lit("no more"))).alias("id")
+    )
+    for write in (lake.overwrite, lake.append):
+        name = write.__name__
+        with pytest.raises(PipelineError):
+            write(bad, name)
+        left = list(Path(lake.path(name)).rglob("*.parquet"))
+        assert left, "nothing was left half-written, so this shows nothing"
+        write(good, name)
+        write(good, name)
+    assert rows(lake, "overwrite") == [(0,), (1,), (2,), (3,)]
+    assert rows(lake, "append") == sorted(2 * [(0,), (1,), (2,), (3,)])
 
 
 def test_overwriting_replaces_rows_and_columns(spark: SparkSession, lake: Lake) -> None:
