@@ -44,13 +44,27 @@ def run(options: argparse.Namespace) -> int:
     with explained(f"reading the lake {lake.root}"), pulse(spark):
         contents = collect(lake, options.group)
     text = render(contents, f"the lake {lake.root}")
-    # A page that was there is replaced as a whole or not at all.
+    try:
+        write(output, text)
+    except OSError as error:
+        raise UnavailableError(f"--output {output}: {error.strerror}") from error
+    tell(f"{output}: {len(contents.groups)} groups, {len(text) / 1024:,.0f} KiB")
+    return 0
+
+
+def write(output: Path, text: str) -> None:
+    """A page that was there is replaced as a whole or not at all; a pipe or a device is written to.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if output.exists() and not output.is_file():
+        output.write_text(text, encoding="utf-8")
+        return
     unfinished = output.with_name(f".{output.name}.unfinished")
     try:
         unfinished.write_text(text, encoding="utf-8")
         unfinished.replace(output)
-    except OSError as error:
+    except OSError:
         unfinished.unlink(missing_ok=True)
-        raise UnavailableError(f"--output {output}: {error.strerror}") from error
-    tell(f"{output}: {len(contents.groups)} groups, {len(text) / 1024:,.0f} KiB")
-    return 0
+        raise
