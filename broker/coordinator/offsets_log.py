@@ -74,17 +74,7 @@ def partition_of(group_id: str, partition_count: int) -> int:
 
 def encode_as_batch(records: Sequence[DurableRecord], wall_ms: int) -> bytes:
     """The records as one batch of the topic."""
-    return encode_batch(
-        [
-            Record(
-                encode_value(record),
-                key=encode_key(record),
-                headers=encode_headers(record),
-                timestamp=wall_ms,
-            )
-            for record in records
-        ]
-    )
+    return encode_batch([_stored(record, encode_value(record), wall_ms) for record in records])
 
 
 def is_large(records: Sequence[DurableRecord]) -> bool:
@@ -100,10 +90,13 @@ def batch_steps(records: Sequence[DurableRecord], wall_ms: int) -> Steps[bytes]:
     encoded: list[Record] = []
     for record in records:
         value = yield from value_steps(record)
-        key, headers = encode_key(record), encode_headers(record)
-        encoded.append(Record(value, key=key, headers=headers, timestamp=wall_ms))
+        encoded.append(_stored(record, value, wall_ms))
     yield
     return encode_batch(encoded)
+
+
+def _stored(record: DurableRecord, value: bytes | None, wall_ms: int) -> Record:
+    return Record(value, key=encode_key(record), headers=encode_headers(record), timestamp=wall_ms)
 
 
 class MemoryOffsetsLog:
