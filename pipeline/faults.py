@@ -60,7 +60,8 @@ def explain(what: str, error: Exception) -> PipelineError:
 def _words(error: Exception) -> str:
     """Java's causes from the outside in, instead of "An error occurred while calling"."""
     if not isinstance(error, Py4JJavaError):
-        return str(error)
+        is_of_spark = isinstance(error, (PySparkException, Py4JError))
+        return str(error) if is_of_spark else f"{type(error).__name__}: {error}"
     words: list[str] = []
     cause = error.java_exception
     while cause is not None and len(words) < _CAUSES_MAX:

@@ -41,10 +41,6 @@ _LOCAL: Final = {
 """For a session on one machine."""
 
 
-_STACK: Final = "-Xss4m"
-"""Spark goes through a plan by recursion, and a query of the analysis has overflowed Java's 1 MiB
-on a busy machine."""
-
 _SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _SNAPSHOT_PARTITIONS: Final = "spark.databricks.delta.snapshotPartitions"
 
@@ -73,7 +69,7 @@ def build(
         settings["spark.master"] = chosen
         if chosen.startswith("local"):
             settings |= _LOCAL
-            options = f"{LOGGING} {_STACK} {java_options}"
+            options = f"{LOGGING} {java_options}"
             settings["spark.driver.extraJavaOptions"] = options.rstrip()
             # Workers would be whatever python3 the PATH has, which may lack what the jobs import.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline import options as common
@@ -151,17 +150,14 @@ class _Running:
 
     def outcome(self) -> PipelineError | None:
         """Why it ended, None if that was in order."""
+        error = self.lander.batches.outcome(self.query)
+        if error is None or isinstance(error, PipelineError):
+            return error
         try:
-            self.query.awaitTermination()
-        except PySparkException as error:
-            if self.lander.failure is not None:
-                return self.lander.failure
-            try:
-                self.lander.diagnose()
-            except PipelineError as cause:
-                return cause
-            return explain(f"the query that lands {self.lander.name}", error)
-        return None
+            self.lander.diagnose()
+        except PipelineError as cause:
+            return cause
+        return explain(f"the query that lands {self.lander.name}", error)
 
 
 class _Job:
@@ -199,7 +195,7 @@ class _Job:
                 self._pulse()
         finally:
             for running in self._running.values():
-                running.query.stop()
+                running.lander.batches.stop(running.query)
                 self._progress.wait_told(running.query)
                 running.lander.close()
         if failures:

@@ -119,7 +119,7 @@ class _Job:
             while query.isActive and not stopping.wait(_LOOK_EVERY_S):
                 pass
         finally:
-            query.stop()
+            stream.stop(query)
         if query.lastProgress is not None:
             patience.renew()
         stream.raise_failure(query)

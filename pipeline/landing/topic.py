@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
+from pipeline.batches import Batches
 from pipeline.checkpoint import Checkpoint, Claim, Paper
 from pipeline.errors import DataLossError, PipelineError
 from pipeline.files import Files
@@ -74,8 +75,7 @@ class TopicLander:
         """
         self.name = topic
         self.table = f"{JOB}/{topic}"
-        self.failure: PipelineError | None = None
-        """Why a batch ended the query: more exact than what Spark makes of it."""
+        self.batches: Final = Batches(f"a batch of {topic}", self._land)
         self._spark, self._kafka, self._lake, self._settings = spark, kafka, lake, settings
         self._files = Files(spark)
         self._admin = kafka.admin(spark)
@@ -104,7 +104,7 @@ class TopicLander:
             reader.load()
             .writeStream.queryName(f"{JOB} {self.name}")
             .option("checkpointLocation", self._checkpoint.path)
-            .foreachBatch(self._land)
+            .foreachBatch(self.batches)
         )
         if self._settings.available_now:
             return writer.trigger(availableNow=True).start()
@@ -173,20 +173,15 @@ class TopicLander:
             self._report(reason, Topic(self.name, topic_id, ()), found)
 
     def _land(self, frame: DataFrame, batch_id: int) -> None:
-        """What Spark calls for each batch."""
-        try:
-            begin = self._position_after(batch_id - 1)
-            end = self._position_after(batch_id)
-            self._check_topic()
-            rows = landed(frame, self._topic.topic_id)
-            self._lake.append_once(rows, self.table, app_id=self._paper.app_id, batch_id=batch_id)
-            self._check_topic()
-            if self._settings.record_losses:
-                self._note_losses(begin, end)
-            self._commit(end)
-        except PipelineError as error:
-            self.failure = error
-            raise
+        begin = self._position_after(batch_id - 1)
+        end = self._position_after(batch_id)
+        self._check_topic()
+        rows = landed(frame, self._topic.topic_id)
+        self._lake.append_once(rows, self.table, app_id=self._paper.app_id, batch_id=batch_id)
+        self._check_topic()
+        if self._settings.record_losses:
+            self._note_losses(begin, end)
+        self._commit(end)
 
     def _position_after(self, batch_id: int) -> Offsets:
         """The next offset of each partition when this batch is done; -1: before the first."""

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
+from pipeline.batches import Batches
 from pipeline.checkpoint import Checkpoint, Claim, Paper
 from pipeline.errors import PipelineError
 from pipeline.faults import explain
@@ -73,7 +73,7 @@ class HistoryStream:
         """
         self._spark, self._kafka, self._settings = spark, kafka, settings
         self._take = take
-        self._failure: PipelineError | None = None
+        self._batches = Batches(f"a batch of {settings.topic}", self._batch)
         self._admin = kafka.admin(spark)
         try:
             self._topic = self._admin.topic(settings.topic)
@@ -107,7 +107,7 @@ class HistoryStream:
             .select(f.lit(self.cluster_id).alias("cluster_id"), *RAW.names[1:])
             .writeStream.queryName(JOB)
             .option("checkpointLocation", self._checkpoint.path)
-            .foreachBatch(self._batch)
+            .foreachBatch(self._batches)
         )
         if self._settings.available_now:
             writer = writer.trigger(availableNow=True)
@@ -121,27 +121,26 @@ class HistoryStream:
         finally:
             self._spark.conf.set(_OFFSETS_BY_CONSUMER, before or "false")
 
+    def stop(self, query: StreamingQuery) -> None:
+        """Ends it, amid a batch if need be."""
+        self._batches.stop(query)
+
     def raise_failure(self, query: StreamingQuery) -> None:
         """Why a query that is over failed, if it did. Raises PipelineError."""
-        try:
-            query.awaitTermination()
-        except PySparkException as error:
-            # What a batch said is more exact than what Spark makes of it.
-            raise self._failure or explain(f"reading {self._settings.topic}", error) from error
+        error = self._batches.outcome(query)
+        if isinstance(error, PipelineError):
+            raise error
+        if error is not None:
+            raise explain(f"reading {self._settings.topic}", error) from error
 
     def close(self) -> None:
         """Ends what the query does not own."""
         self._admin.close()
 
     def _batch(self, frame: DataFrame, batch_id: int) -> None:
-        """What Spark calls for each batch."""
-        try:
-            self._check_topic()
-            self._take(frame)
-            self._commit(self._paper.begin | (self._checkpoint.ends(batch_id) or {}))
-        except PipelineError as error:
-            self._failure = error
-            raise
+        self._check_topic()
+        self._take(frame)
+        self._commit(self._paper.begin | (self._checkpoint.ends(batch_id) or {}))
 
     def _check_topic(self) -> None:
         """Raises if it is another topic of the same name now: offsets would not mean the same."""

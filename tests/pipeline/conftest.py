@@ -27,7 +27,7 @@ Pipeline: TypeAlias = Callable[..., int]
 JARS = Path(__file__).parents[2] / ".cache" / "jars"
 """Where `make` has put them."""
 
-JAVA_OPTIONS = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m {LOGGING}"
+JAVA_OPTIONS = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {LOGGING}"
 """For minutes of many small jobs: the second compiler would work longer than it saves."""
 
 CONF = {

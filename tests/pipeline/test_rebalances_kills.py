@@ -51,5 +51,7 @@ def test_a_broker_that_is_killed_under_the_query_costs_and_repeats_no_event(
             driver.wait_until(
                 lambda: set(in_tables(lake)) >= in_topic(topics), "events of after the kill"
             )
+            # Amid the findings, as a rule.
             assert driver.terminate() == 0
+        assert "Exception in thread" not in log.read_text(errors="replace")
         assert in_tables(lake) == sorted(in_topic(topics))
