@@ -146,10 +146,10 @@ class GroupActor:
         """Answered on the spot, in whatever state the group is; costs no turn."""
         if not self.is_available:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        now = self._host.now()
-        error = self.group.heartbeat(member_id, instance_id, generation, now.ms)
-        if self.group.has_effects:
-            self._release(self.group.take_effects(), now)
+        group = self.group
+        error = group.heartbeat(member_id, instance_id, generation, self._host.monotonic_ms())
+        if group.has_effects:
+            self._release(group.take_effects(), self._host.now())
         return error
 
     async def unload(self, error: ErrorCode) -> None:
@@ -311,19 +311,21 @@ class GroupActor:
     def _release(self, effects: Sequence[Effect], now: Now) -> Append | None:
         """Carry out effects, except for an append, which is returned."""
         append = None
+        # By the names of the fields: to match them by position, CPython makes a text each time to
+        # look up their order, and its cache of attributes holds on to thousands of those.
         for effect in effects:
             match effect:
                 case Reply():
                     self._answers.give(effect)
-                case Replies(replies, count):
+                case Replies(replies=replies, reply_count=count):
                     self._answers.give_all(replies, count)
-                case Schedule(key, deadline_ms):
+                case Schedule(key=key, deadline_ms=deadline_ms):
                     self._timers_of(key).schedule(key, deadline_ms)
-                case ScheduleSessions(deadlines):
+                case ScheduleSessions(deadlines=deadlines):
                     self._session_timers().schedule_soon(deadlines)
-                case Cancel(key):
+                case Cancel(key=key):
                     self._timers_of(key).cancel(key)
-                case Note(event):
+                case Note(event=event):
                     self._host.observe(self.group.group_id, event, now)
                 case Append():
                     append = effect

@@ -50,6 +50,8 @@ class ActorHost(Protocol):
 
     def now(self) -> Now: ...
 
+    def monotonic_ms(self) -> int: ...
+
     def append(
         self, group_id: str, records: Sequence[DurableRecord], wall_ms: int
     ) -> Awaitable[None] | None:

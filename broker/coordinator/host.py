@@ -185,6 +185,10 @@ class GroupHost:
         """Both clocks."""
         return Now(self._clock.monotonic_ms(), self._clock.wall_ms())
 
+    def monotonic_ms(self) -> int:
+        """The one that sessions go by."""
+        return self._clock.monotonic_ms()
+
     def append(
         self, group_id: str, records: Sequence[DurableRecord], wall_ms: int
     ) -> Awaitable[None] | None:

@@ -141,8 +141,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._patience.is_active = True
         self._host.metrics.bytes_received(nbytes)
-        self._reader.received(nbytes)
-        if nbytes <= SMALL_BYTES and self._reader.put_frames_by():
+        if nbytes > SMALL_BYTES:
+            self._reader.received(nbytes)
+            self._work()
+        elif self._reader.received_small(nbytes):
             self._work_soon()
         else:
             self._work()
@@ -175,8 +177,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def execute_due(self) -> None:
         self._is_due = False
-        if not self._is_closing:
+        if self._is_closing:
+            return
+        frame = self._reader.take_sole() if self._may_execute() else None
+        if frame is None:
             self._work()
+        else:
+            self._execute_sole(frame)
 
     def write_out(self) -> None:
         unwritten = self._unwritten
@@ -188,9 +195,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.write(unwritten[0])
             else:
                 self._transport.writelines(unwritten)
-        except Exception:
-            logger.exception("A fault of ours ends the connection of %s", self.ip)
-            self._abort(CloseReason.FAULT)
+        except Exception as error:  # noqa: BLE001 - every one of them is dealt with.
+            self._end_by(error)
 
     # Called by the server.
 
@@ -243,19 +249,26 @@ class Connection(asyncio.BufferedProtocol):
             if self._may_execute():
                 self._execute()
             self._reader.keep_rest()
-        except FrameError as error:
-            self._host.metrics.request_rejected(CloseReason.BAD_FRAME)
-            self._close(CloseReason.BAD_FRAME, error)
-        except CloseConnection as error:
-            self._close(CloseReason.BAD_REQUEST, error)
-        except Exception:
-            logger.exception("A fault of ours ends the connection of %s", self.ip)
-            self._abort(CloseReason.FAULT)
+        except Exception as error:  # noqa: BLE001 - every one of them is dealt with.
+            self._end_by(error)
         if self._reader.is_empty and self._is_reading:
             return
         if self._reader.has_frame and self._may_execute():
             self._work_soon()
         self._regulate_reading()
+
+    def _execute_sole(self, frame: bytes) -> None:
+        """Nearly every request: `_work` for one that came alone and whole."""
+        try:
+            answer = self._host.service.serve(self.info, frame)
+            if isinstance(answer, list):
+                self._write(answer, sum(map(len, answer)))
+            elif answer is not None:
+                self._wait_for(answer, frame)
+        except Exception as error:  # noqa: BLE001 - every one of them is dealt with.
+            self._end_by(error)
+        if not self._is_reading:
+            self._regulate_reading()
 
     def _execute(self) -> None:
         """Called when `_may_execute`; leaves off when that has changed."""
@@ -308,7 +321,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             answer: Answer = pending.finish()
         except CloseConnection as error:
-            self._close(CloseReason.BAD_REQUEST, error)
+            self._end_by(error)
             return
         if answer is not None and not self._is_closing:
             self._write(answer, sum(map(len, answer)))
@@ -350,6 +363,17 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
         else:
             self._transport.pause_reading()
+
+    def _end_by(self, error: Exception) -> None:
+        """The end of this connection, and of no other."""
+        if isinstance(error, FrameError):
+            self._host.metrics.request_rejected(CloseReason.BAD_FRAME)
+            self._close(CloseReason.BAD_FRAME, error)
+        elif isinstance(error, CloseConnection):
+            self._close(CloseReason.BAD_REQUEST, error)
+        else:
+            logger.error("A fault of ours ends the connection of %s", self.ip, exc_info=error)
+            self._abort(CloseReason.FAULT)
 
     def _close(self, reason: CloseReason, error: Exception | None = None) -> None:
         """Close when all that was written is sent; `check` sees to it that this does not last."""

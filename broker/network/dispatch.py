@@ -10,7 +10,7 @@ import logging
 from collections.abc import Coroutine
 from functools import partial
 from time import perf_counter
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final
 
 from broker.handlers.api_versions import unsupported_version
 from broker.handlers.context import BrokerServices, ConnectionInfo, RequestContext
@@ -38,25 +38,8 @@ CLIENTS_REMEMBERED: Final = 1_000
 """Clients whose extra bytes were logged; when there are more, all may be logged again."""
 
 
-class _Call(NamedTuple):
-    """A request on its way through a handler."""
-
-    header: RequestHeader
-    route: Route
-    request: Struct
-    started_s: float
-
-    def buffers(self, response: Struct) -> list[Buffer]:
-        return response_buffers(
-            self.header.correlation_id,
-            self.route.response_codec,
-            response,
-            header_has_tags=self.route.response_header_has_tags,
-        )
-
-    @property
-    def name(self) -> str:
-        return f"{self.route.api.name} v{self.route.version} of {_client(self.header)}"
+_Call = tuple[RequestHeader, Route, Any, float]
+"""A request on its way through a handler, the last being when that began, on `perf_counter`."""
 
 
 class Dispatcher:
@@ -91,14 +74,15 @@ class Dispatcher:
             raise self._rejected("malformed_body", text) from None
         if end != len(frame):
             self._note_extra_bytes(route, header, connection, len(frame) - end)
-        call = _Call(header, route, request, started_s)
+        call = (header, route, request, started_s)
         try:
-            returned = route.handler(RequestContext(header, connection, self._broker), request)
+            returned: Any = route.handler(RequestContext(header, connection, self._broker), request)
         except Exception as error:  # noqa: BLE001 - every one of them is answered.
             return self._fail(call, error)
-        if returned is None or returned.__class__ is route.response:
-            return self._answer(call, cast(Struct | None, returned))
-        future = self._start(returned) if isinstance(returned, Coroutine) else returned
+        kind = returned.__class__
+        if returned is None or kind is route.response:
+            return self._answer(call, returned)
+        future = returned if isinstance(returned, asyncio.Future) else self._start(returned)
         if future.done():
             return self._finish(call, future)
         return PendingAnswer(future, partial(self._finish, call, future))
@@ -119,12 +103,7 @@ class Dispatcher:
         buffers: Answer = None
         if response is not None:
             try:
-                buffers = response_buffers(
-                    header.correlation_id,
-                    route.response_codec,
-                    response,
-                    header_has_tags=route.response_header_has_tags,
-                )
+                buffers = _buffers(header, route, response)
             except EncodeError as error:
                 return self._fail(call, error)
         duration_s = perf_counter() - started_s
@@ -143,22 +122,24 @@ class Dispatcher:
 
     def _fail(self, call: _Call, error: Exception) -> Answer:
         """Answer with the error, or raise CloseConnection where there is no way to say it."""
+        header, route, request, started_s = call
+        name = f"{route.api.name} v{route.version} of {_client(header)}"
         if isinstance(error, CloseConnection):
-            raise self._rejected("not_answerable", f"{call.name}: {error}") from None
+            raise self._rejected("not_answerable", f"{name}: {error}") from None
         code, text = ErrorCode.UNKNOWN_SERVER_ERROR, None
         if isinstance(error, KafkaError):
             code, text = error.code, error.message
         else:
-            logger.error("A fault of ours fails %s", call.name, exc_info=error)
-        route = call.route
-        duration_s = perf_counter() - call.started_s
+            logger.error("A fault of ours fails %s", name, exc_info=error)
+        duration_s = perf_counter() - started_s
         self._metrics.request_failed(route.api.name, route.version, code, duration_s)
-        if isinstance(call.request, ProduceRequest) and call.request.acks == 0:
-            raise self._rejected("not_answerable", f"{call.name} with acks=0: {code.name}")
+        if isinstance(request, ProduceRequest) and request.acks == 0:
+            raise self._rejected("not_answerable", f"{name} with acks=0: {code.name}")
         try:
-            return call.buffers(error_response(call.request, route.version, code, text))
+            response = error_response(request, route.version, code, text)
         except NoErrorField:
-            raise self._rejected("not_answerable", f"{call.name}: {code.name}") from None
+            raise self._rejected("not_answerable", f"{name}: {code.name}") from None
+        return _buffers(header, route, response)
 
     def _answer_unserved(self, header: RequestHeader) -> Answer:
         """ApiVersions of any version is answered in v0, which every client reads; others cannot."""
@@ -203,6 +184,15 @@ class Dispatcher:
             connection.client_software_name,
             connection.client_software_version,
         )
+
+
+def _buffers(header: RequestHeader, route: Route, response: Struct) -> list[Buffer]:
+    return response_buffers(
+        header.correlation_id,
+        route.response_codec,
+        response,
+        header_has_tags=route.response_header_has_tags,
+    )
 
 
 def _client(header: RequestHeader) -> str:

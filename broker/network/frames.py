@@ -25,6 +25,7 @@ _ROOM_PER_ARRIVED: Final = 8
 """Room is made for eight times what is there: three copies for a frame of any size."""
 
 _SIZE: Final = struct.Struct(">i")
+_READ_SIZE: Final = _SIZE.unpack_from
 _SIZE_BYTES: Final = 4
 
 _OTHER_PROTOCOLS: Final = (
@@ -69,6 +70,7 @@ class FrameReader:
         "_rest",
         "_room",
         "_size",
+        "_sole",
         "_start",
     )
 
@@ -76,6 +78,8 @@ class FrameReader:
         self._receive_buffer = receive_buffer
         self._memory = memory
         self._frame_max_bytes = frame_max_bytes
+        self._sole: bytes | None = None
+        """A frame that came alone and whole, as nearly all do; then nothing else is here."""
         self._rest = b""
         """Frames that were read and not taken, or the first bytes of a size field."""
         self._start = 0
@@ -92,11 +96,13 @@ class FrameReader:
     @property
     def is_empty(self) -> bool:
         """After `keep_rest`: is there neither a frame nor a part of one?"""
-        return self._room is None and not self._rest
+        return self._sole is None and self._room is None and not self._rest
 
     @property
     def has_frame(self) -> bool:
         """After `keep_rest`: is there a whole frame to take?"""
+        if self._sole is not None:
+            return True
         if self._room is not None:
             return self._filled == self._size
         return len(self._rest) - self._start >= _SIZE_BYTES
@@ -135,28 +141,43 @@ class FrameReader:
             self._filled += byte_count
             if self._filled == len(room) < self._size and not self._asked_bytes:
                 self._ask_for_room()
-        elif self._rest:
+        elif self._rest or self._sole is not None:
             # As above: it was told to pause, and reads all the same.
+            self._unfold()
             self._set_rest(self._rest + self._receive_buffer[:byte_count])
         else:
             self._end += byte_count
 
-    def put_frames_by(self) -> bool:
-        """If what was read begins with a whole frame, move all of it out of the receive buffer.
-
-        That is `keep_rest` before anything was taken. False where there is none, or something else
-        is here already.
+    def received_small(self, byte_count: int) -> bool:
+        """As `received`; and if it begins with a whole frame, all of it is moved out of the receive
+        buffer, which is `keep_rest` before anything was taken. False where there is none, or
+        something else is here already.
         """
-        end = self._end
-        if self._rest or self._room is not None or end < _SIZE_BYTES:
+        if self._rest or self._sole is not None or self._room is not None or self._end:
+            self.received(byte_count)
             return False
-        (size,) = _SIZE.unpack_from(self._receive_buffer)
-        if not 0 < size <= end - _SIZE_BYTES:
+        buffer = self._receive_buffer
+        # Where less than a size was read, the buffer has something old behind it.
+        size: int = _READ_SIZE(buffer)[0] if byte_count > _SIZE_BYTES else 0
+        if 0 < size == byte_count - _SIZE_BYTES and size <= self._frame_max_bytes:
+            self._sole = bytes(buffer[_SIZE_BYTES:byte_count])
+            self._memory.take(byte_count)
+            return True
+        self._end = byte_count
+        if not 0 < size < byte_count - _SIZE_BYTES:
             return False
         self._parts_begun += 1
-        self._set_rest(bytes(self._receive_buffer[:end]))
+        self._set_rest(bytes(buffer[:byte_count]))
         self._end = 0
         return True
+
+    def take_sole(self) -> bytes | None:
+        """`next_frame` where a frame came alone and whole; None if that is not so."""
+        frame = self._sole
+        if frame is not None:
+            self._sole = None
+            self._memory.give_back(_SIZE_BYTES + len(frame))
+        return frame
 
     def next_frame(self) -> Buffer | None:
         """The next whole frame without its size, or None.
@@ -167,6 +188,8 @@ class FrameReader:
         Raises:
             FrameError: the size is not above 0, or too large.
         """
+        if self._sole is not None:
+            return self.take_sole()
         if self._room is not None:
             if self._filled < self._size:
                 return None
@@ -208,8 +231,7 @@ class FrameReader:
 
     def close(self) -> None:
         """Let go of everything. The budget is told by its own `close`."""
-        self._rest = b""
-        self._room = None
+        self._sole, self._rest, self._room = None, b"", None
         self._start = self._end = self._filled = self._asked_bytes = 0
 
     def _keep_rest_of_rest(self) -> None:
@@ -266,6 +288,12 @@ class FrameReader:
         room = bytearray(len(self._room) + more_bytes)
         room[: self._filled] = memoryview(self._room)[: self._filled]
         self._room = room
+
+    def _unfold(self) -> None:
+        """What came alone is to have company."""
+        if self._sole is not None:
+            # As many bytes as they count for already.
+            self._rest, self._sole = _SIZE.pack(len(self._sole)) + self._sole, None
 
     def _set_rest(self, rest: bytes) -> None:
         change = len(rest) - len(self._rest)

@@ -46,7 +46,8 @@ class RequestMemory:
         self.used_bytes -= byte_count
         if self._overdrawn is claimant and claimant.held_bytes == 0:
             self._overdrawn = None
-        self._admit()
+        if self._waiting:
+            self._admit()
 
     def forget(self, claimant: "Claimant") -> None:
         self._waiting.pop(claimant, None)

@@ -24,8 +24,14 @@ class Side:
     """One connection's reader, and its claim on a budget of its own."""
 
     def __init__(
-        self, *, limit_bytes: int = LIMIT, buffer_bytes: int = RECEIVE_BUFFER_BYTES
+        self,
+        *,
+        limit_bytes: int = LIMIT,
+        buffer_bytes: int = RECEIVE_BUFFER_BYTES,
+        puts_by: bool = False,
     ) -> None:
+        """`puts_by`: other connections read before the frames of a read are taken."""
+        self.puts_by = puts_by
         self.memory = RequestMemory(limit_bytes)
         self.claimant = Claimant(self.memory, self.on_granted)
         self.buffer = memoryview(bytearray(buffer_bytes))
@@ -42,8 +48,15 @@ class Side:
         room = self.reader.buffer()
         count = min(len(room), len(data))
         room[:count] = data[:count]
-        self.reader.received(count)
+        if not self.puts_by:
+            self.reader.received(count)
+        elif self.reader.received_small(count):
+            self.scribble()
         return count
+
+    def scribble(self) -> None:
+        """Another connection uses the buffer now."""
+        self.buffer[:] = b"\xee" * len(self.buffer)
 
     def take_all(self) -> list[bytes]:
         frames = []
@@ -52,8 +65,7 @@ class Side:
                 self.claimant.give_back(len(frame))
             frames.append(bytes(frame))
         self.reader.keep_rest()
-        # Another connection uses the buffer now.
-        self.buffer[:] = b"\xee" * len(self.buffer)
+        self.scribble()
         return frames
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -90,11 +102,12 @@ def test_a_frame_that_arrives_byte_by_byte_is_put_together() -> None:
     sizes=st.lists(st.integers(1, 40) | st.integers(1, 20_000), max_size=12),
     cuts=st.lists(st.integers(1, 9_000), min_size=1, max_size=30),
     buffer_bytes=st.sampled_from([4, 5, 64, 1_000, 8_192]),
+    puts_by=st.booleans(),
 )
 def test_frames_are_the_same_however_they_are_cut(
-    sizes: list[int], cuts: list[int], buffer_bytes: int
+    sizes: list[int], cuts: list[int], buffer_bytes: int, *, puts_by: bool
 ) -> None:
-    side = Side(buffer_bytes=buffer_bytes)
+    side = Side(buffer_bytes=buffer_bytes, puts_by=puts_by)
     bodies = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
     stream = b"".join(map(framed, bodies))
     frames = []
@@ -114,12 +127,13 @@ def test_frames_are_the_same_however_they_are_cut(
     sizes=st.lists(st.integers(1, 3_000), min_size=1, max_size=8),
     takes=st.lists(st.integers(0, 2), min_size=1, max_size=20),
     cut=st.integers(50, 2_000),
+    puts_by=st.booleans(),
 )
 def test_frames_that_are_left_waiting_come_out_in_order(
-    sizes: list[int], takes: list[int], cut: int
+    sizes: list[int], takes: list[int], cut: int, *, puts_by: bool
 ) -> None:
     """A reader that is read into although frames wait, as a transport may do after a pause."""
-    side = Side(buffer_bytes=4_096)
+    side = Side(buffer_bytes=4_096, puts_by=puts_by)
     bodies = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
     stream = b"".join(map(framed, bodies))
     frames: list[bytes] = []
@@ -132,9 +146,30 @@ def test_frames_that_are_left_waiting_come_out_in_order(
                 if frame is not None:
                     frames.append(bytes(frame))
             side.reader.keep_rest()
-            side.buffer[:] = b"\xee" * len(side.buffer)
+            side.scribble()
     frames += side.take_all()
     assert frames == bodies
+
+
+def test_a_frame_that_came_alone_is_counted_until_it_is_taken() -> None:
+    side = Side(puts_by=True)
+    side.read(framed(b"request"))
+    assert side.memory.used_bytes == 11
+    assert side.reader.has_frame
+    assert side.reader.take_sole() == b"request"
+    assert side.memory.used_bytes == 0
+    assert side.reader.is_empty
+    assert side.reader.take_sole() is None
+
+
+def test_a_frame_that_came_alone_may_get_company_before_it_is_taken() -> None:
+    side = Side(puts_by=True)
+    side.read(framed(b"first"))
+    side.read(framed(b"second") + framed(b"third")[:5])
+    assert side.reader.take_sole() is None
+    assert side.take_all() == [b"first", b"second"]
+    assert side.feed(framed(b"third")[5:]) == [b"third"]
+    assert side.memory.used_bytes == 0
 
 
 def test_a_large_frame_is_read_into_a_buffer_of_its_own() -> None:
