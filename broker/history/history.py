@@ -23,7 +23,8 @@ from broker.core.history.names import AVOIDED, REBALANCE
 from broker.core.steps import Steps, at_once
 from broker.history.closing_queue import ClosingQueue, Waiting
 from broker.history.restoring import restore
-from broker.history.rings import Packed, Rings, pack
+from broker.history.rings import Rings, pack
+from broker.history.shelf import Kept, Packed
 from broker.history.topic import RUNNING, SLOW_FROM_BYTES, Entry, HistoryLog
 from broker.turns import in_turns
 from protocol.lazy_dataclass import dataclass
@@ -164,6 +165,10 @@ class RebalanceHistory:
             # Groups that only keep offsets need nothing here.
             del self._folds[group_id]
 
+    def renew_steps(self) -> Steps[None]:
+        """See `Rings.renew_steps`."""
+        return self._rings.renew_steps()
+
     def add_listener(self, listener: Listener) -> None:
         """Have every record told once, when it is complete; in order, for each group."""
         self._listeners.append(listener)
@@ -205,7 +210,7 @@ class RebalanceHistory:
             newest = kept + newest
         return newest
 
-    def kept(self, group_id: str) -> list[Packed]:
+    def kept(self, group_id: str) -> list[Kept]:
         """The complete records of a group, oldest first; packed, so that whoever answers others
         unpacks no more than it needs, bit by bit.
         """

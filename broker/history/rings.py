@@ -1,40 +1,36 @@
 """The last records of every group, in bounded memory.
 
 Records are kept as the JSON texts that they are stored and shown as, so that a record costs what it
-says: half a kilobyte for a member, less where `pack` has made it smaller. When all of them together
-are too many, the oldest records go of the group that has been quiet for longest, removed groups
-before all others.
+says: half a kilobyte for a member, less where `pack` has made it smaller. They lie on a shelf of
+their own (`broker.history.shelf`); what a ring knows of them is small, and `renew_steps` makes it
+anew when a crowd has gone that it came between. When all records together are too many, the oldest
+go of the group that has been quiet for longest, removed groups before all others.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
+
+from broker.core.steps import Steps
+from broker.history.shelf import Kept, Packed, Shelf
+from broker.renewal import renewed_number, renewed_text
 
 PACKED_FROM_BYTES: Final = 8 * 1024
 """Smaller texts are kept as they are: nearly all, and to be read at no cost."""
 
-RECORD_OVERHEAD_BYTES: Final = 200
-"""Of two objects, with what the allocator adds to each."""
-GROUP_OVERHEAD_BYTES: Final = 1_200
-"""A queue of any length begins with 64 places, and an id costs 200 bytes in the two tables."""
+RECORD_OVERHEAD_BYTES: Final = 90
+"""Of where it is, and of the shelf's own lists."""
+GROUP_OVERHEAD_BYTES: Final = 400
+"""A ring with its list, the id, and its places in the two tables."""
 
+GROUPS_PER_STEP: Final = 200
+"""That are made anew: a millisecond."""
 
-class Packed(NamedTuple):
-    """A text as it is kept."""
-
-    data: bytes
-    is_compressed: bool
-
-    @property
-    def text(self) -> bytes:
-        return zlib.decompress(self.data) if self.is_compressed else self.data
-
-    @property
-    def memory_bytes(self) -> int:
-        return len(self.data) + RECORD_OVERHEAD_BYTES
+TABLES_RENEWED_MAX: Final = 10_000
+"""Groups; the tables are made anew in one go, which takes some milliseconds for so many."""
 
 
 def pack(text: bytes) -> Packed:
@@ -47,15 +43,23 @@ def pack(text: bytes) -> Packed:
 class Ring:
     """One group's records, oldest first."""
 
-    __slots__ = ("avoided_count", "last_sequence", "memory_bytes", "rebalance_count", "records")
+    __slots__ = ("avoided_count", "last_sequence", "rebalance_count", "records")
 
-    def __init__(self, group_id: str) -> None:
-        self.records: deque[Packed] = deque()
+    def __init__(self) -> None:
+        self.records: list[Kept] = []
         self.last_sequence = 0
         self.rebalance_count = 0
         """Those that are no longer kept included."""
         self.avoided_count = 0
-        self.memory_bytes = GROUP_OVERHEAD_BYTES + len(group_id)
+
+    def renewed(self) -> Ring:
+        """The same, in new objects."""
+        ring = Ring()
+        ring.records = [Kept(*kept) for kept in self.records]
+        ring.last_sequence = self.last_sequence
+        ring.rebalance_count = self.rebalance_count
+        ring.avoided_count = self.avoided_count
+        return ring
 
 
 class Rings:
@@ -69,6 +73,7 @@ class Rings:
         """Those that go first stand first."""
         self._removed: OrderedDict[str, int] = OrderedDict()
         """Groups that are gone, and since when (wall time)."""
+        self._shelf = Shelf()
         self.memory_bytes = 0
 
     def __iter__(self) -> Iterator[str]:
@@ -89,8 +94,8 @@ class Rings:
         """Append a record, at the cost of others where there is no room."""
         ring = self._rings.get(group_id)
         if ring is None:
-            ring = self._rings[group_id] = Ring(group_id)
-            self.memory_bytes += ring.memory_bytes
+            ring = self._rings[group_id] = Ring()
+            self.memory_bytes += _size_of_group(group_id)
         self._rings.move_to_end(group_id)
         self._removed.pop(group_id, None)
         ring.last_sequence = max(ring.last_sequence, sequence)
@@ -98,11 +103,13 @@ class Rings:
             ring.rebalance_count += 1
         else:
             ring.avoided_count += 1
-        ring.records.append(packed)
-        self._account(ring, packed.memory_bytes)
+        kept = self._shelf.put(group_id, packed)
+        ring.records.append(kept)
+        self.memory_bytes += _size_of_record(kept)
         while len(ring.records) > self._size:
             self._drop_oldest(ring)
         self._make_room()
+        self._clean_up()
 
     def mark_removed(self, group_id: str, wall_ms: int) -> None:
         """The group is gone; its records stay for a while, but go before those of others."""
@@ -118,6 +125,28 @@ class Rings:
                 return
             self._forget(group_id)
 
+    def renew_steps(self) -> Steps[None]:
+        """Make all small objects anew, next to each other. For a moment at which what they came
+        between has gone, so that its memory can go back to the system.
+        """
+        replaced: list[Ring] = []
+        """Kept until all are made: the interpreter hands out first what was freed last."""
+        for count, group_id in enumerate([*self._rings], start=1):
+            ring = self._rings.get(group_id)
+            if ring is not None:
+                replaced.append(ring)
+                self._rings[group_id] = ring.renewed()
+            if count % GROUPS_PER_STEP == 0:
+                yield
+        if len(self._rings) <= TABLES_RENEWED_MAX:
+            self._rings = OrderedDict(
+                (renewed_text(group_id), ring) for group_id, ring in self._rings.items()
+            )
+            self._removed = OrderedDict(
+                (renewed_text(group_id), renewed_number(wall_ms))
+                for group_id, wall_ms in self._removed.items()
+            )
+
     def _make_room(self) -> None:
         while self.memory_bytes > self._memory_bytes_max and self._rings:
             group_id, ring = next(iter(self._rings.items()))
@@ -126,14 +155,34 @@ class Rings:
             if not ring.records:
                 self._forget(group_id)
 
-    def _drop_oldest(self, ring: Ring) -> None:
-        self._account(ring, -ring.records.popleft().memory_bytes)
+    def _clean_up(self) -> None:
+        while (block := self._shelf.worst()) is not None:
+            for group_id in block.owners:
+                ring = self._rings.get(group_id)
+                if ring is not None:
+                    for index, kept in enumerate(ring.records):
+                        if kept.block is block:
+                            ring.records[index] = self._shelf.move(group_id, kept)
+            assert not block.live_bytes, "a record that no ring has"
 
-    def _account(self, ring: Ring, change_bytes: int) -> None:
-        ring.memory_bytes += change_bytes
-        self.memory_bytes += change_bytes
+    def _drop_oldest(self, ring: Ring) -> None:
+        self._drop(ring.records.pop(0))
+
+    def _drop(self, kept: Kept) -> None:
+        self.memory_bytes -= _size_of_record(kept)
+        self._shelf.drop(kept)
 
     def _forget(self, group_id: str) -> None:
         ring = self._rings.pop(group_id)
         self._removed.pop(group_id, None)
-        self.memory_bytes -= ring.memory_bytes
+        for kept in ring.records:
+            self._drop(kept)
+        self.memory_bytes -= _size_of_group(group_id)
+
+
+def _size_of_record(kept: Kept) -> int:
+    return kept.size_bytes + RECORD_OVERHEAD_BYTES
+
+
+def _size_of_group(group_id: str) -> int:
+    return GROUP_OVERHEAD_BYTES + len(group_id)

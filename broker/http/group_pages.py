@@ -15,7 +15,7 @@ from broker.core.group.states import GroupState
 from broker.core.history.names import AVOIDED, REBALANCE, SCHEMA
 from broker.core.steps import Steps
 from broker.history.history import RebalanceHistory
-from broker.history.rings import Packed
+from broker.history.shelf import Kept
 from broker.http.group_json import (
     group_json,
     member_json,
@@ -229,7 +229,7 @@ class _Items:
         await self._pacer.pause()
 
 
-def _is_avoided(packed: Packed) -> bool:
+def _is_avoided(packed: Kept) -> bool:
     # What is compressed is large, and what is large is a rebalance.
     return not packed.is_compressed and packed.data.startswith(_AVOIDED)
 

@@ -1,15 +1,44 @@
 """What is kept in memory, and what goes first."""
 
+import json
+import random
+import subprocess
+import sys
+
+import pytest
+
+from broker.core.steps import at_once
 from broker.history.rings import (
     GROUP_OVERHEAD_BYTES,
+    GROUPS_PER_STEP,
     PACKED_FROM_BYTES,
     RECORD_OVERHEAD_BYTES,
     Rings,
     pack,
 )
+from broker.history.shelf import BLOCK_BYTES
 
 RECORD_BYTES = 1_000
-TEXT = b"x" * (RECORD_BYTES - RECORD_OVERHEAD_BYTES)
+TEXT = b"x" * (RECORD_BYTES - RECORD_OVERHEAD_BYTES - 1)
+"""One byte tells how it is kept."""
+
+FILL = """
+import json, sys
+from benchmarks.members import resident_kib
+from broker.history.rings import Rings, pack
+
+groups, records, size = map(int, sys.argv[1:])
+ids = [f"group-{number}" for number in range(groups)]
+text = b"x" * size
+rings = Rings(records, 1 << 30)
+before = resident_kib()
+for sequence in range(records):
+    for group_id in ids:
+        rings.add(group_id, sequence, pack(text), is_rebalance=True)
+for group_id in ids:
+    rings.mark_removed(group_id, 1_700_000_000_000)
+print(json.dumps([(resident_kib() - before) * 1024, rings.memory_bytes]))
+"""
 
 
 def texts(rings: Rings, group_id: str) -> list[bytes]:
@@ -101,5 +130,52 @@ def test_large_texts_are_packed_and_come_back_whole() -> None:
     text = b'{"member_id":"m"},' * PACKED_FROM_BYTES
     packed = pack(text)
     assert len(packed.data) < len(text) / 10
-    assert packed.text == text
+    rings = filled()
+    rings.add("g", 1, packed, is_rebalance=True)
+    assert texts(rings, "g") == [text]
     assert pack(b"small") == (b"small", False)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
+@pytest.mark.parametrize(("groups", "records", "size"), [(20_000, 1, 300), (400, 20, 7_500)])
+def test_what_is_counted_is_what_it_takes(groups: int, records: int, size: int) -> None:
+    arguments = [sys.executable, "-c", FILL, str(groups), str(records), str(size)]
+    output = subprocess.run(arguments, check=True, stdout=subprocess.PIPE).stdout
+    taken, counted = json.loads(output)
+    assert 0.8 * counted < taken < 1.2 * counted
+
+
+def test_records_stay_as_they_were_when_they_are_moved_and_made_anew() -> None:
+    chance = random.Random(3)
+    rings, kept = filled(size=10, memory_bytes=64 << 20), dict[str, list[bytes]]()
+    moved_count = 0
+    for sequence in range(20_000):
+        group_id = f"group-{chance.randrange(2 * GROUPS_PER_STEP)}"
+        text = b"%d " % sequence * chance.randrange(1, 300)
+        had = rings.get(group_id)
+        before = had.records[-1] if had is not None and had.records else None
+        add(rings, group_id, sequence, text)
+        kept.setdefault(group_id, []).append(text)
+        ring = rings.get(group_id)
+        assert ring is not None
+        moved_count += before is not None and before not in ring.records
+    assert moved_count, "no block was ever cleaned up"
+    order, memory_bytes = [*rings], rings.memory_bytes
+    rings.mark_removed(order[3], 5)
+    assert len([*rings.renew_steps()]) == 2, "in one go"
+    assert [*rings] == [order[3], *order[:3], *order[4:]]
+    assert rings.memory_bytes == memory_bytes
+    for group_id, all_texts in kept.items():
+        assert texts(rings, group_id) == all_texts[-10:]
+    rings.forget_removed(6)
+    assert rings.get(order[3]) is None
+
+
+def test_whoever_is_forgotten_takes_its_memory_along() -> None:
+    rings = filled()
+    for number in range(300):
+        add(rings, f"group-{number}", 1, bytes(BLOCK_BYTES // 100))
+        rings.mark_removed(f"group-{number}", number)
+    at_once(rings.renew_steps())
+    rings.forget_removed(300)
+    assert rings.memory_bytes == 0

@@ -1,0 +1,166 @@
+"""Bytes that stay for long, side by side in blocks of their own.
+
+Among a million objects that come and go, one that stays keeps the pages it lies on from going back
+to the system: of a record of 7 KB that is up to three times its size. Here records lie one behind
+the other in memory that nothing else is in. A block is only ever written at its end, so whoever
+still reads a record that was dropped finds it whole; the block goes when nobody knows a record of
+it any more. When too much of all blocks is dropped records, those of the worst block that are not
+are copied into another one.
+"""
+
+from __future__ import annotations
+
+import mmap
+import sys
+import zlib
+from array import array
+from typing import Final, NamedTuple
+
+BLOCK_BYTES: Final = 256 * 1024
+"""Of address space; what was never written takes no memory."""
+
+BLOCK_RECORDS: Final = 256
+"""Their numbers are those integers that the interpreter has anyway."""
+
+LARGE_BYTES: Final = BLOCK_BYTES // 4
+"""Records from this size on have a block for themselves, so that none ends half empty."""
+
+WASTE_DIVISOR: Final = 8
+"""Dropped records may take this part of what the others take, and one block."""
+
+_PAGE_BYTES: Final = 4096
+_PLAIN: Final = b"\0"
+_COMPRESSED: Final = b"\1"
+
+
+class Packed(NamedTuple):
+    """A text as it is to be kept."""
+
+    data: bytes
+    is_compressed: bool
+
+
+class Block:
+    """Records one behind the other, each with a byte before it that tells how it is packed."""
+
+    __slots__ = ("_data", "_ends", "live_bytes", "owners", "size_bytes", "used_bytes")
+
+    def __init__(self, size_bytes: int) -> None:
+        self._data = _new_memory(size_bytes)
+        self._ends = array("L")
+        self.size_bytes = size_bytes
+        self.used_bytes = 0
+        self.live_bytes = 0
+        """Of records that were not dropped."""
+        self.owners: set[str] = set()
+        """Whose records are here, or have been."""
+
+    def has_room(self, size_bytes: int) -> bool:
+        return self.used_bytes + size_bytes <= self.size_bytes and len(self._ends) < BLOCK_RECORDS
+
+    def append(self, data: bytes) -> int:
+        """Returns the record's number; `data` with its first byte."""
+        self._data[self.used_bytes : self.used_bytes + len(data)] = data
+        self.used_bytes += len(data)
+        self.live_bytes += len(data)
+        self._ends.append(self.used_bytes)
+        return len(self._ends) - 1
+
+    def size_of(self, number: int) -> int:
+        return self._ends[number] - self._start_of(number)
+
+    def read(self, number: int) -> bytes:
+        return self._data[self._start_of(number) : self._ends[number]]
+
+    def _start_of(self, number: int) -> int:
+        return self._ends[number - 1] if number else 0
+
+
+class Kept(NamedTuple):
+    """Where a record is."""
+
+    block: Block
+    number: int
+
+    @property
+    def is_compressed(self) -> bool:
+        return self.block.read(self.number)[:1] == _COMPRESSED
+
+    @property
+    def data(self) -> bytes:
+        """As it is kept."""
+        return self.block.read(self.number)[1:]
+
+    @property
+    def text(self) -> bytes:
+        data = self.data
+        return zlib.decompress(data) if self.is_compressed else data
+
+    @property
+    def size_bytes(self) -> int:
+        return self.block.size_of(self.number)
+
+
+class Shelf:
+    """All blocks."""
+
+    def __init__(self) -> None:
+        self._blocks: set[Block] = set()
+        self._current: Block | None = None
+        self.used_bytes = 0
+        """Of all blocks there are, dropped records included."""
+        self.live_bytes = 0
+
+    def put(self, owner: str, packed: Packed) -> Kept:
+        """Keep it for that owner, whom `worst` will name."""
+        return self._put(owner, (_COMPRESSED if packed.is_compressed else _PLAIN) + packed.data)
+
+    def move(self, owner: str, kept: Kept) -> Kept:
+        """Drop it, and keep it elsewhere."""
+        moved = self._put(owner, kept.block.read(kept.number))
+        self.drop(kept)
+        return moved
+
+    def drop(self, kept: Kept) -> None:
+        """Once for each that was put."""
+        block, size_bytes = kept.block, kept.size_bytes
+        block.live_bytes -= size_bytes
+        self.live_bytes -= size_bytes
+        if not block.live_bytes:
+            self._blocks.discard(block)
+            self.used_bytes -= block.used_bytes
+            if block is self._current:
+                self._current = None
+
+    def worst(self) -> Block | None:
+        """The block that most of was dropped of; None while too little was to clean up."""
+        waste_bytes = self.used_bytes - self.live_bytes
+        if waste_bytes <= self.live_bytes // WASTE_DIVISOR + BLOCK_BYTES:
+            return None
+        self._current = None  # It may be that one, and must not be where its records go.
+        return max(self._blocks, key=lambda block: block.used_bytes - block.live_bytes)
+
+    def _put(self, owner: str, data: bytes) -> Kept:
+        block = self._block_for(len(data))
+        block.owners.add(owner)
+        number = block.append(data)
+        self.used_bytes += len(data)
+        self.live_bytes += len(data)
+        return Kept(block, number)
+
+    def _block_for(self, size_bytes: int) -> Block:
+        if size_bytes >= LARGE_BYTES:
+            block = Block(-(-size_bytes // _PAGE_BYTES) * _PAGE_BYTES)
+        elif self._current is not None and self._current.has_room(size_bytes):
+            return self._current
+        else:
+            block = self._current = Block(BLOCK_BYTES)
+        self._blocks.add(block)
+        return block
+
+
+def _new_memory(size_bytes: int) -> mmap.mmap:
+    if sys.platform == "win32":
+        return mmap.mmap(-1, size_bytes)
+    # Not shared, which is what it is by default, and not the same to those who account for memory.
+    return mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
