@@ -49,6 +49,10 @@ class _Allocator(ctypes.Structure):
 _RAW, _MEM, _OBJ = range(3)
 """PyMemAllocatorDomain: the C library's own, buffers of objects, objects."""
 
+_replaced: dict[int, tuple[object, object]] = {}
+"""By domain, while the C library serves it: where Python's own allocator makes and clears memory.
+For the process, as what it is about."""
+
 
 def serve_objects_by_library() -> bool:
     """Have new objects made by the C library's allocator instead of Python's; True if they are now.
@@ -56,8 +60,7 @@ def serve_objects_by_library() -> bool:
     Python's takes memory in pieces of a megabyte and gives one back only when every object in it is
     gone. After 100,000 members have left, a few hundred objects that were made meanwhile and stay
     hold nearly all of it. The C library gives back single pages. It is slower by some percent, and
-    so is to be used only while there are very many objects. There is no way back: its objects would
-    be found among the others by then.
+    so is to be used only while there are very many objects; `serve_objects_by_python` ends it.
 
     Python's own functions stay in place for freeing and resizing: they tell by the address whose a
     block is, as they have to for blocks above 512 bytes, which the C library has always served.
@@ -68,14 +71,31 @@ def serve_objects_by_library() -> bool:
         return False
     if os.environ.get("PYTHONMALLOC"):
         return False
+    if _replaced:
+        return True
     raw = _allocator_of(_RAW)
     objects = _allocator_of(_OBJ), _allocator_of(_MEM)
     if raw.context or any(one.context or one.free == raw.free for one in objects):
         return False
     for domain, ours in ((_OBJ, objects[0]), (_MEM, objects[1])):
+        _replaced[domain] = ours.malloc, ours.calloc
         ours.malloc, ours.calloc = raw.malloc, raw.calloc
         ctypes.pythonapi.PyMem_SetAllocator(domain, ctypes.byref(ours))
     return True
+
+
+def serve_objects_by_python() -> None:
+    """Undo `serve_objects_by_library`, of which nothing else is left but objects that the C library
+    has made: they are freed and resized as before.
+
+    New ones go first where Python's allocator has holes, so that those which stay are close
+    together again.
+    """
+    while _replaced:
+        domain, (malloc, calloc) = _replaced.popitem()
+        ours = _allocator_of(domain)
+        ours.malloc, ours.calloc = malloc, calloc
+        ctypes.pythonapi.PyMem_SetAllocator(domain, ctypes.byref(ours))
 
 
 def give_back_free_memory() -> None:

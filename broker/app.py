@@ -99,7 +99,11 @@ class Broker:
     def new_memory_keeper(self) -> MemoryKeeper:
         """For the process that this broker has to itself; not started yet."""
         purgatory, history = self.services.purgatory, self.history
-        return MemoryKeeper(lambda: purgatory.waiting_count, lambda: history.waiting_weight)
+        return MemoryKeeper(
+            lambda: purgatory.waiting_count,
+            lambda: history.waiting_weight,
+            (history.renew_steps, self.metrics.rebalances.by_group.renew_steps),
+        )
 
     async def run_until_signalled(self) -> None:
         """Run until SIGTERM or SIGINT. Raises StartError."""

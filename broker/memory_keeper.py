@@ -6,7 +6,7 @@ members whose rebalance the history has still to describe.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from broker.collector import (
@@ -16,6 +16,8 @@ from broker.collector import (
     collect_in_steps,
     collect_recent,
 )
+from broker.core.steps import Steps, at_once
+from broker.renewal import Renewal
 
 LOOK_EVERY_S: Final = 0.25
 """Thousands of members can join in a second."""
@@ -23,7 +25,7 @@ LOOK_EVERY_S: Final = 0.25
 COLLECT_EVERY_S: Final = 0.01
 """While there are many: about as much as one turn may take."""
 
-MANY: Final = 6_000
+MANY: Final = 3_000
 """From so many on, new objects come from where memory can be given back page by page. Fewer cost so
 little that Python's own allocator, which is faster, may keep it."""
 
@@ -43,18 +45,24 @@ COLLECT_ALL_EVERY_LOOKS: Final = 14_400
 COLLECT_ALL_ANYWAY_LOOKS: Final = 24 * COLLECT_ALL_EVERY_LOOKS
 """or once a day, for a quarter of a second with 100,000 members: what is not bounded is a leak."""
 
+_END: Final = object()
+
 
 class MemoryKeeper:
     """For the one broker of a process, from `start` to `stop`, on the loop's thread."""
 
     def __init__(
-        self, waiting_count: Callable[[], int], left_count: Callable[[], int] = lambda: 0
+        self,
+        waiting_count: Callable[[], int],
+        left_count: Callable[[], int] = lambda: 0,
+        renewals: Sequence[Renewal] = (),
     ) -> None:
         """`waiting_count` tells how much waits just now, `left_count` what else has to go before
-        the memory of those who have gone is free.
+        the memory of those who have gone is free; `renewals` make anew what stays of them.
         """
         self._waiting_count = waiting_count
         self._left_count = left_count
+        self._renewals = renewals
         self._most = 0
         self._left = 0
         """Of the most, when they were last seen to go."""
@@ -74,7 +82,7 @@ class MemoryKeeper:
         self._look_later()
 
     def stop(self) -> None:
-        """The collector works as before; the allocator stays what it has become."""
+        """The collector works as before; the allocator stays what it is."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -86,8 +94,8 @@ class MemoryKeeper:
         count = self._waiting_count()
         here = count + self._left_count()
         self._high = max(self._high, here)
-        if count >= MANY and count * GONE_BELOW > self._most:
-            self._most = self._left = max(self._most, count)
+        if count >= MANY and (count * GONE_BELOW > self._most or not self._is_prepared):
+            self._most = self._left = max(self._most, count) if self._is_prepared else count
             self._looks_since_gone = 0
             self._prepare()
             self._begin_crowd()
@@ -97,6 +105,8 @@ class MemoryKeeper:
                 self._left = here
                 self._looks_since_gone = 0
             if self._looks_since_gone in GIVEN_BACK_AFTER_LOOKS:
+                if here < MANY:
+                    self._settle()
                 _give_back()
                 self._high = here
             if self._looks_since_gone >= GIVEN_BACK_AFTER_LOOKS[-1]:
@@ -117,6 +127,30 @@ class MemoryKeeper:
             from broker.allocator import serve_objects_by_library  # noqa: PLC0415 - rarely wanted.
 
             serve_objects_by_library()
+
+    def _settle(self) -> None:
+        """New objects are made by Python's allocator again, and so is what stays of the crowd."""
+        if not self._is_prepared:
+            return
+        self._is_prepared = False
+        from broker.allocator import serve_objects_by_python  # noqa: PLC0415 - rarely wanted.
+
+        serve_objects_by_python()
+        # Empties the interpreter's lists of spare objects, which the C library has made.
+        collect_recent()
+        if self._timer is None:
+            at_once(self._renew())
+        else:
+            self._renew_on(self._renew())
+
+    def _renew(self) -> Steps[None]:
+        for renewal in self._renewals:
+            yield from renewal()
+        _give_back_free()
+
+    def _renew_on(self, steps: Steps[None]) -> None:
+        if next(steps, _END) is not _END and self._timer is not None:
+            asyncio.get_running_loop().call_soon(self._renew_on, steps)
 
     def _begin_crowd(self) -> None:
         if self._collector is None and self._timer is not None:

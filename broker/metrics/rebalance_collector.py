@@ -1,7 +1,7 @@
 """Collects what the coordinator's groups went through."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client.metrics_core import Metric
 
@@ -143,7 +143,7 @@ def _rebalance_rows(shown: Shown) -> Rows:
 
 
 def _by_label(
-    info: MetricInfo, label: str, shown: Shown, choose: Callable[[GroupCounts], dict[str, int]]
+    info: MetricInfo, label: str, shown: Shown, choose: Callable[[GroupCounts], Mapping[str, int]]
 ) -> WideFamily:
     def rows() -> Iterator[tuple[Labels, float]]:
         for group_id, counts in shown:

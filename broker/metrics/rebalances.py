@@ -103,7 +103,7 @@ class RebalanceMetrics:
     def _on_started(self, group_id: str, event: RebalanceStarted, now: Now) -> None:
         cause = event.trigger.kind.value
         self.started[cause] += 1
-        self.by_group.of(group_id).rebalances[cause] += 1
+        self.by_group.of(group_id).count_rebalance(cause)
         running = self.running.get(group_id)
         if running is None:
             self.running[group_id] = Running(now)
@@ -135,13 +135,13 @@ class RebalanceMetrics:
         del now
         reason = event.trigger.reason.reason.name.lower()
         self.avoided[event.trigger.kind.value, reason] += 1
-        self.by_group.of(group_id).avoided[reason] += 1
+        self.by_group.of(group_id).count_avoided(reason)
 
     def _on_member_removed(self, group_id: str, event: MemberRemoved, now: Now) -> None:
         del now
         cause = event.fate.value
         self.members_removed[cause] += 1
-        self.by_group.of(group_id).removed[cause] += 1
+        self.by_group.of(group_id).count_removed(cause)
 
     def _on_restored(self, group_id: str, event: GroupRestored, now: Now) -> None:
         del event, now

@@ -1,10 +1,12 @@
 """What is done so that many members cost neither long pauses nor memory for ever."""
 
+import asyncio
 import gc
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -17,6 +19,7 @@ from broker.collector import (
     collect_as_usual,
     collect_in_steps,
 )
+from broker.core.steps import Steps
 from broker.memory_keeper import (
     COLLECT_ALL_ANYWAY_LOOKS,
     GIVEN_BACK_AFTER_LOOKS,
@@ -45,7 +48,7 @@ for _ in range(1 + {GIVEN_BACK_AFTER_LOOKS[0]}):
 sizes.append(resident_kib())
 print(json.dumps(sizes))
 """
-"""A process of its own, because it changes the allocator for good."""
+"""A process of its own, because it changes the allocator."""
 
 
 CROWD_GOES_BIT_BY_BIT = f"""
@@ -68,6 +71,33 @@ left = 0
 keeper.look()
 sizes.append(resident_kib())
 print(json.dumps(sizes))
+"""
+
+
+ALLOCATORS = """
+import ctypes, json
+from broker import allocator
+
+def functions():
+    found = [allocator._allocator_of(domain) for domain in (1, 2)]
+    return [(one.malloc, one.calloc, one.realloc, one.free) for one in found]
+
+before = functions()
+old = [(number, str(number)) for number in range(10_000)]
+assert allocator.serve_objects_by_library()
+assert allocator.serve_objects_by_library(), "twice is as good as once"
+assert functions() != before
+grown = bytearray(b"x" * 100)
+some = [(number, str(number)) for number in range(10_000)]
+del old[::2]
+allocator.serve_objects_by_python()
+allocator.serve_objects_by_python()
+assert functions() == before
+grown += b"y" * 300
+del grown[10:-10], some[::2], old
+new = [(number, str(number)) for number in range(10_000)]
+assert bytes(grown) == b"x" * 10 + b"y" * 10 and some[0] == (1, "1")
+print(json.dumps([]))
 """
 
 
@@ -109,6 +139,90 @@ def test_memory_of_a_crowd_goes_back_bit_by_bit_as_it_goes() -> None:
     full, held, after = run(CROWD_GOES_BIT_BY_BIT)
     assert full - held < full / 10, "while others hold on to what has gone"
     assert held - after > full / 4
+
+
+@linux_before_313
+def test_pythons_own_allocator_comes_back_and_frees_what_the_librarys_has_made() -> None:
+    run(ALLOCATORS)
+
+
+def test_what_stays_is_made_anew_each_time_that_a_crowd_has_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    served_by: list[str] = []
+    for name in ("serve_objects_by_library", "serve_objects_by_python"):
+        monkeypatch.setattr(f"broker.allocator.{name}", partial(served_by.append, name[17:]))
+    steps: list[int] = []
+
+    def renew() -> Steps[None]:
+        steps.append(1)
+        yield
+        steps.append(2)
+
+    waiting, left = 10 * MANY, 0
+    keeper = MemoryKeeper(lambda: waiting, lambda: left, [renew])
+    for _ in range(2):
+        waiting = 10 * MANY
+        keeper.look()
+        waiting, left = 0, MANY
+        look_until_given_back(keeper)
+        assert steps == [], "while there is much to be described"
+        left = 0
+        look_until_given_back(keeper)
+        assert steps == [1, 2]
+        for _ in range(GIVEN_BACK_AFTER_LOOKS[-1]):
+            keeper.look()
+        assert steps == [1, 2], "once is enough"
+        steps.clear()
+    assert served_by == ["library", "python"] * 2
+
+
+def look_until_given_back(keeper: MemoryKeeper) -> None:
+    for _ in range(1 + GIVEN_BACK_AFTER_LOOKS[1]):
+        keeper.look()
+
+
+async def test_what_stays_is_made_anew_with_turns_of_the_loop_in_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("broker.allocator.serve_objects_by_library", lambda: True)
+    steps: list[int] = []
+
+    def renew() -> Steps[None]:
+        for number in range(3):
+            steps.append(number)
+            yield
+
+    waiting = 10 * MANY
+    keeper = MemoryKeeper(lambda: waiting, renewals=[renew])
+    keeper.start()
+    try:
+        keeper.look()
+        waiting = 0
+        look_until_given_back(keeper)
+        assert steps == [0]
+        for expected in ([0, 1], [0, 1, 2]):
+            await asyncio.sleep(0)
+            assert steps == expected
+    finally:
+        keeper.stop()
+
+
+def test_a_new_crowd_is_met_while_the_last_one_is_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that is small beside the last."""
+    served_by: list[str] = []
+    for name in ("serve_objects_by_library", "serve_objects_by_python"):
+        monkeypatch.setattr(f"broker.allocator.{name}", partial(served_by.append, name[17:]))
+    waiting = 100 * MANY
+    keeper = MemoryKeeper(lambda: waiting)
+    keeper.look()
+    waiting = 0
+    look_until_given_back(keeper)
+    waiting = MANY
+    keeper.look()
+    assert served_by == ["library", "python", "library"]
 
 
 @pytest.mark.usefixtures("in_steps")

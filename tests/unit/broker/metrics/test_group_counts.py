@@ -1,19 +1,21 @@
 """Whose counters are its own, and that none ever goes back."""
 
 import random
+import tracemalloc
 from collections import Counter
 
+from broker.core.steps import at_once
 from broker.metrics.group_counts import SHOWN_AFTER_REMOVAL_MS, CountsByGroup
 from broker.metrics.metric_info import OTHER
 
 
 def count(table: CountsByGroup, *group_ids: str) -> None:
     for group_id in group_ids:
-        table.of(group_id).rebalances["member_left"] += 1
+        table.of(group_id).count_rebalance("member_left")
 
 
 def shown(table: CountsByGroup, now_ms: int = 0) -> dict[str, int]:
-    return {name: counts.rebalances.total() for name, counts in table.shown(now_ms)}
+    return {name: sum(counts.rebalances.values()) for name, counts in table.shown(now_ms)}
 
 
 def test_who_comes_beyond_the_limit_is_counted_with_the_rest() -> None:
@@ -106,3 +108,48 @@ def test_memory_stays_bounded_and_the_rest_never_goes_back_as_groups_come_and_go
         for name, value in now.items():
             assert value <= everything[name]
         last = now
+
+
+def test_counts_are_those_of_three_counters_also_when_they_are_made_anew() -> None:
+    chance = random.Random(5)
+    table = CountsByGroup(100)
+    expected = {
+        f"g{number}": (Counter[str](), Counter[str](), Counter[str]()) for number in range(9)
+    }
+    for step in range(3_000):
+        group_id = f"g{chance.randrange(9)}"
+        counts = table.of(group_id)
+        which = chance.randrange(3)
+        label = f"label {chance.randrange(4)}"
+        (counts.count_rebalance, counts.count_avoided, counts.count_removed)[which](label)
+        counts.stopped_ms += 1_000
+        expected[group_id][which][label] += 1
+        if step % 500 == 499:
+            table.remove("g3", 7)
+            at_once(table.renew_steps())
+    shown_now = dict(table.shown(7))
+    del shown_now[OTHER]
+    assert {
+        name: (counts.rebalances, counts.avoided, counts.removed)
+        for name, counts in shown_now.items()
+    } == expected
+    assert shown_now["g3"].removed_at_ms == 7
+    assert sum(counts.stopped_ms for counts in shown_now.values()) == 3_000 * 1_000
+
+
+def test_a_group_that_has_come_and_gone_takes_little() -> None:
+    """Three counters would take more than twice as much."""
+    ids = [f"group-{number}" for number in range(500)]
+    tracemalloc.start()
+    try:
+        table = CountsByGroup(1_000)
+        before = tracemalloc.get_traced_memory()[0]
+        for group_id in ids:
+            count(table, group_id)
+            for _ in range(500):
+                table.of(group_id).count_removed("session_expired")
+            table.remove(group_id, 1_000_000)
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert taken < 750 * len(ids)
