@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
@@ -12,6 +13,7 @@ from protocol.layout import layout
 from protocol.message import schema_of
 
 T = TypeVar("T")
+_VERSION: Final = struct.Struct(">h")
 Buffer = bytes | bytearray | memoryview
 
 
@@ -64,7 +66,7 @@ def codec(message: type[T], version: int) -> Codec[T]:
 
 def encode_versioned(message: Any, version: int) -> bytes:
     """A data record as stored in Kafka: int16 version, then the record in that version."""
-    out = bytearray(version.to_bytes(2, "big"))
+    out = bytearray(_VERSION.pack(version))
     return b"".join(codec(type(message), version).encode_into(message, out))
 
 

@@ -151,7 +151,10 @@ class DecoderWriter(Writer):
         self._spend(count, "array elements")
         code = fixed_format(con.subcon)
         if code is not None and len(code) == 1:
-            self(f"{target} = list(unpack_array(f'>{{{count}}}{code}', buf, pos))")
+            with self.block(f"if {count} == 1:"):
+                self(f"{target} = list({self.packer('unpack_from', code)}(buf, pos))")
+            with self.block("else:"):
+                self(f"{target} = list(unpack_array(f'>{{{count}}}{code}', buf, pos))")
             self(f"pos += {count} * {con.subcon.sizeof()}")
             return
         items, element = self.fresh("a"), self.fresh("x")

@@ -50,6 +50,10 @@ class EncoderWriter(Writer):
             else:
                 self._flush(run)
                 self.value(sub, name)
+        if con.tagged is not None and not con.tagged.known:
+            # No tags: their count is one more byte of the run.
+            self._flush(run, "x")
+            return
         self._flush(run)
         if con.tagged is not None:
             self._tagged(con, con.tagged, source)
@@ -76,19 +80,42 @@ class EncoderWriter(Writer):
         else:
             raise TypeError(f"no code for {con!r}")
 
-    def _flush(self, run: list[tuple[str, str]]) -> None:
-        """Append a run of fixed-width values with one pack."""
-        if not run:
-            return
+    def _flush(self, run: list[tuple[str, str]], padding: str = "") -> None:
+        """Append a run of fixed-width values with one pack; `padding` may be "x", for a zero."""
+        if run:
+            self._check_uuids(run)
+            self(f"out += {self._packed(run, padding)}")
+            run.clear()
+        elif padding:
+            self("out.append(0)")
+
+    def _packed(self, run: list[tuple[str, str]], padding: str = "") -> str:
+        formats = "".join(code for _, code in run) + padding
+        sources = ", ".join(source for source, _ in run)
+        return f"{self.packer('pack', formats)}({sources})"
+
+    def _check_uuids(self, run: list[tuple[str, str]]) -> None:
+        """struct would cut or fill a uuid of the wrong length without a word."""
         for source, code in run:
             if code == "16s":
-                # struct would cut or fill a uuid of the wrong length without a word.
                 with self.block(f"if len({source}) != 16:"):
                     self(f"raise EncodeError(f'{source}: a uuid of {{len({source})}} bytes')")
-        formats = "".join(code for _, code in run)
-        sources = ", ".join(source for source, _ in run)
-        self(f"out += {self.packer('pack', formats)}({sources})")
-        run.clear()
+
+    def _compact_length(self, length: str, run: list[tuple[str, str]]) -> None:
+        """Append a run and the length behind it, of one byte as nearly all are."""
+        if run:
+            self._check_uuids(run)
+            with self.block(f"if {length} < 127:"):
+                self(f"out += {self._packed([*run, (f'{length} + 1', 'B')])}")
+            with self.block("else:"):
+                self(f"out += {self._packed(run)}")
+                self(f"append_uvarint(out, {length} + 1)")
+            run.clear()
+            return
+        with self.block(f"if {length} < 127:"):
+            self(f"out.append({length} + 1)")
+        with self.block("else:"):
+            self(f"append_uvarint(out, {length} + 1)")
 
     def _sized(self, con: Sized, source: str, run: list[tuple[str, str]]) -> None:
         """Append a length-prefixed value; a classic prefix joins the run before it."""
@@ -108,11 +135,7 @@ class EncoderWriter(Writer):
                 self(f"{value} = {value}.encode()")
             self(f"{length} = {measure}")
         if con.compact:
-            self._flush(run)
-            with self.block(f"if {length} < 127:"):
-                self(f"out.append({length} + 1)")
-            with self.block("else:"):
-                self(f"append_uvarint(out, {length} + 1)")
+            self._compact_length(length, run)
         else:
             run.append((length, fixed_format(con.prefix) or ""))
             self._flush(run)
@@ -134,7 +157,9 @@ class EncoderWriter(Writer):
     def _elements(self, con: Array, value: str, length: str) -> None:
         code = fixed_format(con.subcon)
         if code is not None and len(code) == 1:
-            with self.block(f"if {length} > 0:"):
+            with self.block(f"if {length} == 1:"):
+                self(f"out += {self.packer('pack', code)}(*{value})")
+            with self.block(f"elif {length} > 0:"):
                 self(f"out += pack_array(f'>{{{length}}}{code}', *{value})")
             return
         element = self.fresh("x")
@@ -145,9 +170,6 @@ class EncoderWriter(Writer):
                 self.value(con.subcon, element)
 
     def _tagged(self, con: MessageStruct, tagged: TaggedFields, source: str) -> None:
-        if not tagged.known:
-            self("out.append(0)")
-            return
         fields = {field.name: field for field in schema_of(con.message).fields}
         count, outer = self.fresh("n"), self.fresh("o")
         self(f"{count} = 0")

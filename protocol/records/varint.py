@@ -82,6 +82,9 @@ def encode_varlong(value: int) -> bytes:
 
 def write_varint(out: bytearray, value: int) -> None:
     """Append a signed 32-bit value to `out`."""
+    if -64 <= value < 64:
+        out.append((value << 1) ^ (value >> 31))
+        return
     if not _INT32_MIN <= value <= _INT32_MAX:
         raise EncodeError(f"{value} does not fit a varint")
     _write_groups(out, (value << 1) ^ (value >> 31))
@@ -89,6 +92,9 @@ def write_varint(out: bytearray, value: int) -> None:
 
 def write_varlong(out: bytearray, value: int) -> None:
     """Append a signed 64-bit value to `out`."""
+    if -64 <= value < 64:
+        out.append((value << 1) ^ (value >> 63))
+        return
     if not _INT64_MIN <= value <= _INT64_MAX:
         raise EncodeError(f"{value} does not fit a varlong")
     _write_groups(out, (value << 1) ^ (value >> 63))

@@ -105,7 +105,8 @@ def _store(
 
 
 def _utf16_units(text: str) -> int:
-    return len(text) + sum(character > "\uffff" for character in text)
+    beyond = 0 if text.isascii() else sum(character > "\uffff" for character in text)
+    return len(text) + beyond
 
 
 def _record(
