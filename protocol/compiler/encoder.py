@@ -95,7 +95,7 @@ class EncoderWriter(Writer):
         return f"{self.packer('pack', formats)}({sources})"
 
     def _check_uuids(self, run: list[tuple[str, str]]) -> None:
-        """struct would cut or fill a uuid of the wrong length without a word."""
+        """Python's struct would cut or fill a uuid of the wrong length without a word."""
         for source, code in run:
             if code == "16s":
                 with self.block(f"if len({source}) != 16:"):
