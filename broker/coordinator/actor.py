@@ -399,7 +399,7 @@ class GroupActor:
     def _session_timers(self) -> SessionTimers:
         if self._heartbeat_timers is None:
             timers = self._host.new_timers(self._on_deadlines, "Heartbeat")
-            self._heartbeat_timers = SessionTimers(timers)
+            self._heartbeat_timers = SessionTimers(timers, self._host.session_queue)
         return self._heartbeat_timers
 
     def _on_deadlines(self, keys: list[TimerKey], now_ms: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from broker.coordinator.session_timers import SessionQueue
 from broker.coordinator.ticket import Ticket
 from broker.core.group.classic_group import ClassicGroup
 from broker.core.group.effects import TimerKey
@@ -47,6 +48,7 @@ class ActorHost(Protocol):
 
     inbox_max: int
     commit_timeout_ms: int
+    session_queue: SessionQueue
 
     def now(self) -> Now: ...
 

@@ -1,12 +1,14 @@
-"""The deadlines of a group's sessions, so many in a turn of the loop.
+"""The deadlines of groups' sessions, so many in a turn of the loop.
 
 The sessions of all members start anew when a generation begins or is loaded: thousands of timers to
-be moved. None of them comes for seconds, so that may take a few turns.
+be moved, and of many groups at once after a start. None of them comes for seconds, so that may take
+a few turns: those of one group in each.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Mapping
 from itertools import islice
 from typing import Final
@@ -18,13 +20,40 @@ SCHEDULED_PER_TURN: Final = 500
 """One takes some three microseconds."""
 
 
+class SessionQueue:
+    """Groups that have sessions to be moved; each has its turn, and the next one the turn after."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[SessionTimers] = deque()
+
+    def add(self, timers: SessionTimers) -> None:
+        """Not while it waits."""
+        self._waiting.append(timers)
+        if len(self._waiting) == 1:
+            self._come_back()
+
+    def _come_back(self) -> None:
+        asyncio.get_running_loop().call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        timers = self._waiting.popleft()
+        try:
+            if timers.take_turn():
+                self._waiting.append(timers)
+        finally:
+            if self._waiting:
+                self._come_back()
+
+
 class SessionTimers:
     """In front of the timers of the purgatory."""
 
-    __slots__ = ("_is_turn_coming", "_pending", "_timers")
+    __slots__ = ("_is_turn_coming", "_pending", "_queue", "_timers")
 
-    def __init__(self, timers: KeyedTimers[TimerKey]) -> None:
+    def __init__(self, timers: KeyedTimers[TimerKey], queue: SessionQueue) -> None:
+        """`queue` is that of all groups."""
         self._timers = timers
+        self._queue = queue
         self._pending: dict[TimerKey, int] = {}
         self._is_turn_coming = False
 
@@ -42,7 +71,8 @@ class SessionTimers:
             return
         self._pending.update(deadlines)
         if not self._is_turn_coming:
-            self._come_back()
+            self._is_turn_coming = True
+            self._queue.add(self)
 
     def cancel(self, key: TimerKey) -> None:
         """As `KeyedTimers.cancel`."""
@@ -55,17 +85,13 @@ class SessionTimers:
         self._pending = {}
         self._timers.cancel_all()
 
-    def _come_back(self) -> None:
-        self._is_turn_coming = True
-        asyncio.get_running_loop().call_soon(self._take_turn)
-
-    def _take_turn(self) -> None:
-        self._is_turn_coming = False
+    def take_turn(self) -> bool:
+        """Called by the queue; True if there is more for another turn."""
         pending = self._pending
         if len(pending) <= SCHEDULED_PER_TURN:
             # A new one, because an emptied dict keeps the table of its largest size.
             self._pending = {}
         for key in list(islice(pending, SCHEDULED_PER_TURN)):
             self._timers.schedule(key, pending.pop(key))
-        if self._pending:
-            self._come_back()
+        self._is_turn_coming = bool(self._pending)
+        return self._is_turn_coming

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from broker.coordinator.session_timers import SCHEDULED_PER_TURN, SessionTimers
+from broker.coordinator.session_timers import SCHEDULED_PER_TURN, SessionQueue, SessionTimers
 from broker.core.group.effects import TimerKey
 from broker.core.keyed_timers import KeyedTimers
 from broker.core.purgatory import Purgatory
@@ -13,12 +13,12 @@ def report(doing: str, error: Exception) -> None:
 
 
 class Sessions:
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, queue: SessionQueue | None = None) -> None:
         self.keys = [TimerKey("session", f"m{number}") for number in range(count)]
         self.inner: KeyedTimers[TimerKey] = Purgatory(report=report).keyed_timers(
             lambda keys, now_ms: None, kind="Heartbeat"
         )
-        self.timers = SessionTimers(self.inner)
+        self.timers = SessionTimers(self.inner, queue or SessionQueue())
 
 
 async def test_no_turn_schedules_more_than_its_share() -> None:
@@ -29,6 +29,22 @@ async def test_no_turn_schedules_more_than_its_share() -> None:
         seen.append(len(sessions.inner))
         await asyncio.sleep(0)
     assert seen == [min(turn * SCHEDULED_PER_TURN, len(sessions.keys)) for turn in range(5)]
+
+
+async def test_no_turn_schedules_more_than_that_of_all_groups_together() -> None:
+    queue = SessionQueue()
+    groups = [Sessions(SCHEDULED_PER_TURN + 1, queue) for _ in range(5)]
+    for one in groups:
+        one.timers.schedule_soon(dict.fromkeys(one.keys, 5))
+    seen = [0]
+    while seen[-1] < 5 * (SCHEDULED_PER_TURN + 1):
+        await asyncio.sleep(0)
+        seen.append(sum(len(one.inner) for one in groups))
+        assert seen[-2] < seen[-1] <= seen[-2] + SCHEDULED_PER_TURN
+    assert len(seen) == 1 + 2 * len(groups)
+    groups[0].timers.schedule_soon(dict.fromkeys(groups[0].keys, 9))
+    await asyncio.sleep(0)
+    assert groups[0].inner.deadline_ms(groups[0].keys[0]) == 9, "the queue has stopped"
 
 
 async def test_what_is_said_later_counts() -> None:
