@@ -3,8 +3,8 @@
 A whole broker runs in a process of its own, without a network: members are driven through the
 coordinator, so that every turn of the loop that is measured is the broker's own work. They join,
 send heartbeats, fall silent all at once, come again, some leave together, and the others are loaded
-by a broker that restarts. When they are gone, no group, timer or parked request may be left, and no
-memory but for the history that is kept of them on purpose.
+by a broker that starts anew, in another process. When they are gone, no group, timer or parked
+request may be left, and no memory but for the history that is kept of them on purpose.
 
 A turn is measured in processor time of the loop's thread: what other processes take from it is not
 the broker's doing.
@@ -29,7 +29,14 @@ from typing import Any, Final
 from benchmarks.harness import Bench, Measured, Row, progress
 from benchmarks.in_process import broker_here
 from broker.app import Broker
-from broker.core.group.requests import JoinRequest, JoinResult, LeaveEntry, SyncRequest
+from broker.coordinator.ticket import Ticket
+from broker.core.group.requests import (
+    JoinRequest,
+    JoinResult,
+    LeaveEntry,
+    LeaveResult,
+    SyncRequest,
+)
 from broker.memory_keeper import GIVEN_BACK_AFTER_LOOKS, LOOK_EVERY_S
 from protocol.errors import ErrorCode
 
@@ -81,10 +88,13 @@ def measure(bench: Bench) -> Iterable[Row]:
         yield Row(f"{shape}: the history's part of that", "MiB", figures["history"])
 
 
-def _measure_in_process(directory: Path, shape: str) -> Measured:
-    command = [sys.executable, "-m", "benchmarks.members", shape, str(directory)]
-    output = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
-    measured: dict[str, float] = json.loads(output)
+def _measure_in_process(scratch: Path, shape: str) -> Measured:
+    measured: dict[str, float] = {}
+    with tempfile.TemporaryDirectory(dir=scratch) as directory:
+        for part in ("live", "restart"):
+            command = [sys.executable, "-m", "benchmarks.members", shape, directory, part]
+            output = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+            measured |= json.loads(output)
     return measured
 
 
@@ -132,14 +142,15 @@ class Members:
         """One heartbeat of each."""
         await self._make(partial(self._beat, *one) for one in self.joined)
 
-    async def leave(self) -> None:
-        """Some of the first group, with one request, as an administrator has it done."""
+    def leaving(self) -> Callable[[], Ticket[LeaveResult]]:
+        """Some of the first group leave with one request, as an administrator has it done, when
+        what is returned is called.
+        """
         first = self.joined[0][0]
         ids = [joined.member_id for group_id, joined in self.joined if group_id == first]
         # One stays: a group that nobody is left in would be written down as such.
         entries = [LeaveEntry(member_id) for member_id in ids[1:][:_LEAVING]]
-        left = await self._groups.leave(first, entries).wait()
-        assert set(left.entries) == {ErrorCode.NONE}
+        return partial(self._groups.leave, first, entries)
 
     async def forget(self) -> None:
         """What the clients knew, which is nothing of the broker's."""
@@ -208,17 +219,20 @@ class Run:
     def _member_count(self) -> int:
         return self._group_count * self._group_size
 
-    async def run(self) -> None:
+    async def live(self) -> None:
+        """Two crowds; the second is there when the broker stops."""
         async with broker_here(self._directory) as broker:
             await self._live_once(broker)
             members = Members(broker, self._group_count, self._group_size)
             await members.come()
+            leave = members.leaving()
+            await asyncio.sleep(0)  # What the client does to ask is not the broker's.
             self._meter.take_longest_ms()
-            await members.leave()
+            left = await leave().wait()
+            assert set(left.entries) == {ErrorCode.NONE}
             await asyncio.sleep(1)
             self.figures["turn: 2,000 leave with one request"] = self._meter.take_longest_ms()
         self.figures["turn: stop"] = self._meter.take_longest_ms()
-        await self._restart()
 
     async def _live_once(self, broker: Broker) -> None:
         members = Members(broker, self._group_count, self._group_size)
@@ -252,7 +266,7 @@ class Run:
         self.figures["left"] = (resident_kib() - idle_kib) / 1_024
         self.figures["history"] = broker.history.stats()["memory_bytes"] / 2**20
 
-    async def _restart(self) -> None:
+    async def restart(self) -> None:
         """The members of the broker before are loaded, and never heard of again."""
         began_s = time.perf_counter()
         meter = self._meter
@@ -295,14 +309,20 @@ def resident_kib() -> int:
 
 
 def _main() -> None:
-    shape, scratch = sys.argv[1:]
-    with tempfile.TemporaryDirectory(dir=scratch) as directory:
-        meter = TurnMeter()
-        run = Run(shape, Path(directory), meter)
-        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(meter)) as runner:
-            runner.run(run.run())
-    print(json.dumps(run.figures))
-    progress("")
+    shape, directory, *parts = sys.argv[1:]
+    if parts:
+        print(json.dumps(_run_part(shape, Path(directory), parts[0])))
+    else:
+        print(json.dumps(_measure_in_process(Path(directory), shape)))
+        progress("")
+
+
+def _run_part(shape: str, directory: Path, part: str) -> dict[str, float]:
+    meter = TurnMeter()
+    run = Run(shape, directory, meter)
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(meter)) as runner:
+        runner.run(run.live() if part == "live" else run.restart())
+    return run.figures
 
 
 if __name__ == "__main__":
