@@ -3,6 +3,7 @@
 ::
 
     PipelineError              exit code 1
+    |-- ConflictError          1: another run changes the same table
     |-- DataLossError          1: the topic no longer has what is still to be read
     |-- UsageError             2: the command line cannot be meant
     `-- UnavailableError       3: a broker, Java, a disk: something outside is missing
@@ -15,6 +16,10 @@ class PipelineError(Exception):
     """The text is for the user: what is wrong, and what to do."""
 
     exit_code: ClassVar[int] = 1
+
+
+class ConflictError(PipelineError):
+    """Somebody else changed the table meanwhile; nothing was written, and to do it again helps."""
 
 
 class DataLossError(PipelineError):

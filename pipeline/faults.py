@@ -7,7 +7,7 @@ from typing import Final
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-from pipeline.errors import PipelineError, UnavailableError
+from pipeline.errors import ConflictError, PipelineError, UnavailableError
 
 _TEXT_MAX: Final = 600
 """Characters of Spark's own words that are shown when nothing better is known."""
@@ -17,6 +17,7 @@ _CAUSES_MAX: Final = 20
 _FULL_DISK: Final = ("No space left on device", "Disk quota exceeded")
 _NO_ANSWER: Final = ("errors.TimeoutException", "Timed out waiting for a node assignment")
 _NOT_ALLOWED: Final = ("Permission denied", "AccessDeniedException", "Read-only file system")
+_CONFLICT: Final = ("DELTA_CONCURRENT_", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
 _NOT_A_LAKE: Final = (
     "DELTA_TABLE_NOT_FOUND",
     "is not a Delta table",
@@ -44,6 +45,10 @@ def explain(what: str, error: Exception) -> PipelineError:
     if any(sign in text for sign in _FULL_DISK):
         return UnavailableError(
             f"{what}: the disk is full. Nothing half-written counts; make room and run it again."
+        )
+    if any(sign in text for sign in _CONFLICT):
+        return ConflictError(
+            f"{what}: another run changed it at the same time, and this one nothing of it"
         )
     if any(sign in text for sign in _NO_ANSWER):
         return UnavailableError(f"{what}: no broker answers in time ({_first_line(text)})")

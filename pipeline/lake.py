@@ -6,6 +6,7 @@ can simply run again. A root is a directory, or whatever Hadoop's file systems c
 Tables are called by a path below the root: ``rebalances``, ``land/orders``.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -17,12 +18,14 @@ from pyspark.sql.types import StructType
 from pipeline import jvm
 from pipeline.errors import PipelineError
 from pipeline.faults import explained
+from pipeline.look import Look
 
 _FORMAT: Final = "delta"
 
 _BEGUN: Final = "_first_write"
-"""A file that lies where a table is to be while it is made by writing rows: what is beside it after
-a kill is ours, and to be thrown away. Delta leaves alone what begins so.
+"""A file that lies where a table is to be while it is made by writing rows: what is beside it is
+ours. It may be what a kill has left, of which Delta's VACUUM takes care, or what another run is
+writing just now. Delta leaves alone what begins so.
 """
 
 
@@ -56,24 +59,32 @@ class Lake:
         return self._spark.read.format(_FORMAT).load(self.path(name))
 
     def create(self, name: str, schema: StructType) -> str:
-        """Makes an empty table if there is none; returns the id that the table keeps for life."""
+        """Makes an empty table if there is none; returns the id that the table keeps for life.
+
+        A table of an earlier version gets the columns that it lacks, with nothing in its rows.
+        """
         with explained(self._called(name)):
             if not self._check_place(name):
-                (
-                    DeltaTable.createIfNotExists(self._spark)
-                    .location(self.path(name))
-                    .addColumns(schema)
-                    .execute()
-                )
+                if self._is_begun(name):
+                    self._add_columns(name, schema)
+                else:
+                    (
+                        DeltaTable.createIfNotExists(self._spark)
+                        .location(self.path(name))
+                        .addColumns(schema)
+                        .execute()
+                    )
+            elif self._is_short_of(name, schema):
+                self._add_columns(name, schema)
             # DeltaTable.detail() says it too, by a query that takes seconds.
             return str(jvm.delta_log(self._spark, self.path(name)).unsafeVolatileTableId())
 
     def version(self, name: str) -> int:
         """How often the table has changed since it was made."""
         with explained(self._called(name)):
-            return int(
-                jvm.delta_log(self._spark, self.path(name)).unsafeVolatileSnapshot().version()
-            )
+            nothing = jvm.of(self._spark).scala.Option.empty()
+            log = jvm.delta_log(self._spark, self.path(name))
+            return int(log.update(False, nothing, nothing).version())
 
     def append_once(self, frame: DataFrame, name: str, *, app_id: str, batch_id: int) -> None:
         """Adds rows; does nothing if `app_id` has added a batch of this or a higher id before.
@@ -91,10 +102,19 @@ class Lake:
         with self._writing(name):
             writer.save(self.path(name))
 
-    def append(self, frame: DataFrame, name: str) -> None:
-        """Adds rows that the caller knows not to be there: a merge that need not look for them."""
-        with self._writing(name):
-            frame.write.format(_FORMAT).mode("append").save(self.path(name))
+    def look(self, name: str) -> Look:
+        """For `append`: before the table is read for what is missing in it."""
+        with explained(self._called(name)):
+            return Look(self._spark, self.path(name))
+
+    def append(self, frame: DataFrame, name: str, look: Look) -> None:
+        """Adds rows that were not there at a `look`: a merge that need not look for them.
+
+        Raises:
+            ConflictError: somebody else has changed the table since. Nothing was added.
+        """
+        with explained(self._called(name)):
+            look.append(frame)
 
     def merge_new(
         self, frame: DataFrame, name: str, *, on: Sequence[str], is_unique: bool = False
@@ -136,8 +156,18 @@ class Lake:
             yield
             files.delete(begun, False)
 
+    def _is_short_of(self, name: str, schema: StructType) -> bool:
+        snapshot = jvm.delta_log(self._spark, self.path(name)).unsafeVolatileSnapshot()
+        there = json.loads(snapshot.schema().json())["fields"]
+        # As Delta compares them.
+        return not {one.lower() for one in schema.names} <= {one["name"].lower() for one in there}
+
+    def _add_columns(self, name: str, schema: StructType) -> None:
+        nothing = self._spark.createDataFrame([], schema).write.format(_FORMAT).mode("append")
+        nothing.option("mergeSchema", "true").save(self.path(name))
+
     def _check_place(self, name: str) -> bool:
-        """Whether the table is there; what a first write has left without one is not any more.
+        """Whether the table is there.
 
         Raises:
             PipelineError: files of something else are: Delta would make a table around them.
@@ -147,9 +177,8 @@ class Lake:
         if not DeltaTable.isDeltaTable(self._spark, self.path(name)):
             place = self._place(self.path(name))
             files = self._files(place)
-            if files.exists(self._place(f"{self.path(name)}/{_BEGUN}")):
-                files.delete(place, True)
-            elif files.exists(place) and len(files.listStatus(place)):
+            is_taken = files.exists(place) and len(files.listStatus(place))
+            if is_taken and not self._is_begun(name):
                 raise PipelineError(
                     f"{self._called(name)}: files are there that are not a table's. "
                     "Is that directory a lake of this pipeline?"
@@ -157,6 +186,10 @@ class Lake:
             return False
         self._known.add(name)
         return True
+
+    def _is_begun(self, name: str) -> bool:
+        begun = self._place(f"{self.path(name)}/{_BEGUN}")
+        return bool(self._files(begun).exists(begun))
 
     def _place(self, path: str) -> Any:  # noqa: ANN401 - of the JVM.
         return jvm.of(self._spark).org.apache.hadoop.fs.Path(path)

@@ -13,7 +13,9 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from pipeline.errors import ConflictError
 from pipeline.lake import Lake
+from pipeline.rebalances.conflicts import again_on_conflict
 from pipeline.schemas import (
     AVOIDED,
     CAUSES,
@@ -65,14 +67,26 @@ class Findings:
 
     def renew(self, *, everything: bool = False) -> int:
         """For groups whose row in `groups` does not fit their events; returns how many."""
+        is_all = everything
+
+        def attempt() -> int:
+            nonlocal is_all
+            wanted, is_all = is_all, True
+            return self._renew_changed(everything=wanted)
+
+        # Of what was written beside another run, nobody knows which events it has seen.
+        return again_on_conflict(attempt)
+
+    def _renew_changed(self, *, everything: bool) -> int:
         is_whole = all(self._lake.exists(table.name) for table in FINDINGS)
+        version = self._version()
         groups = self._groups().persist()
         changed = self._changed(groups, everything=everything or not is_whole).persist()
         try:
             count = changed.count()
             if count:
                 # If a table is missing, these are all groups, and what is written makes the tables.
-                self._renew(changed, is_all=not is_whole or count == groups.count())
+                self._renew(changed, version, is_all=not is_whole or count == groups.count())
             elif not is_whole:
                 for table in FINDINGS:
                     self._lake.create(table.name, table.schema)
@@ -98,7 +112,11 @@ class Findings:
         since_ms = f.unix_millis("last_at") - self._thresholds.days * DAY_MS
         return groups.select(*GROUP, f.timestamp_millis(since_ms).alias("since"))
 
-    def _renew(self, changed: DataFrame, *, is_all: bool) -> None:
+    def _version(self) -> int:
+        """Of the table that each renewal writes last; -1 if there is none."""
+        return self._lake.version(GROUPS.name) if self._lake.exists(GROUPS.name) else -1
+
+    def _renew(self, changed: DataFrame, version: int, *, is_all: bool) -> None:
         # Without their events, rows are small again.
         changed.sparkSession.conf.set(TOGETHER, ROWS_TOGETHER)
         history = {
@@ -114,7 +132,12 @@ class Findings:
             for table in FINDINGS:
                 rows = makers[table]()
                 if not is_all:
-                    rows = self._others(table, changed).unionByName(rows)
+                    others = self._others(table, changed)
+                    rows = others.unionByName(rows, allowMissingColumns=True)
+                if table is GROUPS and self._version() != version:
+                    raise ConflictError(
+                        f"the findings of {self._lake.root}: another run renewed them meanwhile"
+                    )
                 # One transaction: readers see the rows of before, or those of now.
                 self._lake.overwrite(rows, table.name)
         finally:

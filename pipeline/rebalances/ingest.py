@@ -4,6 +4,7 @@ An event is known by cluster, group and sequence number. Every table takes rows 
 keeps the first, so a batch that was half written before a kill is simply written again.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -11,11 +12,16 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from pipeline.lake import Lake
+from pipeline.look import Look
+from pipeline.rebalances.conflicts import again_on_conflict
 from pipeline.schemas import AVOIDED, HISTORY, MEMBERS, QUARANTINE, REBALANCES, RUNNING, Table
 from pipeline.transformations import history, parsing
 from pipeline.transformations.common import EVENT, TOGETHER
 
 ROWS_TOGETHER: Final = 200
+
+_TABLES: Final = (MEMBERS, REBALANCES, AVOIDED)
+"""Tables that complete events go into. Members first: whoever sees a rebalance finds them."""
 
 
 @dataclass(slots=True)
@@ -52,7 +58,9 @@ class Ingest:
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
-        ids = {table.name: lake.create(table.name, table.schema) for table in HISTORY}
+        ids = again_on_conflict(
+            lambda: {table.name: lake.create(table.name, table.schema) for table in HISTORY}
+        )
         self.table_id: Final = ids[REBALANCES.name]
         """Of the table of rebalances: its checkpoints belong to it."""
 
@@ -63,24 +71,28 @@ class Ingest:
         raw.sparkSession.conf.set(TOGETHER, ROWS_TOGETHER)
         parsed = parsing.parsed(raw).persist()
         try:
-            tally = _tally(parsed)
-            good = parsing.good(parsed)
-            if tally.quarantined:
-                self._merge(parsing.quarantined(parsed), QUARANTINE)
-            if tally.running:
-                self._merge(history.running(parsing.unfinished(good)), RUNNING)
-            if tally.rebalances or tally.avoided:
-                self._take_events(parsing.complete(good), tally)
+            return again_on_conflict(lambda: self._take(parsed))
         finally:
             parsed.unpersist()
+
+    def _take(self, parsed: DataFrame) -> Tally:
+        tally = _tally(parsed)
+        good = parsing.good(parsed)
+        if tally.quarantined:
+            self._merge(parsing.quarantined(parsed), QUARANTINE)
+        if tally.running:
+            self._merge(history.running(parsing.unfinished(good)), RUNNING)
+        if tally.rebalances or tally.avoided:
+            self._take_events(parsing.complete(good), tally)
         return tally
 
     def _take_events(self, events: DataFrame, tally: Tally) -> None:
         """Repetitions and contradictions are rare, and to sort them out costs more than all else:
         it is asked first, by their keys alone, whether there are any.
         """
+        looks = {table.name: self._lake.look(table.name) for table in _TABLES}
         if self._are_new(events):
-            self._write(events, tally, are_new=True)
+            self._write(events, tally, looks)
             return
         accepted, refused = (frame.persist() for frame in self._settle(events))
         try:
@@ -99,7 +111,7 @@ class Ingest:
         """
         keys = parsing.keyed(events).select(*EVENT)
         together = keys
-        for table in (MEMBERS, REBALANCES, AVOIDED):
+        for table in _TABLES:
             # As it was made: there is nothing to be read.
             if self._lake.version(table.name):
                 known = self._lake.read(table.name).select(*EVENT)
@@ -108,16 +120,20 @@ class Ingest:
         # A key that is in a table is there at least once beside its own event.
         return together.groupBy(*EVENT).count().where(f.col("count") > 1).isEmpty()
 
-    def _write(self, events: DataFrame, tally: Tally, *, are_new: bool = False) -> None:
-        """Events of which each is there once. A merge of new ones would ask each table again."""
+    def _write(
+        self, events: DataFrame, tally: Tally, looks: Mapping[str, Look] | None = None
+    ) -> None:
+        """Events of which each is there once; with `looks`, none was in a table then, and a merge
+        would ask each table again.
+        """
 
         def add(frame: DataFrame, table: Table) -> None:
-            if are_new:
-                self._lake.append(frame, table.name)
+            if looks is not None:
+                self._lake.append(frame, table.name, looks[table.name])
             else:
                 self._merge(frame, table, is_unique=True)
 
-        # Members first: whoever sees a rebalance finds its members.
+        # In the order of _TABLES.
         if tally.rebalances:
             add(history.members(events), MEMBERS)
             add(history.rebalances(events), REBALANCES)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as f
 
 from pipeline.advisor.advice import advise
 from pipeline.advisor.prediction import predict
@@ -132,6 +133,24 @@ def test_advice_is_renewed_for_its_groups_and_stays_for_others(
     }
     assert set(counts) == {"a", "b"}
     assert counts["a"] == counts["b"]
+
+
+@pytest.mark.slow_jobs
+def test_advice_of_an_earlier_version_stays_beside_what_has_a_column_more(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = Lake(spark, str(tmp_path / "lake"))
+    job.advise(lake, frame(spark, deploy("a", 2)), days=35, known={})
+    lake.overwrite(lake.read("advice").drop("stopped_spread_ms"), "advice")
+    assert "stopped_spread_ms" not in lake.read("advice").columns
+    job.advise(lake, frame(spark, deploy("b", 2)), days=35, known={})
+
+    table = lake.read("advice")
+    assert set(table.columns) == set(ADVICE.names)
+    lacking = table.groupBy("group").agg(f.count("stopped_spread_ms"), f.count("*"))
+    found = {row[0]: tuple(row)[1:] for row in lacking.collect()}
+    count = found["b"][1]
+    assert found == {"a": (0, count), "b": (count, count)}
 
 
 def test_a_message_for_a_topic_has_a_key_and_an_id_that_repetitions_share(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
@@ -12,6 +13,8 @@ from tests.pipeline.events import avoided, line, member, raw, rebalance
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from pipeline.look import Look
 
 VALUES = [
     line(rebalance(1, 0, member("a-1", join=0, sync=10, fate="new", gained=["t-0"]))),
@@ -45,9 +48,9 @@ def test_a_batch_that_breaks_off_between_any_two_writes_is_completed(
             self._count()
             super().merge_new(frame, name, on=on, is_unique=is_unique)
 
-        def append(self, frame: DataFrame, name: str) -> None:
+        def append(self, frame: DataFrame, name: str, look: Look) -> None:
             self._count()
-            super().append(frame, name)
+            super().append(frame, name, look)
 
         def overwrite(self, frame: DataFrame, name: str) -> None:
             self._count()
@@ -81,3 +84,59 @@ def test_a_batch_that_breaks_off_between_any_two_writes_is_completed(
     assert (group["event_count"], group["rebalance_count"], group["needless_count"]) == (3, 2, 1)
     assert lake.read("partitions").count() == 3
     assert Findings(lake, Thresholds()).renew() == 0
+
+
+@pytest.mark.timeout(1_200)
+@pytest.mark.slow_jobs
+def test_runs_that_find_the_same_events_missing_write_them_once(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pipeline.lake import Lake  # noqa: PLC0415
+    from pipeline.rebalances.findings import Findings, Thresholds  # noqa: PLC0415
+    from pipeline.rebalances.ingest import Ingest  # noqa: PLC0415
+
+    class Overtaken(Lake):
+        """Before one of its writes, another run does all its own."""
+
+        table = ""
+        others: ClassVar[list[Callable[[], object]]] = []
+
+        def append(self, frame: DataFrame, name: str, look: Look) -> None:
+            self._let_by(name)
+            super().append(frame, name, look)
+
+        def overwrite(self, frame: DataFrame, name: str) -> None:
+            self._let_by(name)
+            super().overwrite(frame, name)
+
+        def _let_by(self, name: str) -> None:
+            if name == self.table and self.others:
+                self.others.pop()()
+
+    slow, quick = Overtaken(spark, str(tmp_path / "lake")), Lake(spark, str(tmp_path / "lake"))
+    mine = Ingest(slow)
+    for number, table in enumerate(["members", "rebalances", "avoided"]):
+        values = [
+            line(rebalance(3 * number + 1, 60 * number, member("a-1", join=0, sync=10, kept=1))),
+            line(avoided(3 * number + 2, 60 * number + 10)),
+        ]
+        slow.table = table
+        slow.others.append(partial(Ingest(quick).take, raw(spark, values)))
+        mine.take(raw(spark, values))
+        assert not slow.others
+        assert f"the table {table} of" in capsys.readouterr().err
+    for table, count in {"rebalances": 3, "members": 3, "avoided": 3}.items():
+        assert quick.read(table).count() == count
+    # The other run knows of an event more, and this one writes over what it has found.
+    slow.table, findings = "causes", Findings(slow, Thresholds())
+
+    def find_more() -> None:
+        Ingest(quick).take(raw(spark, [line(avoided(99, 500))]))
+        Findings(quick, Thresholds()).renew()
+
+    slow.others.append(find_more)
+    findings.renew()
+    assert not slow.others
+    assert Findings(quick, Thresholds()).renew() == 0
+    (known,) = quick.read("causes").where("trigger_kind = 'leader_rejoined'").collect()
+    assert known["avoided_count"] == 4

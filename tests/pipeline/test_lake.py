@@ -1,12 +1,13 @@
 """The ways in which tables change: repeating one of them changes nothing more."""
 
+import itertools
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from pipeline.errors import PipelineError
+from pipeline.errors import ConflictError, PipelineError
 from pipeline.lake import Lake
 
 
@@ -61,7 +62,12 @@ def test_a_first_write_that_failed_halfway_is_mended_by_the_next(
     bad = good.select(
         f.when(f.col("id") < 2, f.col("id")).otherwise(f.raise_error(f.lit("no more"))).alias("id")
     )
-    for write in (lake.overwrite, lake.append):
+    ids = itertools.count()
+
+    def append(frame: DataFrame, name: str) -> None:
+        lake.append_once(frame, name, app_id="a", batch_id=next(ids))
+
+    for write in (lake.overwrite, append):
         name = write.__name__
         with pytest.raises(PipelineError):
             write(bad, name)
@@ -71,6 +77,58 @@ def test_a_first_write_that_failed_halfway_is_mended_by_the_next(
         write(good, name)
     assert rows(lake, "overwrite") == [(0,), (1,), (2,), (3,)]
     assert rows(lake, "append") == sorted(2 * [(0,), (1,), (2,), (3,)])
+    with pytest.raises(PipelineError):
+        lake.overwrite(bad, "created")
+    lake.create("created", good.schema)
+    assert rows(lake, "created") == []
+
+
+def test_a_first_write_leaves_alone_what_another_run_writes_first(
+    spark: SparkSession, lake: Lake
+) -> None:
+    class Slow(Lake):
+        """Another run begins and ends while this one has begun."""
+
+        def _check_place(self, name: str) -> bool:
+            is_there = super()._check_place(name)
+            begun = Path(lake.path(name), "_first_write")
+            if not is_there and not begun.exists():
+                begun.parent.mkdir(parents=True)
+                begun.touch()
+                (begun.parent / "mine.parquet").touch()
+                lake.overwrite(spark.range(3), name)
+                assert (begun.parent / "mine.parquet").exists()
+            return is_there
+
+    Slow(spark, lake.root).overwrite(spark.range(4), "numbers")
+    assert rows(lake, "numbers") == [(0,), (1,), (2,), (3,)]
+
+
+def test_an_append_fails_that_would_repeat_what_was_added_since_the_look(
+    spark: SparkSession, lake: Lake
+) -> None:
+    one = spark.createDataFrame([(1,)], "number int")
+    lake.create("numbers", one.schema)
+    early, late = lake.look("numbers"), lake.look("numbers")
+    lake.append(one, "numbers", early)
+    with pytest.raises(ConflictError, match="another run changed it at the same time"):
+        lake.append(one, "numbers", late)
+    # Whoever merges has looked as well.
+    look = lake.look("numbers")
+    lake.merge_new(spark.createDataFrame([(2,)], "number int"), "numbers", on=["number"])
+    with pytest.raises(ConflictError):
+        lake.append(one, "numbers", look)
+    lake.append(spark.createDataFrame([(3,)], "number int"), "numbers", lake.look("numbers"))
+    assert rows(lake, "numbers") == [(1,), (2,), (3,)]
+
+
+def test_a_table_of_before_gets_the_columns_that_it_lacks(spark: SparkSession, lake: Lake) -> None:
+    old = spark.createDataFrame([(1,)], "number int")
+    new = spark.createDataFrame([(2, "two")], "number int, name string")
+    lake.overwrite(old, "numbers")
+    lake.create("numbers", new.schema)
+    lake.append(new, "numbers", lake.look("numbers"))
+    assert rows(lake, "numbers") == [(1, None), (2, "two")]
 
 
 def test_overwriting_replaces_rows_and_columns(spark: SparkSession, lake: Lake) -> None:
