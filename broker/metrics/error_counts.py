@@ -1,11 +1,12 @@
 """Finds the error codes in a response, wherever its declaration has them.
 
-The functions are put together once per message class from its schema, so that a heartbeat's answer
-costs one attribute and a fetch's one walk over its partitions.
+The functions are written once per message class from its schema, as straight-line code: every
+answer passes through one, and one of Metadata may have ten thousand codes.
 """
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 from protocol.message import schema_of
 from protocol.schema import MessageSchema
@@ -21,40 +22,37 @@ _FIELD = "error_code"
 @cache
 def error_counter(message: type) -> Counter | None:
     """A function that adds the errors in a message to counts; None if it has no place for any."""
-    schema = schema_of(message)
-    has_code = any(field.name == _FIELD for field in schema.fields)
-    below = _counters_below(schema)
-    if not below:
-        return _count_here if has_code else None
-
-    def count(value: object, counts: ErrorCounts) -> None:
-        if has_code:
-            _count_here(value, counts)
-        for name, is_array, counter in below:
-            child = getattr(value, name)
-            if child is None:
-                continue
-            if is_array:
-                for one in child:
-                    counter(one, counts)
-            else:
-                counter(child, counts)
-
-    return count
+    lines = _lines(schema_of(message), "m", 1)
+    if not lines:
+        return None
+    names: dict[str, Any] = {}
+    source = "\n".join(["def count(m, counts):", *lines])
+    exec(compile(source, f"<errors of {message.__name__}>", "exec"), names)  # noqa: S102 - as codecs
+    counter: Counter = names["count"]
+    return counter
 
 
-def _counters_below(schema: MessageSchema) -> list[tuple[str, bool, Counter]]:
-    """(field, whether it is an array, counter) of the nested structures that have error codes."""
-    found = []
+def _lines(schema: MessageSchema, name: str, depth: int) -> list[str]:
+    """What counts the codes in the structure of that name; nothing if there is no place for any."""
+    indent = "    " * depth
+    lines: list[str] = []
+    if any(field.name == _FIELD for field in schema.fields):
+        lines = [
+            f"{indent}code = {name}.{_FIELD}",
+            f"{indent}if code:",
+            # An ErrorCode or a plain int: equal, and the same key.
+            f"{indent}    counts[code] = counts.get(code, 0) + 1",
+        ]
     for field in schema.fields:
-        counter = error_counter(field.kind) if isinstance(field.kind, type) else None
-        if counter is not None:
-            found.append((field.name, field.is_array, counter))
-    return found
-
-
-def _count_here(value: object, counts: ErrorCounts) -> None:
-    code = getattr(value, _FIELD)
-    if code:
-        # An ErrorCode or a plain int: equal, and the same key.
-        counts[code] = counts.get(code, 0) + 1
+        child = f"m{depth}"
+        below = (
+            _lines(schema_of(field.kind), child, depth + 1) if isinstance(field.kind, type) else []
+        )
+        if not below:
+            continue
+        if field.is_array:
+            lines.append(f"{indent}for {child} in {name}.{field.name} or ():")
+        else:
+            lines += [f"{indent}{child} = {name}.{field.name}", f"{indent}if {child} is not None:"]
+        lines += below
+    return lines
