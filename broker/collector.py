@@ -26,7 +26,7 @@ CROWD_THRESHOLDS: Final = (50_000, 1, 10)
 YOUNG_WORTH_A_LOOK: Final = 1_000
 """Fewer are left to the next look."""
 
-YOUNG_BEFORE_SET_ASIDE: Final = 5_000
+YOUNG_BEFORE_SET_ASIDE: Final = 2_500
 """After looks at so many, those that have survived are looked at once more and set aside."""
 
 YOUNGEST: Final = 0

@@ -105,9 +105,10 @@ class MemoryKeeper:
                 self._left = here
                 self._looks_since_gone = 0
             if self._looks_since_gone in GIVEN_BACK_AFTER_LOOKS:
-                if here < MANY:
+                if self._is_prepared and here < MANY:
                     self._settle()
-                _give_back()
+                else:
+                    _give_back()
                 self._high = here
             if self._looks_since_gone >= GIVEN_BACK_AFTER_LOOKS[-1]:
                 self._most = 0
@@ -129,9 +130,9 @@ class MemoryKeeper:
             serve_objects_by_library()
 
     def _settle(self) -> None:
-        """New objects are made by Python's allocator again, and so is what stays of the crowd."""
-        if not self._is_prepared:
-            return
+        """New objects are made by Python's allocator again, and so is what stays of the crowd; then
+        its memory is given back.
+        """
         self._is_prepared = False
         from broker.allocator import serve_objects_by_python  # noqa: PLC0415 - rarely wanted.
 
@@ -144,8 +145,10 @@ class MemoryKeeper:
             self._renew_on(self._renew())
 
     def _renew(self) -> Steps[None]:
+        yield
         for renewal in self._renewals:
             yield from renewal()
+            yield
         _give_back_free()
 
     def _renew_on(self, steps: Steps[None]) -> None:
