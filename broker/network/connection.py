@@ -327,7 +327,7 @@ class Connection(asyncio.BufferedProtocol):
             self._write(answer, sum(map(len, answer)))
         if self._is_stopping:
             self._close(CloseReason.SHUTDOWN)
-        else:
+        elif not (self._is_reading and self._reader.is_empty):
             self._work()
 
     def _write(self, responses: list[Buffer], byte_count: int) -> None:
