@@ -74,6 +74,35 @@ print(json.dumps(sizes))
 """
 
 
+COUNTS_STAY = f"""
+import json
+from benchmarks.members import resident_kib
+from broker.memory_keeper import MemoryKeeper
+from broker.metrics.group_counts import CountsByGroup
+
+def left_after(renews):
+    waiting = 0
+    counts = CountsByGroup(5_000)
+    keeper = MemoryKeeper(lambda: waiting, renewals=[counts.renew_steps] if renews else [])
+    before = resident_kib()
+    waiting = {MANY}
+    keeper.look()
+    crowd = []
+    for number in range(1_500):
+        crowd += [(one, str(one)) for one in range(200)]
+        counts.of(f"group-{{number}}").count_removed("session_expired")
+        crowd += [(one, str(one)) for one in range(200)]
+        counts.of(f"group-{{number}}").count_rebalance("member_added")
+    del crowd
+    waiting = 0
+    for _ in range(1 + {GIVEN_BACK_AFTER_LOOKS[1]}):
+        keeper.look()
+    return resident_kib() - before
+
+print(json.dumps([left_after(True), left_after(False)]))
+"""
+"""What is kept of each of 1,500 groups, 500 bytes."""
+
 ALLOCATORS = """
 import ctypes, json
 from broker import allocator
@@ -139,6 +168,13 @@ def test_memory_of_a_crowd_goes_back_bit_by_bit_as_it_goes() -> None:
     full, held, after = run(CROWD_GOES_BIT_BY_BIT)
     assert full - held < full / 10, "while others hold on to what has gone"
     assert held - after > full / 4
+
+
+@linux_before_313
+def test_what_is_kept_of_each_group_holds_no_memory_once_it_was_made_anew() -> None:
+    renewed, as_it_was = run(COUNTS_STAY)
+    assert as_it_was > 6_000, "KiB: what holds memory cannot be seen"
+    assert renewed < as_it_was / 4
 
 
 @linux_before_313
