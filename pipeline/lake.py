@@ -12,15 +12,20 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from delta.tables import DeltaTable
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from pipeline import jvm
-from pipeline.errors import PipelineError
+from pipeline.errors import ConflictError, PipelineError
 from pipeline.faults import explained
 from pipeline.look import Look
 
 _FORMAT: Final = "delta"
+
+_LOG: Final = "_delta_log"
+"""Alone, it is of a table that is being created, or that a kill has kept from it."""
 
 _BEGUN: Final = "_first_write"
 """A file that lies where a table is to be while it is made by writing rows: what is beside it is
@@ -65,15 +70,7 @@ class Lake:
         """
         with explained(self._called(name)):
             if not self._check_place(name):
-                if self._is_begun(name):
-                    self._add_columns(name, schema)
-                else:
-                    (
-                        DeltaTable.createIfNotExists(self._spark)
-                        .location(self.path(name))
-                        .addColumns(schema)
-                        .execute()
-                    )
+                self._make(name, schema)
             elif self._is_short_of(name, schema):
                 self._add_columns(name, schema)
             # DeltaTable.detail() says it too, by a query that takes seconds.
@@ -162,6 +159,22 @@ class Lake:
         # As Delta compares them.
         return not {one.lower() for one in schema.names} <= {one["name"].lower() for one in there}
 
+    def _make(self, name: str, schema: StructType) -> None:
+        if self._is_begun(name):
+            # Delta creates tables only where nothing is at all.
+            self._add_columns(name, schema)
+            return
+        table = DeltaTable.createIfNotExists(self._spark).location(self.path(name))
+        try:
+            table.addColumns(schema).execute()
+        except (PySparkException, Py4JError) as error:
+            # There was nothing just before.
+            if self._is_begun(name) or DeltaTable.isDeltaTable(self._spark, self.path(name)):
+                raise ConflictError(
+                    f"{self._called(name)}: another run is making it at the same time"
+                ) from error
+            raise
+
     def _add_columns(self, name: str, schema: StructType) -> None:
         nothing = self._spark.createDataFrame([], schema).write.format(_FORMAT).mode("append")
         nothing.option("mergeSchema", "true").save(self.path(name))
@@ -188,8 +201,12 @@ class Lake:
         return True
 
     def _is_begun(self, name: str) -> bool:
-        begun = self._place(f"{self.path(name)}/{_BEGUN}")
-        return bool(self._files(begun).exists(begun))
+        place = self._place(self.path(name))
+        files = self._files(place)
+        if not files.exists(place):
+            return False
+        names = {str(one.getPath().getName()) for one in files.listStatus(place)}
+        return _BEGUN in names or names == {_LOG}
 
     def _place(self, path: str) -> Any:  # noqa: ANN401 - of the JVM.
         return jvm.of(self._spark).org.apache.hadoop.fs.Path(path)

@@ -131,12 +131,13 @@ def test_runs_that_find_the_same_events_missing_write_them_once(
     slow.table, findings = "causes", Findings(slow, Thresholds())
 
     def find_more() -> None:
-        Ingest(quick).take(raw(spark, [line(avoided(99, 500))]))
+        more = rebalance(99, 500, member("a-1", join=0, sync=10, kept=1))
+        Ingest(quick).take(raw(spark, [line(more)]))
         Findings(quick, Thresholds()).renew()
 
     slow.others.append(find_more)
     findings.renew()
     assert not slow.others
     assert Findings(quick, Thresholds()).renew() == 0
-    (known,) = quick.read("causes").where("trigger_kind = 'leader_rejoined'").collect()
-    assert known["avoided_count"] == 4
+    (known,) = quick.read("causes").where("trigger_kind = 'member_added'").collect()
+    assert known["rebalance_count"] == 4

@@ -104,6 +104,14 @@ def test_a_first_write_leaves_alone_what_another_run_writes_first(
     assert rows(lake, "numbers") == [(0,), (1,), (2,), (3,)]
 
 
+def test_a_table_that_was_not_made_to_its_end_is_made_by_the_next(
+    spark: SparkSession, lake: Lake
+) -> None:
+    Path(lake.path("numbers"), "_delta_log").mkdir(parents=True)
+    lake.create("numbers", spark.range(1).schema)
+    assert rows(lake, "numbers") == []
+
+
 def test_an_append_fails_that_would_repeat_what_was_added_since_the_look(
     spark: SparkSession, lake: Lake
 ) -> None:
