@@ -18,6 +18,8 @@ _FULL_DISK: Final = ("No space left on device", "Disk quota exceeded")
 _NO_ANSWER: Final = ("errors.TimeoutException", "Timed out waiting for a node assignment")
 _NOT_ALLOWED: Final = ("Permission denied", "AccessDeniedException", "Read-only file system")
 _CONFLICT: Final = ("DELTA_CONCURRENT_", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
+_BAD_NAME: Final = "InvalidTopicException"
+_CAUSED: Final = "Caused by: "
 _NOT_A_LAKE: Final = (
     "DELTA_TABLE_NOT_FOUND",
     "is not a Delta table",
@@ -59,7 +61,7 @@ def explain(what: str, error: Exception) -> PipelineError:
             f"{what}: something else than a table is there ({_first_line(text)}). "
             "Is that directory a lake of this pipeline?"
         )
-    return PipelineError(f"{what}: {_first_line(text)}")
+    return PipelineError(f"{what}: {_reason(text)}")
 
 
 def _words(error: Exception) -> str:
@@ -78,3 +80,13 @@ def _words(error: Exception) -> str:
 def _first_line(text: str) -> str:
     line = next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
     return line[:_TEXT_MAX]
+
+
+def _reason(text: str) -> str:
+    """With the last cause in a stack trace: "Task failed while writing rows" is none."""
+    if _BAD_NAME in text:
+        return "no topic can be called so"
+    lines = (line.strip() for line in text.splitlines())
+    causes = [line.removeprefix(_CAUSED) for line in lines if line.startswith(_CAUSED)]
+    cause = f"; caused by {causes[-1][:_TEXT_MAX]}" if causes else ""
+    return _first_line(text) + cause

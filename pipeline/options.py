@@ -48,7 +48,8 @@ def add_spark(parser: argparse.ArgumentParser) -> None:
         "--log-level",
         default=_environment("SPARK_LOG_LEVEL", "ERROR"),
         choices=("DEBUG", "INFO", "WARN", "ERROR", "OFF"),
-        help="what Spark itself says on standard error (%(default)s; KOHORT_SPARK_LOG_LEVEL)",
+        help="what Spark itself says on standard error; WARN has the stack traces of a failure "
+        "(%(default)s; KOHORT_SPARK_LOG_LEVEL)",
     )
 
 
@@ -115,7 +116,7 @@ def session_of(options: argparse.Namespace, name: str, *, java_options: str = ""
         jars_directory=options.jars,
         java_options=java_options,
     )
-    spark.sparkContext.setLogLevel(options.log_level)
+    session.set_log_level(spark, options.log_level)
     session.fit_to_machine(spark)
     return spark
 

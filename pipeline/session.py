@@ -13,7 +13,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from pipeline import jars
+from pipeline import jars, jvm
 from pipeline.errors import UnavailableError, UsageError
 from pipeline.java import LOGGING, find_java
 
@@ -40,6 +40,8 @@ _LOCAL: Final = {
 }
 """For a session on one machine."""
 
+
+_TALKATIVE: Final = {"DEBUG", "INFO", "WARN"}
 
 _SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _SNAPSHOT_PARTITIONS: Final = "spark.databricks.delta.snapshotPartitions"
@@ -103,6 +105,21 @@ def fit_to_machine(spark: SparkSession) -> None:
     ):
         if not context.getConf().contains(name):
             spark.conf.set(name, count)
+
+
+def set_log_level(spark: SparkSession, level: str) -> None:
+    """What Spark itself says on standard error; `level` is the name of one of log4j's.
+
+    From WARN on downwards, this includes what log4j2.properties leaves to the job to tell.
+    """
+    spark.sparkContext.setLogLevel(level)
+    if is_submitted() or level not in _TALKATIVE:
+        return
+    log4j = jvm.of(spark).org.apache.logging.log4j
+    configuration = log4j.core.LoggerContext.getContext(False).getConfiguration()
+    loggers = dict(configuration.getLoggers())
+    for name in [name for name, one in loggers.items() if one.getLevel().name() == "OFF"]:
+        log4j.core.config.Configurator.setLevel(name, log4j.Level.getLevel(level))
 
 
 def is_submitted() -> bool:

@@ -25,3 +25,23 @@ def test_workers_run_in_the_python_that_started_them(
 
     rows = spark.range(1).mapInPandas(executable, "python string").collect()
     assert [row.python for row in rows] == [sys.executable]
+
+
+def test_spark_leaves_failures_to_the_job_unless_more_is_asked_for(spark: SparkSession) -> None:
+    from pipeline import jvm  # noqa: PLC0415
+    from pipeline.session import set_log_level  # noqa: PLC0415
+
+    log4j = jvm.of(spark).org.apache.logging.log4j
+
+    def speaks(name: str) -> bool:
+        return bool(log4j.LogManager.getLogger(f"org.apache.spark.{name}").isErrorEnabled())
+
+    assert speaks("util.SparkUncaughtExceptionHandler")
+    assert not speaks("executor.Executor")
+    try:
+        set_log_level(spark, "WARN")
+        assert speaks("executor.Executor")
+    finally:
+        log4j.core.config.Configurator.reconfigure()
+        set_log_level(spark, "ERROR")
+    assert not speaks("executor.Executor")

@@ -1,0 +1,39 @@
+"""What Spark's exceptions come to in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.errors import ConflictError, PipelineError, UnavailableError
+
+FAILED = """Job aborted due to stage failure: Task 0 in stage 65.0 failed 1 times: \
+[TASK_WRITE_FAILED] Task failed while writing rows to file:/lake/partitions.
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.taskFailedWhileWritingRowsError
+Caused by: java.io.IOException: {}
+\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "told"),
+    [
+        (
+            FAILED.format("Input/output error"),
+            PipelineError,
+            "; caused by java.io.IOException: Input/output error",
+        ),
+        (FAILED.format("No space left on device"), UnavailableError, "the disk is full"),
+        ("[DELTA_CONCURRENT_APPEND] Files were added", ConflictError, "another run changed it"),
+        ("InvalidTopicException: Invalid topics: [a b]", PipelineError, "can be called so"),
+    ],
+)
+def test_the_reason_is_told(text: str, kind: type[PipelineError], told: str) -> None:
+    pyspark_errors = pytest.importorskip("pyspark.errors")
+    from pipeline.faults import explain  # noqa: PLC0415
+
+    error = explain("the table", pyspark_errors.PySparkException(text))
+
+    assert type(error) is kind
+    assert str(error).startswith("the table: ")
+    assert told in str(error)
+    assert "\n" not in str(error)
