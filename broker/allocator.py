@@ -15,6 +15,7 @@ from typing import Final
 
 logger = logging.getLogger(__name__)
 
+M_MXFAST: Final = 1
 M_TRIM_THRESHOLD: Final = -1
 M_MMAP_THRESHOLD: Final = -3
 """From glibc's malloc.h."""
@@ -25,12 +26,13 @@ LIMIT_BYTES: Final = 4 * 1024 * 1024
 
 def limit_retained_memory() -> None:
     """For the whole process, from now on; other C libraries than glibc are left as they are."""
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError):
-        return
     for option in (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD):
-        if not mallopt(option, LIMIT_BYTES):
+        _set_option(option, LIMIT_BYTES)
+
+
+def _set_option(option: int, value: int) -> None:
+    with contextlib.suppress(AttributeError, OSError):
+        if not ctypes.CDLL(None).mallopt(option, value):
             logger.debug("mallopt(%d) was refused", option)
 
 
@@ -45,6 +47,10 @@ class _Allocator(ctypes.Structure):
         ("free", ctypes.c_void_p),
     )
 
+
+MXFAST_BYTES: Final = 128
+"""glibc's own, for addresses of 64 bits: up to here it keeps freed blocks apart, to hand them out
+again, and does not join them with what is free beside them."""
 
 _RAW, _MEM, _OBJ = range(3)
 """PyMemAllocatorDomain: the C library's own, buffers of objects, objects."""
@@ -77,6 +83,8 @@ def serve_objects_by_library() -> bool:
     objects = _allocator_of(_OBJ), _allocator_of(_MEM)
     if raw.context or any(one.context or one.free == raw.free for one in objects):
         return False
+    # Joined at once, what is free is whole pages sooner; it takes no more processor time.
+    _set_option(M_MXFAST, 0)
     for domain, ours in ((_OBJ, objects[0]), (_MEM, objects[1])):
         _replaced[domain] = ours.malloc, ours.calloc
         ours.malloc, ours.calloc = raw.malloc, raw.calloc
@@ -91,6 +99,8 @@ def serve_objects_by_python() -> None:
     New ones go first where Python's allocator has holes, so that those which stay are close
     together again.
     """
+    if _replaced:
+        _set_option(M_MXFAST, MXFAST_BYTES)
     while _replaced:
         domain, (malloc, calloc) = _replaced.popitem()
         ours = _allocator_of(domain)

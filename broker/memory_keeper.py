@@ -32,9 +32,9 @@ little that Python's own allocator, which is faster, may keep it."""
 GONE_BELOW: Final = 4
 """Most are gone when there are so many times fewer than there were."""
 
-GIVEN_BACK_PER_GONE: Final = 15_000
+GIVEN_BACK_PER_GONE: Final = 7_500
 """While many go: to give a page back takes a microsecond, and all of a hundred thousand members'
-in one go a tenth of a second."""
+in one go a tenth of a second. To look for pages takes ten milliseconds each time."""
 
 GIVEN_BACK_AFTER_LOOKS: Final = (12, 60, 240, 2_800)
 """When hardly any more have gone. Groups without a member last until the next sweep."""
