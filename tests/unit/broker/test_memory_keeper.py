@@ -119,6 +119,17 @@ assert functions() != before
 grown = bytearray(b"x" * 100)
 some = [(number, str(number)) for number in range(10_000)]
 del old[::2]
+library = ctypes.CDLL(None)
+kept_apart = 0
+if hasattr(library, "mallinfo2"):
+    class Info(ctypes.Structure):
+        _fields_ = [(f"field{number}", ctypes.c_size_t) for number in range(10)]
+
+    library.mallinfo2.restype = Info
+    crowd = [bytes(50) for _ in range(10_000)]
+    for number in range(0, 10_000, 2):
+        crowd[number] = None
+    kept_apart = library.mallinfo2().field6
 allocator.serve_objects_by_python()
 allocator.serve_objects_by_python()
 assert functions() == before
@@ -126,7 +137,7 @@ grown += b"y" * 300
 del grown[10:-10], some[::2], old
 new = [(number, str(number)) for number in range(10_000)]
 assert bytes(grown) == b"x" * 10 + b"y" * 10 and some[0] == (1, "1")
-print(json.dumps([]))
+print(json.dumps([kept_apart]))
 """
 
 
@@ -179,7 +190,8 @@ def test_what_is_kept_of_each_group_holds_no_memory_once_it_was_made_anew() -> N
 
 @linux_before_313
 def test_pythons_own_allocator_comes_back_and_frees_what_the_librarys_has_made() -> None:
-    run(ALLOCATORS)
+    (kept_apart,) = run(ALLOCATORS)
+    assert kept_apart < 10_000, "bytes that are free and not joined with what is beside them"
 
 
 def test_what_stays_is_made_anew_each_time_that_a_crowd_has_gone(
