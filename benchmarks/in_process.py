@@ -23,7 +23,9 @@ async def broker_here(directory: Path, initial_delay_ms: int = 3_000) -> AsyncIt
         f"group.initial.rebalance.delay.ms={initial_delay_ms}",
     )
     loaded = load(file=None, overrides=settings, environment={})
-    async with Broker(loaded).running() as broker:
+    broker = Broker(loaded)
+    broker.has_own_process = True
+    async with broker.running():
         keeper = broker.new_memory_keeper()
         keeper.start()
         try:

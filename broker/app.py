@@ -86,6 +86,10 @@ class Broker:
         self.history = self._make_history()
         """Why the groups rebalanced."""
         self.history.add_listener(self.metrics.rebalances.on_record)
+        self.has_own_process = False
+        """Set it before `running` where nothing else lives and a memory keeper will be started: the
+        allocator may then be changed while very many members are loaded.
+        """
         self._not_ready: str | None = "starting"
         """Why clients cannot be served now, for probes."""
         self.services: BrokerServices
@@ -108,6 +112,7 @@ class Broker:
     async def run_until_signalled(self) -> None:
         """Run until SIGTERM or SIGINT. Raises StartError."""
         stop = asyncio.Event()
+        self.has_own_process = True
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
@@ -168,7 +173,7 @@ class Broker:
         await self.history.start(TopicHistoryLog(topics, config, executor), executor)
         stack.push_async_callback(self.history.close)
         groups = self._make_groups(topics, purgatory)
-        await groups.start()
+        await groups.start(_prepare_for_crowd if self.has_own_process else None)
         stack.push_async_callback(groups.close)
         shell = PurgatoryShell(purgatory, self._clock)
         self.services = self._make_services(topics, groups, purgatory)
@@ -386,3 +391,10 @@ def _limit_retained_memory() -> None:
 def _report(doing: str, error: Exception) -> None:
     """A fault of ours in a delayed operation; its client has been answered."""
     logger.error("A fault of ours while %s", doing, exc_info=error)
+
+
+def _prepare_for_crowd() -> None:
+    # The memory keeper does it when many wait, which would be after they were loaded.
+    from broker.allocator import serve_objects_by_library  # noqa: PLC0415 - rarely wanted.
+
+    serve_objects_by_library()

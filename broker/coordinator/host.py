@@ -105,9 +105,9 @@ class GroupHost:
 
     # Beginning and end.
 
-    async def start(self) -> None:
-        """Load all groups; to be called before requests are served."""
-        loaded = await load_groups(self._log, self._clock.monotonic_ms)
+    async def start(self, on_crowd: Callable[[], object] | None = None) -> None:
+        """Load all groups; to be called before requests are served. See `load_groups`."""
+        loaded = await load_groups(self._log, self._clock.monotonic_ms, on_crowd)
         self.load_times_ms = loaded.load_times_ms
         self._unreadable = loaded.unreadable_partitions
         now = self.now()

@@ -23,6 +23,9 @@ logger = logging.getLogger(__name__)
 RECORDS_PER_TURN: Final = 2_000
 """Before probes get the loop; when they are decoded, each member of a group counts as one."""
 
+CROWD: Final = 6_000
+"""So many members are worth preparing for while they are loaded."""
+
 
 @dataclass(frozen=True, slots=True)
 class LoadedGroups:
@@ -34,8 +37,15 @@ class LoadedGroups:
     """How long each partition took that has records."""
 
 
-async def load_groups(log: OffsetsLog, monotonic_ms: Callable[[], int]) -> LoadedGroups:
-    """All groups, as the last record of each of their keys."""
+async def load_groups(
+    log: OffsetsLog,
+    monotonic_ms: Callable[[], int],
+    on_crowd: Callable[[], object] | None = None,
+) -> LoadedGroups:
+    """All groups, as the last record of each of their keys. `on_crowd` is called when it turns out
+    that they have very many members.
+    """
+    member_count = 0
     load_times_ms: list[int] = []
     by_group: dict[str, list[DurableRecord]] = {}
     unreadable: set[int] = set()
@@ -58,7 +68,12 @@ async def load_groups(log: OffsetsLog, monotonic_ms: Callable[[], int]) -> Loade
         work = 0
         for durable in _decode(latest.values()):
             by_group.setdefault(durable.group_id, []).append(durable)
-            work += 1 + (len(durable.members) if isinstance(durable, GroupRecord) else 0)
+            members = len(durable.members) if isinstance(durable, GroupRecord) else 0
+            work += 1 + members
+            member_count += members
+            if on_crowd is not None and member_count >= CROWD:
+                on_crowd()
+                on_crowd = None
             if work >= RECORDS_PER_TURN:
                 work = 0
                 await asyncio.sleep(0)
