@@ -190,13 +190,14 @@ class Lake:
         if not DeltaTable.isDeltaTable(self._spark, self.path(name)):
             place = self._place(self.path(name))
             files = self._files(place)
-            is_taken = files.exists(place) and len(files.listStatus(place))
-            if is_taken and not self._is_begun(name):
+            if not files.exists(place) or not len(files.listStatus(place)) or self._is_begun(name):
+                return False
+            # Another run may have ended its first write since the first look.
+            if not DeltaTable.isDeltaTable(self._spark, self.path(name)):
                 raise PipelineError(
                     f"{self._called(name)}: files are there that are not a table's. "
                     "Is that directory a lake of this pipeline?"
                 )
-            return False
         self._known.add(name)
         return True
 

@@ -138,6 +138,7 @@ def test_runs_that_find_the_same_events_missing_write_them_once(
     slow.others.append(find_more)
     findings.renew()
     assert not slow.others
+    assert "another run renewed them meanwhile; doing it anew" in capsys.readouterr().err
     assert Findings(quick, Thresholds()).renew() == 0
     (known,) = quick.read("causes").where("trigger_kind = 'member_added'").collect()
     assert known["rebalance_count"] == 4

@@ -104,6 +104,24 @@ def test_a_first_write_leaves_alone_what_another_run_writes_first(
     assert rows(lake, "numbers") == [(0,), (1,), (2,), (3,)]
 
 
+def test_a_first_write_of_another_run_may_end_while_it_is_looked_at(
+    spark: SparkSession, lake: Lake
+) -> None:
+    class Slow(Lake):
+        """Another run's rows become a table between two looks of this one."""
+
+        def _is_begun(self, name: str) -> bool:
+            if not lake.exists(name):
+                lake.overwrite(spark.range(3), name)
+            return super()._is_begun(name)
+
+    begun = Path(lake.path("numbers"), "_first_write")
+    begun.parent.mkdir(parents=True)
+    begun.touch()
+    Slow(spark, lake.root).overwrite(spark.range(4), "numbers")
+    assert rows(lake, "numbers") == [(0,), (1,), (2,), (3,)]
+
+
 def test_a_table_that_was_not_made_to_its_end_is_made_by_the_next(
     spark: SparkSession, lake: Lake
 ) -> None:
