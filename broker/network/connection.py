@@ -320,7 +320,7 @@ class Connection(asyncio.BufferedProtocol):
         self._memory.give_back(len(frame))
         try:
             answer: Answer = pending.finish()
-        except CloseConnection as error:
+        except Exception as error:  # noqa: BLE001 - every one of them is dealt with.
             self._end_by(error)
             return
         if answer is not None and not self._is_closing:

@@ -58,6 +58,8 @@ class Echo:
     def finish(self, future: asyncio.Future[None], body: bytes) -> Answer:
         if body.startswith(b"park, close"):
             raise CloseConnection("as asked")
+        if body.startswith(b"park, fault"):
+            raise RuntimeError("a fault of ours")
         return None if body.startswith(b"park, silent") else [framed(body)]
 
     async def fail_when_cancelled(self) -> None:
@@ -252,6 +254,20 @@ async def test_a_fault_of_ours_ends_one_connection_loudly_and_no_other(
     other.send(framed(b"one"))
     await turns()
     assert bodies(other.taken) == [b"one"]
+
+
+async def test_a_fault_in_a_late_answer_ends_the_connection_instead_of_leaving_it_hanging(
+    edge: Edge, caplog: pytest.LogCaptureFixture
+) -> None:
+    peer = edge.connect()
+    peer.send(framed(b"park, fault") + framed(b"two"))
+    await turns()
+    edge.service.parked[b"park, fault"].set_result(None)
+    await turns()
+    assert peer.is_lost
+    assert edge.service.begun == [b"park, fault"]
+    assert "a fault of ours" in caplog.text
+    assert edge.metrics.closed == {"fault": 1}
 
 
 async def test_a_client_that_is_gone_has_its_request_cancelled_and_everything_given_back(
