@@ -345,9 +345,13 @@ class Connection(asyncio.BufferedProtocol):
             self._host.turns.execute_soon(self)
 
     def _on_memory_granted(self) -> None:
-        if not self._is_closing:
+        if self._is_closing:
+            return
+        try:
             self._reader.grow()
-            self._regulate_reading()
+        except Exception as error:  # noqa: BLE001 - or whoever gave back would end for it.
+            self._end_by(error)
+        self._regulate_reading()
 
     def _regulate_reading(self) -> None:
         """Read unless a whole frame is waiting: what the client sends ahead can stay with it.

@@ -12,6 +12,7 @@ from broker.handlers.context import ConnectionInfo
 from broker.handlers.registry import CloseConnection
 from broker.metrics.requests import EdgeMetrics
 from broker.network.connection import Connection
+from broker.network.frames import FrameReader
 from broker.network.limits import REQUESTS_PER_TURN, WRITE_HIGH_WATER_BYTES, NetworkLimits
 from broker.network.peer_log import PeerLog
 from broker.network.server import NetworkServer
@@ -362,6 +363,30 @@ async def test_memory_that_is_short_stops_the_reading_of_large_frames_only() -> 
     assert edge.server.memory.used_bytes == 900_000
     (future,) = edge.service.parked.values()
     future.set_result(None)
+    await edge.server.close(100)
+
+
+async def test_who_cannot_make_room_ends_and_not_who_gave_memory_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    edge = Edge(NetworkLimits(queued_max_request_bytes=100_000))
+    first, starved, other = (edge.connect() for _ in range(3))
+    stream = framed(b"large frame".ljust(700_000))
+    first.send(stream[:100_000])
+    starved.send(stream[:100_000])
+    assert not starved.is_reading()
+
+    def no_memory(reader: FrameReader) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(FrameReader, "grow", no_memory)
+    first.send(stream[100_000:])
+    other.send(framed(b"one"))
+    await turns()
+    assert starved.is_lost
+    assert (len(bodies(first.taken)), bodies(other.taken)) == (1, [b"one"])
+    assert edge.metrics.closed == {"fault": 1}
+    assert edge.server.memory.used_bytes == 0
     await edge.server.close(100)
 
 
