@@ -225,9 +225,14 @@ class FrameReader:
 
     def grow(self) -> None:
         """The budget has granted what was asked for."""
-        if self._room is not None and self._asked_bytes:
-            self._extend_room(self._asked_bytes)
-        self._asked_bytes = 0
+        asked_bytes, self._asked_bytes = self._asked_bytes, 0
+        # A transport that reads all the same has got some of the room already, or all of it.
+        missing_bytes = 0 if self._room is None else self._size - len(self._room)
+        more_bytes = min(asked_bytes, missing_bytes)
+        if more_bytes:
+            self._extend_room(more_bytes)
+        if more_bytes < asked_bytes:
+            self._memory.give_back(asked_bytes - more_bytes)
 
     def close(self) -> None:
         """Let go of everything. The budget is told by its own `close`."""

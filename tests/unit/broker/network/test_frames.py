@@ -268,6 +268,27 @@ def test_a_frame_waits_for_memory_that_others_hold_and_goes_on_when_it_is_given_
     assert side.memory.used_bytes == 0
 
 
+@pytest.mark.parametrize("early_bytes", [1, 3, 59_999, 60_000])
+def test_bytes_that_come_while_there_is_no_room_for_them_do_not_make_the_room_too_large(
+    early_bytes: int,
+) -> None:
+    """From a transport that was told to pause and reads all the same."""
+    side = Side(limit_bytes=1_000)
+    hog = Claimant(side.memory, lambda: None)
+    assert hog.ask(100_000)
+    body = b"y" * 80_000
+    stream = framed(body) + framed(b"next")
+    begun = 4 + 20_000
+    assert side.feed(stream[:begun]) == []
+    assert side.is_starved()
+    frames = side.feed(stream[begun : begun + early_bytes])
+    hog.give_back(100_000)
+    assert not side.is_starved()
+    frames += side.feed(stream[begun + early_bytes :])
+    assert frames == [body, b"next"]
+    assert side.memory.used_bytes == side.claimant.held_bytes == 0
+
+
 def test_a_small_frame_gets_its_room_however_much_others_hold() -> None:
     side = Side(limit_bytes=1_000)
     others = [Claimant(side.memory, lambda: None) for _ in range(2)]
