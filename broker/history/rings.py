@@ -29,6 +29,9 @@ GROUP_OVERHEAD_BYTES: Final = 400
 GROUPS_PER_STEP: Final = 200
 """That are made anew: a millisecond."""
 
+BLOCKS_PER_STEP: Final = 30
+"""Whose owners are named anew: a millisecond."""
+
 TABLES_RENEWED_MAX: Final = 10_000
 """Groups; the tables are made anew in one go, which takes some milliseconds for so many."""
 
@@ -146,6 +149,18 @@ class Rings:
                 (renewed_text(group_id), renewed_number(wall_ms))
                 for group_id, wall_ms in self._removed.items()
             )
+            yield from self._rename_owners_steps()
+
+    def _rename_owners_steps(self) -> Steps[None]:
+        """Have the shelf know groups by the texts that they have here now; else it would hold on to
+        those that they had before.
+        """
+        names = {group_id: group_id for group_id in self._rings}
+        for count, block in enumerate(self._shelf.blocks(), start=1):
+            # Of a group that was forgotten there is no record left.
+            block.owners = {names.get(one, one) for one in block.owners if one in self._rings}
+            if count % BLOCKS_PER_STEP == 0:
+                yield
 
     def _make_room(self) -> None:
         while self.memory_bytes > self._memory_bytes_max and self._rings:
