@@ -97,7 +97,7 @@ class GroupActor:
         """Deadlines that came while an append was under way."""
         self._waiting: dict[Ticket[Any], None] = {}
         """Tickets that have no answer yet."""
-        self._answers = AnswerQueue(self._waiting)
+        self._answers = AnswerQueue(self._waiting, host.answer_turns)
         self._is_busy = False
         """Is there a task, so that commands have to queue?"""
         self._steps: Steps[None] | None = None
@@ -399,7 +399,7 @@ class GroupActor:
     def _session_timers(self) -> SessionTimers:
         if self._heartbeat_timers is None:
             timers = self._host.new_timers(self._on_deadlines, "Heartbeat")
-            self._heartbeat_timers = SessionTimers(timers, self._host.session_queue)
+            self._heartbeat_timers = SessionTimers(timers, self._host.session_turns)
         return self._heartbeat_timers
 
     def _on_deadlines(self, keys: list[TimerKey], now_ms: int) -> None:

@@ -7,12 +7,12 @@ meanwhile stand behind.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final
 
 from broker.coordinator.ticket import Ticket
+from broker.coordinator.turn_queue import TurnQueue
 from broker.core.group.effects import Reply
 from broker.core.group.requests import JoinResult
 
@@ -26,11 +26,14 @@ MEMBERS_PER_ANSWER: Final = 25
 class AnswerQueue:
     """The answers of one group that are to be given."""
 
-    __slots__ = ("_is_turn_coming", "_queue", "_waiting")
+    __slots__ = ("_is_turn_coming", "_queue", "_turns", "_waiting")
 
-    def __init__(self, waiting: dict[Ticket[Any], None]) -> None:
-        """`waiting` are the group's unanswered tickets, from which those answered are taken."""
+    def __init__(self, waiting: dict[Ticket[Any], None], turns: TurnQueue) -> None:
+        """`waiting` are the group's unanswered tickets, from which those answered are taken;
+        `turns` is that of all groups.
+        """
         self._waiting = waiting
+        self._turns = turns
         self._queue: deque[Iterator[Reply]] = deque()
         self._is_turn_coming = False
 
@@ -53,10 +56,9 @@ class AnswerQueue:
         self._queue.append(replies)
         if self._is_turn_coming:
             return
-        if count > ANSWERS_PER_TURN:
-            self._come_back()
-        else:
-            self._take_turn()
+        if count > ANSWERS_PER_TURN or self.take_turn():
+            self._is_turn_coming = True
+            self._turns.add(self)
 
     def flush(self) -> None:
         """Give all that there are."""
@@ -64,8 +66,8 @@ class AnswerQueue:
             for reply in self._queue.popleft():
                 self._answer(reply)
 
-    def _take_turn(self) -> None:
-        self._is_turn_coming = False
+    def take_turn(self) -> bool:
+        """Called by the queue of all groups; True if there is more for another turn."""
         left = ANSWERS_PER_TURN
         while self._queue and left > 0:
             reply = next(self._queue[0], None)
@@ -76,12 +78,8 @@ class AnswerQueue:
             left -= 1
             if isinstance(reply.body, JoinResult):
                 left -= len(reply.body.members) // MEMBERS_PER_ANSWER
-        if self._queue:
-            self._come_back()
-
-    def _come_back(self) -> None:
-        self._is_turn_coming = True
-        asyncio.get_running_loop().call_soon(self._take_turn)
+        self._is_turn_coming = bool(self._queue)
+        return self._is_turn_coming
 
     def _answer(self, reply: Reply) -> None:
         ticket = reply.ticket

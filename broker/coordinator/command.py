@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from broker.coordinator.session_timers import SessionQueue
 from broker.coordinator.ticket import Ticket
+from broker.coordinator.turn_queue import TurnQueue
 from broker.core.group.classic_group import ClassicGroup
 from broker.core.group.effects import TimerKey
 from broker.core.group.events import Event
@@ -48,7 +48,8 @@ class ActorHost(Protocol):
 
     inbox_max: int
     commit_timeout_ms: int
-    session_queue: SessionQueue
+    session_turns: TurnQueue
+    answer_turns: TurnQueue
 
     def now(self) -> Now: ...
 

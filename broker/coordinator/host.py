@@ -15,7 +15,7 @@ from broker.coordinator.actor import GroupActor
 from broker.coordinator.command import Command
 from broker.coordinator.loading import load_groups, read_group
 from broker.coordinator.offsets_log import OffsetsLog, partition_of
-from broker.coordinator.session_timers import SessionQueue
+from broker.coordinator.turn_queue import TurnQueue
 from broker.core.group.classic_group import ClassicGroup
 from broker.core.group.config import GroupConfig
 from broker.core.group.effects import TimerKey
@@ -88,7 +88,8 @@ class GroupHost:
         self.config = config
         self.inbox_max = config.inbox_max
         self.commit_timeout_ms = config.commit_timeout_ms
-        self.session_queue = SessionQueue()
+        self.session_turns = TurnQueue()
+        self.answer_turns = TurnQueue()
         self._log = log
         self._purgatory = purgatory
         self._clock = clock

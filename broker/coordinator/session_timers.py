@@ -7,12 +7,11 @@ a few turns: those of one group in each.
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import Mapping
 from itertools import islice
 from typing import Final
 
+from broker.coordinator.turn_queue import TurnQueue
 from broker.core.group.effects import TimerKey
 from broker.core.keyed_timers import KeyedTimers
 
@@ -20,37 +19,12 @@ SCHEDULED_PER_TURN: Final = 500
 """One takes some three microseconds."""
 
 
-class SessionQueue:
-    """Groups that have sessions to be moved; each has its turn, and the next one the turn after."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[SessionTimers] = deque()
-
-    def add(self, timers: SessionTimers) -> None:
-        """Not while it waits."""
-        self._waiting.append(timers)
-        if len(self._waiting) == 1:
-            self._come_back()
-
-    def _come_back(self) -> None:
-        asyncio.get_running_loop().call_soon(self._take_turn)
-
-    def _take_turn(self) -> None:
-        timers = self._waiting.popleft()
-        try:
-            if timers.take_turn():
-                self._waiting.append(timers)
-        finally:
-            if self._waiting:
-                self._come_back()
-
-
 class SessionTimers:
     """In front of the timers of the purgatory."""
 
     __slots__ = ("_is_turn_coming", "_pending", "_queue", "_timers")
 
-    def __init__(self, timers: KeyedTimers[TimerKey], queue: SessionQueue) -> None:
+    def __init__(self, timers: KeyedTimers[TimerKey], queue: TurnQueue) -> None:
         """`queue` is that of all groups."""
         self._timers = timers
         self._queue = queue

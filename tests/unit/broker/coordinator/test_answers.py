@@ -6,6 +6,7 @@ from typing import Any
 
 from broker.coordinator.answers import ANSWERS_PER_TURN, MEMBERS_PER_ANSWER, AnswerQueue
 from broker.coordinator.ticket import Ticket
+from broker.coordinator.turn_queue import TurnQueue
 from broker.core.group.effects import Reply
 from broker.core.group.requests import JoinedMember, JoinResult
 from protocol.errors import ErrorCode
@@ -14,10 +15,10 @@ from protocol.errors import ErrorCode
 class Clients:
     """Who waits for answers, and in which order they came."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, turns: TurnQueue | None = None) -> None:
         self.tickets = [Ticket[int]() for _ in range(count)]
         self.waiting: dict[Ticket[Any], None] = dict.fromkeys(self.tickets)
-        self.queue = AnswerQueue(self.waiting)
+        self.queue = AnswerQueue(self.waiting, turns or TurnQueue())
 
     def replies(self) -> Iterator[Reply]:
         return (Reply(ticket, number) for number, ticket in enumerate(self.tickets))
@@ -46,6 +47,24 @@ async def test_others_have_a_turn_between_two_slices_of_many() -> None:
         await asyncio.sleep(0)
     assert seen == [ANSWERS_PER_TURN * turn for turn in range(5)], "none in the turn of the step"
     assert not clients.waiting
+
+
+async def test_no_turn_gives_more_than_that_to_all_groups_together() -> None:
+    turns = TurnQueue()
+    groups = [Clients(2 * ANSWERS_PER_TURN, turns) for _ in range(5)]
+    for one in groups:
+        one.give_all()
+    seen = [0]
+    while seen[-1] < 10 * ANSWERS_PER_TURN:
+        await asyncio.sleep(0)
+        seen.append(sum(one.answered_count for one in groups))
+    assert seen == [ANSWERS_PER_TURN * turn for turn in range(11)]
+    while any(one.queue.has_more for one in groups):
+        await asyncio.sleep(0)
+    again = Clients(2 * ANSWERS_PER_TURN, turns)
+    again.give_all()
+    await asyncio.sleep(0)
+    assert again.answered_count == ANSWERS_PER_TURN, "the queue has stopped"
 
 
 async def test_what_comes_meanwhile_stands_behind() -> None:
