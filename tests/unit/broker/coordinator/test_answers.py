@@ -59,8 +59,9 @@ async def test_no_turn_gives_more_than_that_to_all_groups_together() -> None:
         await asyncio.sleep(0)
         seen.append(sum(one.answered_count for one in groups))
     assert seen == [ANSWERS_PER_TURN * turn for turn in range(11)]
-    while any(one.queue.has_more for one in groups):
+    for _ in groups:
         await asyncio.sleep(0)
+    assert not any(one.queue.has_more for one in groups)
     again = Clients(2 * ANSWERS_PER_TURN, turns)
     again.give_all()
     await asyncio.sleep(0)
