@@ -7,15 +7,18 @@ is not bounded.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from typing import Protocol
+
+logger = logging.getLogger(__name__)
 
 
 class TurnTaker(Protocol):
     """Somebody with work that can wait a few turns."""
 
     def take_turn(self) -> bool:
-        """Do a piece of it; True if there is more."""
+        """Do a piece of it; True if there is more. What it fails at must not come again."""
         ...
 
 
@@ -39,8 +42,12 @@ class TurnQueue:
     def _take_turn(self) -> None:
         one = self._waiting.popleft()
         try:
-            if one.take_turn():
-                self._waiting.append(one)
-        finally:
-            if self._waiting:
-                self._come_back()
+            is_more = one.take_turn()
+        except Exception:
+            # Or it would believe for ever that its turn is still to come.
+            logger.exception("A fault of ours in what a group does by and by")
+            is_more = True
+        if is_more:
+            self._waiting.append(one)
+        if self._waiting:
+            self._come_back()

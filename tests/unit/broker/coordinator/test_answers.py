@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from broker.coordinator.answers import ANSWERS_PER_TURN, MEMBERS_PER_ANSWER, AnswerQueue
 from broker.coordinator.ticket import Ticket
 from broker.coordinator.turn_queue import TurnQueue
@@ -47,6 +49,22 @@ async def test_others_have_a_turn_between_two_slices_of_many() -> None:
         await asyncio.sleep(0)
     assert seen == [ANSWERS_PER_TURN * turn for turn in range(5)], "none in the turn of the step"
     assert not clients.waiting
+
+
+async def test_a_fault_in_one_answer_costs_that_one_and_none_behind_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clients = Clients(2 * ANSWERS_PER_TURN)
+    clients.tickets[3].answer(0)
+    clients.give_all()
+    later = Clients(1)
+    clients.queue.give_all(later.replies(), 1)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert "answered twice" in caplog.text
+    assert later.answered_count == 1
+    assert clients.answered_count == len(clients.tickets)
+    assert not clients.queue.has_more
 
 
 async def test_no_turn_gives_more_than_that_to_all_groups_together() -> None:
