@@ -141,8 +141,10 @@ class Shelf:
         waste_bytes = self.used_bytes - self.live_bytes
         if waste_bytes <= self.live_bytes // WASTE_DIVISOR + BLOCK_BYTES:
             return None
-        self._current = None  # It may be that one, and must not be where its records go.
-        return max(self._blocks, key=lambda block: block.used_bytes - block.live_bytes)
+        worst = max(self._blocks, key=lambda block: block.used_bytes - block.live_bytes)
+        if worst is self._current:
+            self._current = None  # It must not be where its records go.
+        return worst
 
     def _put(self, owner: str, data: bytes) -> Kept:
         block = self._block_for(len(data))

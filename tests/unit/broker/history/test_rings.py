@@ -16,7 +16,7 @@ from broker.history.rings import (
     Rings,
     pack,
 )
-from broker.history.shelf import BLOCK_BYTES
+from broker.history.shelf import BLOCK_BYTES, BLOCK_RECORDS, Block
 
 RECORD_BYTES = 1_000
 TEXT = b"x" * (RECORD_BYTES - RECORD_OVERHEAD_BYTES - 1)
@@ -44,6 +44,11 @@ print(json.dumps([(resident_kib() - before) * 1024, rings.memory_bytes]))
 def texts(rings: Rings, group_id: str) -> list[bytes]:
     ring = rings.get(group_id)
     return [] if ring is None else [packed.text for packed in ring.records]
+
+
+def blocks(rings: Rings) -> set[Block]:
+    found = [ring for group_id in rings if (ring := rings.get(group_id)) is not None]
+    return {kept.block for ring in found for kept in ring.records}
 
 
 def filled(size: int = 100, memory_bytes: int = 1 << 20) -> Rings:
@@ -179,3 +184,17 @@ def test_whoever_is_forgotten_takes_its_memory_along() -> None:
     at_once(rings.renew_steps())
     rings.forget_removed(300)
     assert rings.memory_bytes == 0
+
+
+def test_the_few_that_stay_when_very_many_are_forgotten_share_blocks() -> None:
+    rings = filled(memory_bytes=64 << 20)
+    for number in range(40 * BLOCK_RECORDS):
+        add(rings, f"group-{number}", 1, bytes(BLOCK_BYTES // BLOCK_RECORDS - 1))
+    for number in range(40 * BLOCK_RECORDS):
+        if number % (BLOCK_RECORDS // 2):
+            rings.mark_removed(f"group-{number}", 1)
+    rings.forget_removed(2)
+    before = len(blocks(rings))
+    add(rings, "another", 1)
+    assert (before, len(rings)) == (40, 81)
+    assert len(blocks(rings)) < 10
