@@ -12,6 +12,7 @@ from __future__ import annotations
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from broker.core.steps import Steps
@@ -31,6 +32,12 @@ GROUPS_PER_STEP: Final = 200
 
 BLOCKS_PER_STEP: Final = 30
 """Whose owners are named anew: a millisecond."""
+
+FORGOTTEN_AT_ONCE: Final = 20
+"""Removed groups, of which one is added at a time: with fifty records each a millisecond."""
+
+CLEANED_AT_ONCE: Final = 2
+"""Blocks of the shelf, with a few hundred records each."""
 
 TABLES_RENEWED_MAX: Final = 10_000
 """Groups; the tables are made anew in one go, which takes some milliseconds for so many."""
@@ -121,12 +128,14 @@ class Rings:
             self._removed[group_id] = wall_ms
 
     def forget_removed(self, before_wall_ms: int) -> None:
-        """Drop what is kept of groups that were removed before that time."""
-        while self._removed:
-            group_id, removed_ms = next(iter(self._removed.items()))
+        """Drop what is kept of groups that were removed before that time; so many of them, and the
+        others with the next calls.
+        """
+        for group_id, removed_ms in list(islice(self._removed.items(), FORGOTTEN_AT_ONCE)):
             if removed_ms >= before_wall_ms:
-                return
+                break
             self._forget(group_id)
+        self._clean_up()
 
     def renew_steps(self) -> Steps[None]:
         """Make all small objects anew, next to each other. For a moment at which what they came
@@ -171,7 +180,11 @@ class Rings:
                 self._forget(group_id)
 
     def _clean_up(self) -> None:
-        while (block := self._shelf.worst()) is not None:
+        """One block or two; what is left to do, the next record has done."""
+        for _ in range(CLEANED_AT_ONCE):
+            block = self._shelf.worst()
+            if block is None:
+                return
             for group_id in block.owners:
                 ring = self._rings.get(group_id)
                 if ring is not None:
