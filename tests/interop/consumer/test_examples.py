@@ -68,6 +68,16 @@ class Program:
         self.process.send_signal(signal.SIGINT)
         return self.process.wait(PATIENCE_S)
 
+    def end(self) -> None:
+        """Whatever it is at."""
+        self.process.kill()
+        self.process.wait()
+        # It reads to the end of what was written, and of a file that nobody else has closed.
+        self._reader.join()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            pipe.close()
+
 
 @contextmanager
 def running(name: str, *arguments: str) -> Iterator[Program]:
@@ -75,8 +85,7 @@ def running(name: str, *arguments: str) -> Iterator[Program]:
     try:
         yield program
     finally:
-        program.process.kill()
-        program.process.communicate()
+        program.end()
 
 
 def test_process_orders_goes_on_where_it_stopped(
