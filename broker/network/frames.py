@@ -25,7 +25,6 @@ _ROOM_PER_ARRIVED: Final = 8
 """Room is made for eight times what is there: three copies for a frame of any size."""
 
 _SIZE: Final = struct.Struct(">i")
-_READ_SIZE: Final = _SIZE.unpack_from
 _SIZE_BYTES: Final = 4
 
 _OTHER_PROTOCOLS: Final = (
@@ -158,7 +157,7 @@ class FrameReader:
             return False
         buffer = self._receive_buffer
         # Where less than a size was read, the buffer has something old behind it.
-        size: int = _READ_SIZE(buffer)[0] if byte_count > _SIZE_BYTES else 0
+        size: int = _SIZE.unpack_from(buffer)[0] if byte_count > _SIZE_BYTES else 0
         if 0 < size == byte_count - _SIZE_BYTES and size <= self._frame_max_bytes:
             self._sole = bytes(buffer[_SIZE_BYTES:byte_count])
             self._memory.take(byte_count)

@@ -103,19 +103,17 @@ class EncoderWriter(Writer):
 
     def _compact_length(self, length: str, run: list[tuple[str, str]]) -> None:
         """Append a run and the length behind it, of one byte as nearly all are."""
-        if run:
-            self._check_uuids(run)
-            with self.block(f"if {length} < 127:"):
-                self(f"out += {self._packed([*run, (f'{length} + 1', 'B')])}")
-            with self.block("else:"):
-                self(f"out += {self._packed(run)}")
-                self(f"append_uvarint(out, {length} + 1)")
-            run.clear()
-            return
+        self._check_uuids(run)
         with self.block(f"if {length} < 127:"):
-            self(f"out.append({length} + 1)")
+            if run:
+                self(f"out += {self._packed([*run, (f'{length} + 1', 'B')])}")
+            else:
+                self(f"out.append({length} + 1)")
         with self.block("else:"):
+            if run:
+                self(f"out += {self._packed(run)}")
             self(f"append_uvarint(out, {length} + 1)")
+        run.clear()
 
     def _sized(self, con: Sized, source: str, run: list[tuple[str, str]]) -> None:
         """Append a length-prefixed value; a classic prefix joins the run before it."""
