@@ -100,7 +100,7 @@ class HeartbeatRules:
         self._polled_ms = 0
         self._findings: list[Finding] = []
         self._heard_ms = 0
-        """The last sign of life, or the last time that its lack was noticed."""
+        """The last sign of life, or when the coordinator was found or last doubted."""
         self.last_success_ms: int | None = None
         self.statistics = HeartbeatStatistics()
 
@@ -191,7 +191,8 @@ class HeartbeatRules:
         """The answer to FindCoordinator; NETWORK_EXCEPTION if there was none."""
         if code is ErrorCode.NONE:
             self._is_coordinator_known = True
-            self._next_ms = now_ms
+            # It is not to be doubted for the silence of the time in which there was none.
+            self._next_ms = self._heard_ms = now_ms
         elif code.retriable:
             self._next_ms = now_ms + self._backoff.fail()
         else:

@@ -145,6 +145,15 @@ def test_a_session_without_success_makes_the_coordinator_doubtful_but_not_the_me
     assert rules.next_action(11_500) == FindCoordinator()
 
 
+def test_a_coordinator_found_after_a_long_outage_gets_a_heartbeat_at_once() -> None:
+    rules = rules_of()
+    assert rules.next_action(3_000) == SendHeartbeat(ME)
+    rules.failed(3_000)
+    assert rules.next_action(20_000) == FindCoordinator()
+    rules.found_coordinator(ErrorCode.NONE, 20_000)
+    assert rules.next_action(20_000) == SendHeartbeat(ME)
+
+
 def test_whoever_polls_again_in_time_stays() -> None:
     rules = rules_of()
     rules.polled(59_000)
