@@ -317,6 +317,8 @@ class GroupActor:
             match effect:
                 case Reply():
                     self._answers.give(effect)
+                case Note(event=event):
+                    self._host.observe(self.group.group_id, event, now)
                 case Replies(replies=replies, reply_count=count):
                     self._answers.give_all(replies, count)
                 case Schedule(key=key, deadline_ms=deadline_ms):
@@ -325,8 +327,6 @@ class GroupActor:
                     self._session_timers().schedule_soon(deadlines)
                 case Cancel(key=key):
                     self._timers_of(key).cancel(key)
-                case Note(event=event):
-                    self._host.observe(self.group.group_id, event, now)
                 case Append():
                     append = effect
                 case _:

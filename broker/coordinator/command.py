@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from broker.coordinator.ticket import Ticket
 from broker.coordinator.turn_queue import TurnQueue
@@ -14,7 +14,6 @@ from broker.core.group.records import DurableRecord
 from broker.core.group.requests import Now
 from broker.core.keyed_timers import KeyedTimers
 from broker.core.steps import Steps
-from protocol.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from broker.coordinator.actor import GroupActor
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
 Step = Callable[[ClassicGroup, Now], Steps[None] | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """One thing to do to a group, in its turn."""
 
     step: Step

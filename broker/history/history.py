@@ -18,7 +18,7 @@ from broker.clock import Clock, SystemClock
 from broker.core.group.events import Event, GroupRemoved, GroupRestored, RebalanceStarted
 from broker.core.group.requests import Now
 from broker.core.history.facts import RebalanceFacts, copy_of, remains_of
-from broker.core.history.fold import BEGINNINGS, HANDLED, SETTLE_MS, GroupFold
+from broker.core.history.fold import BEGINNINGS, SETTLE_MS, GroupFold
 from broker.core.history.names import AVOIDED, REBALANCE
 from broker.core.steps import Steps, at_once
 from broker.history.closing_queue import ClosingQueue, Waiting
@@ -134,7 +134,8 @@ class RebalanceHistory:
     def observe(self, group_id: str, event: Event, now: Now) -> None:
         """File an event; a few microseconds."""
         kind = event.__class__
-        if kind not in HANDLED:
+        handler = GroupFold.handlers.get(kind)
+        if handler is None:
             return
         fold = self._folds.get(group_id)
         if fold is None:
@@ -145,7 +146,7 @@ class RebalanceHistory:
             ring = self._rings.get(group_id)
             fold = self._folds[group_id] = GroupFold(0 if ring is None else ring.last_sequence)
         try:
-            fold.observe(event, now)
+            handler(fold, event, now)
         except Exception:
             # A mistake of ours must not be one of the group, whose step this is.
             logger.exception("The history of group %r starts anew", group_id)

@@ -3,6 +3,9 @@
 Events carry facts, no times: the shell stamps them with the time of the step. They refer to the
 group's own immutable values (metadata, assignments) instead of copying them. The order of events is
 the order of what happened.
+
+Those that a rebalance brings for every member are named tuples, which are made in a third of the
+time that a frozen dataclass takes.
 """
 
 from collections.abc import Mapping
@@ -74,8 +77,7 @@ class Outcome(Enum):
     """The assignment could not be stored; the next rebalance follows at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trigger:
+class Trigger(NamedTuple):
     """The cause of a rebalance, a further cause of a running one, or what almost was one."""
 
     kind: TriggerKind
@@ -107,8 +109,7 @@ class RebalanceStarted:
     """Before a joining member is added, after leaving ones are removed."""
 
 
-@dataclass(frozen=True, slots=True)
-class CauseAdded:
+class CauseAdded(NamedTuple):
     """A further cause while joins are collected."""
 
     trigger: Trigger
@@ -131,15 +132,13 @@ class InitialDelayExtended:
     """Monotonic."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberTold:
+class MemberTold(NamedTuple):
     """A member got its first REBALANCE_IN_PROGRESS of this rebalance."""
 
     member_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class JoinReceived:
+class JoinReceived(NamedTuple):
     """A member's join is parked."""
 
     member: MemberRef
@@ -179,16 +178,14 @@ class UnusedIdDropped:
     member_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class SyncReceived:
+class SyncReceived(NamedTuple):
     """A member's sync is parked, or answered at once in a Stable group."""
 
     member_id: str
     is_leader: bool
 
 
-@dataclass(frozen=True, slots=True)
-class SyncAnswered:
+class SyncAnswered(NamedTuple):
     """A member that came late, or again, has its assignment; the others have it from the moment of
     `RebalanceEnded`.
     """
@@ -207,8 +204,7 @@ class RebalanceEnded:
     error: ErrorCode = ErrorCode.NONE
 
 
-@dataclass(frozen=True, slots=True)
-class MemberRemoved:
+class MemberRemoved(NamedTuple):
     """A member is gone. If that starts a rebalance, RebalanceStarted follows."""
 
     member: MemberRef

@@ -21,7 +21,7 @@ from broker.core.group.events import (
     TriggerKind,
     UnusedIdDropped,
 )
-from broker.core.group.member import Member, PendingMember
+from broker.core.group.member import Member, PendingMember, size_of
 from broker.core.group.reasons import ReasonSource, StatedReason
 from broker.core.group.requests import JoinRequest, JoinResult, Now, Ticket
 from broker.core.group.states import GroupState
@@ -69,13 +69,17 @@ def _has_room(group: GroupBase, request: JoinRequest) -> bool:
     """
     roster, size_max = group.roster, group.config.max_size
     member = roster.get(request.member_id) or roster.holder_of(request.instance_id)
-    others_bytes = roster.metadata_bytes - (0 if member is None else member.metadata_bytes)
-    request_bytes = sum(len(data) for _, data in request.protocols)
-    if others_bytes + request_bytes > group.config.metadata_bytes_max:
+    all_bytes = roster.metadata_bytes
+    if member is None:
+        all_bytes += size_of(request.protocols)
+    elif member.protocols != request.protocols:
+        all_bytes += size_of(request.protocols) - member.metadata_bytes
+    if all_bytes > group.config.metadata_bytes_max:
         return False
-    if group.state in {GroupState.EMPTY, GroupState.DEAD}:
+    state = group.state
+    if state is GroupState.EMPTY or state is GroupState.DEAD:
         return True
-    if group.state is GroupState.PREPARING_REBALANCE:
+    if state is GroupState.PREPARING_REBALANCE:
         is_parked = member is not None and member.join_ticket is not None
         return is_parked or roster.parked_joins < size_max
     return member is not None or len(roster) < size_max
@@ -134,7 +138,9 @@ def _join_with_id(group: GroupBase, request: JoinRequest, ticket: Ticket, now: N
             return
         group.forget_pending_id(request.member_id)
         known_reason = _join_reasons(pending.reason, request.reason)
-        _add_member(group, request.member_id, replace(request, reason=known_reason), ticket, now)
+        if known_reason is not request.reason:
+            request = request._replace(reason=known_reason)
+        _add_member(group, request.member_id, request, ticket, now)
         return
     found = group.find_member(request.member_id, request.instance_id)
     if isinstance(found, ErrorCode):
@@ -173,7 +179,7 @@ def _add_member(
         TriggerKind.STATIC_ADDED if is_static else TriggerKind.MEMBER_ADDED,
         member.ref,
         reason=request.reason,
-        new_protocols=tuple(name for name, _ in request.protocols),
+        new_protocols=member.protocol_names,
     )
     is_running = group.state is GroupState.PREPARING_REBALANCE
     if is_running:
@@ -208,11 +214,11 @@ def _rejoin(
         was_leader=leads,
         reason=request.reason,
         row=decision.row,
-        old_protocols=tuple(name for name, _ in member.protocols) if differs else (),
+        old_protocols=member.protocol_names if differs else (),
         new_protocols=tuple(name for name, _ in request.protocols) if differs else (),
     )
     if decision.row == 13 and replacement.have_topics_changed(group):
-        trigger = replace(trigger, detail=replacement.PARTITION_COUNTS_CHANGED)
+        trigger = trigger._replace(detail=replacement.PARTITION_COUNTS_CHANGED)
         decision = Decision(13, rebalance=True)
     member.reason = request.reason
     if decision.rebalance:

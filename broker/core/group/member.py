@@ -55,7 +55,7 @@ class Member:
     @property
     def metadata_bytes(self) -> int:
         """Of all its protocols."""
-        return sum([len(data) for _, data in self.protocols])
+        return size_of(self.protocols)
 
     @property
     def protocol_names(self) -> tuple[str, ...]:
@@ -83,6 +83,14 @@ class Member:
         if key is None:
             key = self._session_key = TimerKey("session", self.member_id)
         return key
+
+
+def size_of(protocols: Protocols) -> int:
+    """Bytes of metadata in it."""
+    size = 0
+    for _, data in protocols:
+        size += len(data)
+    return size
 
 
 def metadata_for(name: str | None, protocols: Protocols) -> bytes:

@@ -6,6 +6,7 @@ without notice; it is classified for the rebalance history alone, and marked as 
 
 import re
 from enum import Enum
+from functools import lru_cache
 from typing import Final
 
 from protocol.join_reason import JoinReason
@@ -81,12 +82,18 @@ def classify_text(text: str | None) -> JoinReason:
 
 def state_reason(tag: int, text: str | None) -> StatedReason:
     """What a request with this tag (0 if absent) and text says."""
-    if text is not None:
-        text = text[:TEXT_MAX]
+    if not tag and text is None:
+        return NO_REASON
+    return _stated(tag, None if text is None else text[:TEXT_MAX])
+
+
+@lru_cache(maxsize=64)
+def _stated(tag: int, text: str | None) -> StatedReason:
+    """Kept for the last few, because all members of a group say the same in a rebalance; so they
+    share what is kept of it, too.
+    """
     if tag:
         return StatedReason(JoinReason.from_tag(tag), ReasonSource.TAG, tag, text)
-    if text is None:
-        return NO_REASON
     reason = classify_text(text)
     source = ReasonSource.INFERRED if reason else ReasonSource.NONE
     return StatedReason(reason, source, 0, text)

@@ -6,8 +6,6 @@ durable before it is answered. In any other state it takes part in a rebalance. 
 process is fenced.
 """
 
-from dataclasses import replace
-
 from broker.core.group import durable, rebalance
 from broker.core.group.base import GroupBase, HeldJoin
 from broker.core.group.decisions import Decision, Joiner, decide
@@ -47,8 +45,8 @@ def join(group: GroupBase, old: Member, request: JoinRequest, ticket: Ticket, no
         new.ref,
         was_leader=led,
         reason=request.reason,
-        old_protocols=tuple(name for name, _ in old.protocols),
-        new_protocols=tuple(name for name, _ in new.protocols),
+        old_protocols=old.protocol_names,
+        new_protocols=new.protocol_names,
     )
     if group.state is GroupState.PREPARING_REBALANCE:
         group.note(CauseAdded(trigger))
@@ -57,7 +55,7 @@ def join(group: GroupBase, old: Member, request: JoinRequest, ticket: Ticket, no
         rebalance.try_complete(group, now)
         return
     decision, detail = _decide(group, old, new)
-    trigger = replace(trigger, row=decision.row, detail=detail)
+    trigger = trigger._replace(row=decision.row, detail=detail)
     if decision.rebalance:
         _take_over(group, old, new, now)
         rebalance.begin(group, trigger, now)

@@ -2,11 +2,14 @@
 
 Handlers translate: a request of any version becomes one of these, and an answer is written as the
 version of the request wants it (top-level or per-partition errors, "" or null).
+
+Named tuples where a rebalance makes one for every member: they are made in a third of the time that
+a frozen dataclass takes.
 """
 
 from collections.abc import Mapping
-from dataclasses import field
-from typing import NamedTuple, TypeAlias
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
 
 from broker.core.group.reasons import NO_REASON, StatedReason
 from protocol.errors import ErrorCode
@@ -27,8 +30,7 @@ class Now(NamedTuple):
     """Since 1970: commit timestamps, the time of a state change, expiry of offsets."""
 
 
-@dataclass(frozen=True, slots=True)
-class JoinRequest:
+class JoinRequest(NamedTuple):
     """Any JoinGroup."""
 
     member_id: str
@@ -75,8 +77,10 @@ class JoinResult(NamedTuple):
     skip_assignment: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SyncRequest:
+_NOBODYS: Final[Mapping[str, bytes]] = MappingProxyType({})
+
+
+class SyncRequest(NamedTuple):
     """Any SyncGroup."""
 
     member_id: str
@@ -85,7 +89,7 @@ class SyncRequest:
     protocol_type: str | None = None
     """None before v5: not checked. From v5 on both must be given."""
     protocol_name: str | None = None
-    assignments: Mapping[str, bytes] = field(default_factory=dict)
+    assignments: Mapping[str, bytes] = _NOBODYS
     """By member id; only the leader's counts."""
 
 
@@ -98,8 +102,7 @@ class SyncResult(NamedTuple):
     assignment: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveEntry:
+class LeaveEntry(NamedTuple):
     """One member that leaves, or is removed."""
 
     member_id: str
@@ -107,8 +110,7 @@ class LeaveEntry:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveResult:
+class LeaveResult(NamedTuple):
     """One error per entry, in order; or `error` for all."""
 
     error: ErrorCode = ErrorCode.NONE

@@ -140,7 +140,11 @@ class Roster:
 
     def all_offer_one_of(self, protocols: tuple[tuple[str, bytes], ...]) -> bool:
         """Is one of these names offered by every member? Without members any name is."""
-        return any(self._offers[name] == len(self._members) for name, _ in protocols)
+        count = len(self._members)
+        for name, _ in protocols:  # noqa: SIM110 - every join asks, and nearly all offer one name.
+            if self._offers[name] == count:
+                return True
+        return False
 
     def choose_protocol(self) -> str | None:
         """See `protocols.choose_protocol`."""

@@ -49,9 +49,9 @@ def _contradicts(given: str | None, ours: str | None) -> bool:
 
 def _note_sync(group: GroupBase, member: Member) -> None:
     """`member` has come for its assignment, now or once it is there."""
-    if member.member_id in group.pending_sync:
-        is_leader = member.member_id == group.roster.leader_id
-        group.note(SyncReceived(member.member_id, is_leader))
+    member_id = member.member_id
+    if member_id in group.pending_sync:
+        group.note(SyncReceived(member_id, member_id == group.roster.leader_id))
         group.forget_pending_sync(member)
 
 

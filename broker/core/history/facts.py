@@ -73,17 +73,18 @@ class Awaited:
     pending_ids: list[str] = field(default_factory=list)
 
     def came(self, now_ms: int, member_id: str) -> None:
-        self._move(now_ms)
+        if now_ms != self.at_ms:
+            self._move(now_ms)
         self.member_ids.append(member_id)
 
     def dropped(self, now_ms: int, pending_id: str) -> None:
-        self._move(now_ms)
+        if now_ms != self.at_ms:
+            self._move(now_ms)
         self.pending_ids.append(pending_id)
 
     def _move(self, now_ms: int) -> None:
-        if now_ms != self.at_ms:
-            self.before_ms, self.at_ms = self.at_ms, now_ms
-            self.member_ids, self.pending_ids = [], []
+        self.before_ms, self.at_ms = self.at_ms, now_ms
+        self.member_ids, self.pending_ids = [], []
 
 
 @dataclass(slots=True, eq=False)

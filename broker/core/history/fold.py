@@ -356,8 +356,5 @@ class GroupFold:
     """By class, because a chain of comparisons would cost more than the work itself."""
 
 
-HANDLED: Final = frozenset(GroupFold.handlers)
-"""Events that say something about rebalances."""
-
 BEGINNINGS: Final = frozenset({RebalanceStarted, RebalanceAvoided, GroupRestored})
 """Those that a group's history can begin with."""

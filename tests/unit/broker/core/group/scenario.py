@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from broker.core.group.classic_group import ClassicGroup
@@ -246,7 +246,7 @@ class Scenario:
             reason=state_reason(int(reason), text) if reason or text else NO_REASON,
         )
         ticket = self.ticket()
-        self.step(lambda: self.group.join(replace(request, **changes), ticket, self.now))
+        self.step(lambda: self.group.join(request._replace(**changes), ticket, self.now))
         return ticket
 
     def new_id(self, **changes: Change) -> str:
