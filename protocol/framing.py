@@ -16,6 +16,7 @@ API_VERSIONS_KEY: Final = 18
 T = TypeVar("T")
 _PREFIX: Final = struct.Struct(">hhih")
 _RESPONSE: Final = struct.Struct(">ii")
+_RESPONSE_WITH_TAGS: Final = struct.Struct(">iix")
 
 
 class RequestHeader(NamedTuple):
@@ -88,3 +89,9 @@ def response_buffers(
     size = sum(map(len, parts)) - 4
     out[0:4] = size.to_bytes(4, "big")
     return parts
+
+
+def response_frame(correlation_id: int, body: bytes, *, header_has_tags: bool) -> bytes:
+    """The frame of a response that is encoded already; see `response_buffers`."""
+    header = _RESPONSE_WITH_TAGS if header_has_tags else _RESPONSE
+    return header.pack(header.size - 4 + len(body), correlation_id) + body

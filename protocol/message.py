@@ -185,7 +185,10 @@ def _install_init(cls: type) -> None:
             body.append(f"    self.{name} = {name}")
             continue
         default = declared.make_default()
-        if isinstance(default, (list, Struct)):
+        if default == []:
+            parameters.append(f"{name}=_unset")
+            body.append(f"    self.{name} = [] if {name} is _unset else {name}")
+        elif isinstance(default, (list, Struct)):
             names[f"_make_{name}"] = declared.make_default
             parameters.append(f"{name}=_unset")
             body.append(f"    self.{name} = _make_{name}() if {name} is _unset else {name}")

@@ -13,6 +13,7 @@ from broker.coordinator.offsets_log import MemoryOffsetsLog
 from broker.core.group.config import GroupConfig
 from broker.core.purgatory import Purgatory
 from broker.handlers.context import BrokerServices, ConnectionInfo, RequestContext
+from broker.handlers.prepared import Prepared
 from broker.handlers.registry import load_handlers
 from broker.purgatory_shell import PurgatoryShell
 from broker.storage.metadata_store import MetadataStore
@@ -79,6 +80,8 @@ class RunningGroups:
             if asyncio.isfuture(response) or asyncio.iscoroutine(response):
                 response = await response
             response_class: type[Any] = RESPONSES[api.key]
+            if isinstance(response, Prepared):
+                response, _ = codec(response_class, version).decode(response.body)
             return _through_the_wire(response, response_class, version)
 
         return asyncio.ensure_future(answer())

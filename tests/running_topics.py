@@ -12,6 +12,7 @@ from broker.clock import Clock, VirtualClock
 from broker.config import load
 from broker.core.purgatory import Purgatory
 from broker.handlers.context import BrokerServices, ConnectionInfo, RequestContext
+from broker.handlers.prepared import Prepared
 from broker.handlers.registry import load_handlers
 from broker.storage.filesystem import FileSystem
 from broker.storage.log import OS_FILES
@@ -124,6 +125,8 @@ async def ask(topics: TopicManager, request: Any, version: int | None = None) ->
     if inspect.isawaitable(response):
         response = await response
     response_codec: Codec[Any] = codec(RESPONSES[api.key], ctx.api_version)
-    decoded, end = response_codec.decode(encoded := response_codec.encode(response))
+    is_prepared = isinstance(response, Prepared)
+    encoded = response.body if is_prepared else response_codec.encode(response)
+    decoded, end = response_codec.decode(encoded)
     assert end == len(encoded)
     return decoded

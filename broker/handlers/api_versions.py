@@ -8,11 +8,12 @@ request of an unknown version does not reach this module: the connection answers
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import Final
 
 from broker.handlers.context import RequestContext
+from broker.handlers.prepared import Prepared
 from broker.handlers.registry import Api, handles
+from protocol.codec import codec
 from protocol.errors import ErrorCode
 from protocol.framing import API_VERSIONS_KEY
 from protocol.messages.api_versions import (
@@ -30,7 +31,9 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 @handles(ApiVersionsRequest, versions="0-5")
-def api_versions(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+def api_versions(
+    ctx: RequestContext, request: ApiVersionsRequest
+) -> ApiVersionsResponse | Prepared:
     """Check what the client says of itself, remember it, and list the apis."""
     version = ctx.api_version
     if version >= CLIENT_SOFTWARE_SINCE:
@@ -41,13 +44,22 @@ def api_versions(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersion
         ctx.connection.client_software_version = software_version
     if version >= EXPECTED_NODE_SINCE and (error := _check_expected_node(ctx, request)):
         return ApiVersionsResponse(error_code=error, api_keys=[])
+    known = ctx.broker.api_versions.get(version)
+    if known is None:
+        response_codec = codec(ApiVersionsResponse, version)
+        known = ctx.broker.api_versions[version] = Prepared(response_codec.encode(_list(ctx)))
+    return known
+
+
+def _list(ctx: RequestContext) -> ApiVersionsResponse:
+    """The same for as long as the broker runs."""
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
         api_keys=[_range(api) for api in ctx.broker.apis.values()],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
             for name, (low, high) in ctx.broker.features.items()
-            if low > 0 or version >= ZERO_FEATURES_SINCE
+            if low > 0 or ctx.api_version >= ZERO_FEATURES_SINCE
         ],
     )
 
@@ -59,9 +71,7 @@ def unsupported_version(apis: dict[int, Api]) -> ApiVersionsResponse:
     )
 
 
-@cache
 def _range(api: Api) -> ApiVersion:
-    """Nobody changes it afterwards, and every client that connects asks for all of them."""
     return ApiVersion(
         api_key=api.key, min_version=api.advertised.low, max_version=api.advertised.high
     )

@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from broker.core.partition.verdict import ValidationPolicy
+from broker.handlers.prepared import Prepared, TopicAnswers
 from broker.history.history import RebalanceHistory
 from protocol.framing import RequestHeader
 from protocol.lazy_dataclass import dataclass
@@ -68,6 +69,10 @@ class BrokerServices:
     """Why the groups rebalanced."""
     features: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Supported features by name: (minimum, maximum) version; see ApiVersions."""
+    api_versions: dict[int, Prepared] = field(default_factory=dict)
+    """The answer that lists `apis` and `features`, by version."""
+    topic_answers: TopicAnswers = field(default_factory=TopicAnswers)
+    """What Metadata was answered of late."""
 
 
 @dataclass(slots=True)

@@ -5,19 +5,31 @@ v0-4. v3 instance id, v4 flexible. Never waits, and in a stable group touches no
 
 from __future__ import annotations
 
+from functools import cache
+
 from broker.handlers.context import RequestContext
+from broker.handlers.prepared import Prepared
 from broker.handlers.registry import handles
+from protocol.codec import codec
+from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 @handles(HeartbeatRequest, versions="0-4")
-def heartbeat(ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+def heartbeat(ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | Prepared:
     """REBALANCE_IN_PROGRESS while joins are collected."""
-    return HeartbeatResponse(
-        error_code=ctx.broker.groups.heartbeat(
-            request.group_id,
-            request.member_id,
-            request.group_instance_id,
-            request.generation_id,
-        )
+    error = ctx.broker.groups.heartbeat(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id,
+    )
+    return HeartbeatResponse(error_code=error) if error else _all_is_well(ctx.api_version)
+
+
+@cache
+def _all_is_well(version: int) -> Prepared:
+    """What nearly every heartbeat is answered."""
+    return Prepared(
+        codec(HeartbeatResponse, version).encode(HeartbeatResponse(error_code=ErrorCode.NONE))
     )

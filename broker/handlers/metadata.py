@@ -17,11 +17,13 @@ from broker.handlers.authorized_operations import (
     TOPIC_OPERATIONS,
 )
 from broker.handlers.context import RequestContext
+from broker.handlers.prepared import Prepared
 from broker.handlers.registry import handles
 from broker.topics.creation import NewTopic
 from broker.topics.names import CLUSTER_METADATA, INTERNAL_TOPICS, name_problem
 from broker.topics.partition import LEADER_EPOCH
 from broker.topics.topic import Topic
+from protocol.codec import codec
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import (
     MetadataRequest,
@@ -37,24 +39,61 @@ LOOKUP_BY_ID_SINCE: Final = 12
 """v10 and v11 have the field, and Kafka refuses to be asked by it."""
 EMPTY_IS_NONE_SINCE: Final = 1
 NO_LEADER: Final = -1
+TOPICS_REMEMBERED_MAX: Final = 50
+"""In a question whose answer is kept; each is of up to 249 characters."""
 
 
 @handles(MetadataRequest, versions="0-13")
 def metadata(
     ctx: RequestContext, request: MetadataRequest
-) -> MetadataResponse | asyncio.Future[MetadataResponse]:
+) -> MetadataResponse | Prepared | asyncio.Future[MetadataResponse]:
     """Describe what is asked for; waits only where topics are created."""
     asked = request.topics
     if asked is None or (not asked and ctx.api_version < EMPTY_IS_NONE_SINCE):
         topics = [_found(ctx, topic) for topic in ctx.broker.topics.all()]
         return _respond(ctx, request, topics)
+    question = _question(ctx, request, asked)
+    known = ctx.broker.topic_answers.find(question, ctx.broker.topics)
+    if known is not None:
+        return known
     if ctx.api_version < LOOKUP_BY_ID_SINCE and any(_is_by_id(topic) for topic in asked):
         return _refused(asked)
     missing = _to_be_created(ctx, request, asked)
     if missing:
         answer = _create_and_respond(ctx, request, asked, missing)
         return asyncio.get_running_loop().create_task(answer, name="create topics")
-    return _respond(ctx, request, [_look_up(ctx, topic) for topic in _distinct(asked)])
+    response = _respond(ctx, request, [_look_up(ctx, topic) for topic in _distinct(asked)])
+    return response if question is None else _keep(ctx, question, response)
+
+
+def _question(
+    ctx: RequestContext, request: MetadataRequest, asked: list[MetadataRequestTopic]
+) -> tuple[object, ...] | None:
+    """All that the answer depends on beside the topics; None if that is too much to remember."""
+    if len(asked) > TOPICS_REMEMBERED_MAX:
+        return None
+    return (
+        ctx.api_version,
+        ctx.advertised,
+        request.include_cluster_authorized_operations,
+        request.include_topic_authorized_operations,
+        # A name beside an id says nothing, and could be of any length.
+        *[topic.name if topic.topic_id == ZERO_UUID else topic.topic_id for topic in asked],
+    )
+
+
+def _keep(
+    ctx: RequestContext, question: tuple[object, ...], response: MetadataResponse
+) -> MetadataResponse | Prepared:
+    """The answer as it will be given to the same question again, unless there are errors in it."""
+    topics = []
+    for told in response.topics:
+        topic = ctx.broker.topics.get_by_id(told.topic_id)
+        if topic is None or not topic.partitions.are_online():
+            return response
+        topics.append(topic)
+    body = codec(MetadataResponse, ctx.api_version).encode(response)
+    return ctx.broker.topic_answers.keep(question, body, topics)
 
 
 async def _create_and_respond(

@@ -10,7 +10,7 @@ stable ones.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 from broker.core.group.classic_group import ClassicGroup
 from broker.handlers.context import RequestContext
@@ -34,13 +34,10 @@ SEVERAL_GROUPS_SINCE: Final = 8
 TOPIC_IDS_SINCE: Final = 10
 
 
-class _Wanted(NamedTuple):
-    """Positions somebody asks for."""
-
-    topic: str | None
-    """None for a topic id that means nothing here."""
-    topic_id: bytes
-    partitions: Sequence[int]
+_Wanted: TypeAlias = tuple[str | None, bytes, Sequence[int]]
+"""Positions somebody asks for: a topic's name (None for a topic id that means nothing here), its
+id, partitions.
+"""
 
 
 @handles(OffsetFetchRequest, versions="1-10")
@@ -49,7 +46,7 @@ def offset_fetch(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetc
     stable = request.require_stable
     if ctx.api_version >= SEVERAL_GROUPS_SINCE:
         groups = [_fetch_group(ctx, group, stable=stable) for group in request.groups]
-        return OffsetFetchResponse(groups=groups)
+        return OffsetFetchResponse(topics=[], groups=groups)
     topics = None
     if request.topics is not None:
         topics = [
@@ -74,29 +71,26 @@ def _fetch_group(
         return answer
     group = ctx.broker.groups.group(asked.group_id)
     if asked.topics is None:
-        wanted = _all_topics(ctx, group)
+        wanted = list(_all_topics(ctx, group))
     else:
-        wanted = (_wanted(ctx, topic) for topic in asked.topics)
-    for topic in wanted:
-        answer.topics.append(
-            OffsetFetchResponseTopics(
-                name=topic.topic or "",
-                topic_id=topic.topic_id,
-                partitions=[
-                    _position(group, topic.topic, index, stable=stable)
-                    for index in topic.partitions
-                ],
-            )
+        wanted = [_wanted(ctx, topic) for topic in asked.topics]
+    answer.topics = [
+        OffsetFetchResponseTopics(
+            name=name or "",
+            topic_id=topic_id,
+            partitions=[_position(group, name, index, stable=stable) for index in partitions],
         )
+        for name, topic_id, partitions in wanted
+    ]
     return answer
 
 
 def _wanted(ctx: RequestContext, asked: OffsetFetchRequestTopics) -> _Wanted:
     if ctx.api_version < TOPIC_IDS_SINCE:
-        return _Wanted(asked.name, ZERO_UUID, asked.partition_indexes)
+        return asked.name, ZERO_UUID, asked.partition_indexes
     topic = ctx.broker.topics.get_by_id(asked.topic_id)
     name = None if topic is None else topic.name
-    return _Wanted(name, asked.topic_id, asked.partition_indexes)
+    return name, asked.topic_id, asked.partition_indexes
 
 
 def _all_topics(ctx: RequestContext, group: ClassicGroup | None) -> Iterator[_Wanted]:
@@ -106,29 +100,30 @@ def _all_topics(ctx: RequestContext, group: ClassicGroup | None) -> Iterator[_Wa
         topic = ctx.broker.topics.get(name)
         topic_id = ZERO_UUID if topic is None else topic.topic_id
         if topic is not None or ctx.api_version < TOPIC_IDS_SINCE:
-            yield _Wanted(name, topic_id, tuple(partitions))
+            yield name, topic_id, tuple(partitions)
 
 
 def _position(
     group: ClassicGroup | None, topic: str | None, index: int, *, stable: bool
 ) -> OffsetFetchResponsePartitions:
-    answer = OffsetFetchResponsePartitions(
-        partition_index=index, committed_offset=-1, metadata="", error_code=ErrorCode.NONE
-    )
+    error, committed = ErrorCode.NONE, None
     if topic is None:
-        answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID
-        return answer
-    if group is None:
-        return answer
-    if stable and group.offsets.is_unstable(topic, index):
-        answer.error_code = ErrorCode.UNSTABLE_OFFSET_COMMIT
-        return answer
-    committed = group.committed(topic, index)
-    if committed is not None:
-        answer.committed_offset = committed.offset
-        answer.committed_leader_epoch = committed.leader_epoch
-        answer.metadata = committed.metadata
-    return answer
+        error = ErrorCode.UNKNOWN_TOPIC_ID
+    elif stable and group is not None and group.offsets.is_unstable(topic, index):
+        error = ErrorCode.UNSTABLE_OFFSET_COMMIT
+    elif group is not None:
+        committed = group.committed(topic, index)
+    if committed is None:
+        return OffsetFetchResponsePartitions(
+            partition_index=index, committed_offset=-1, metadata="", error_code=error
+        )
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        error_code=error,
+    )
 
 
 def _failed_topic(asked: OffsetFetchRequestTopics, error: int) -> OffsetFetchResponseTopics:

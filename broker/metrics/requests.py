@@ -53,7 +53,7 @@ class EdgeMetrics:
     def request_answered(
         self, api: str, version: int, response: object | None, duration_s: float
     ) -> None:
-        """`response` is the message, or None where the request has no answer."""
+        """`response` is the message, or None where there is none, or none with errors."""
         meter = self._meters.get((api, version)) or self._new_meter(api, version)
         meter.duration.observe(duration_s)
         if response is not None:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from broker.handlers.api_versions import unsupported_version
 from broker.handlers.context import BrokerServices, ConnectionInfo, RequestContext
 from broker.handlers.error_responses import NoErrorField, error_response
+from broker.handlers.prepared import Prepared
 from broker.handlers.registry import CloseConnection, Route, Router
 from broker.network.metrics import NetworkMetrics
 from broker.network.peer_log import PeerLog
@@ -26,6 +27,7 @@ from protocol.framing import (
     RequestHeader,
     read_request_prefix,
     response_buffers,
+    response_frame,
     skip_header_tags,
 )
 from protocol.message import Struct
@@ -82,6 +84,8 @@ class Dispatcher:
         kind = returned.__class__
         if returned is None or kind is route.response:
             return self._answer(call, returned)
+        if kind is Prepared:
+            return self._give(call, returned)
         future = returned if isinstance(returned, asyncio.Future) else self._start(returned)
         if future.done():
             return self._finish(call, future)
@@ -109,6 +113,15 @@ class Dispatcher:
         duration_s = perf_counter() - started_s
         self._metrics.request_answered(route.api.name, route.version, response, duration_s)
         return buffers
+
+    def _give(self, call: _Call, answer: Prepared) -> Answer:
+        """Answer with what was encoded before."""
+        header, route, _, started_s = call
+        has_tags = route.response_header_has_tags
+        frame = response_frame(header.correlation_id, answer.body, header_has_tags=has_tags)
+        duration_s = perf_counter() - started_s
+        self._metrics.request_answered(route.api.name, route.version, None, duration_s)
+        return [frame]
 
     def _finish(self, call: _Call, future: "asyncio.Future[Any]") -> Answer:
         """A handler that had to wait has come to an end."""

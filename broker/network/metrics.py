@@ -13,7 +13,7 @@ class NetworkMetrics(Protocol):
     def request_answered(
         self, api: str, version: int, response: object | None, duration_s: float
     ) -> None:
-        """`response` is the message, or None where the request has no answer.
+        """`response` is the message, or None where there is none, or none with errors.
 
         `duration_s` runs from the whole request to its answer, waiting included.
         """

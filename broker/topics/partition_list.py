@@ -64,6 +64,13 @@ class PartitionList(Sequence[Partition]):
         self._on_offline(partition)
         return False
 
+    def are_online(self) -> bool:
+        """Whether `is_online` holds for all of them; counts as asking for none."""
+        for partition in self._partitions:
+            if partition is not None and partition.failure is not None:
+                return False
+        return True
+
     def open_all(self) -> bool:
         """Open all, perhaps on another thread, before anybody uses them; whether that worked."""
         return all(partition.failure is None for partition in self[:])

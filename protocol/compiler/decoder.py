@@ -219,6 +219,8 @@ class DecoderWriter(Writer):
         default = field.make_default()
         if is_literal(default):
             self(f"{target} = {default!r}")
+        elif default == []:
+            self(f"{target} = []")
         elif isinstance(default, (list, Struct)):
             self(f"{target} = {self.constant('make', field.make_default)}()")
         else:

@@ -10,6 +10,7 @@ import pytest
 from broker.clock import VirtualClock
 from broker.core.purgatory import Completion, DelayedOperation, Purgatory
 from broker.handlers.context import BrokerServices, ConnectionInfo, RequestContext
+from broker.handlers.prepared import Prepared
 from broker.handlers.registry import Api, CloseConnection, Handler, Router
 from broker.metrics.requests import EdgeMetrics
 from broker.network.dispatch import Dispatcher
@@ -141,6 +142,21 @@ def test_a_plain_handler_is_answered_at_once_in_the_version_of_the_request(
     assert (ctx.api_version, ctx.header.client_id) == (version, "client")
     assert ctx.connection is CONNECTION
     assert side.error_counts() == {"Heartbeat": {27: 1}}
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_a_prepared_answer_is_framed_as_if_it_were_encoded_now(version: int) -> None:
+    body = codec(HeartbeatResponse, version).encode(HeartbeatResponse(error_code=0))
+    prepared = Side(heartbeat=lambda ctx, request: Prepared(body))
+    frame = request_frame(HEARTBEAT, version)
+    assert prepared.answer(frame) == Side(heartbeat=ok).answer(frame)
+    (meter,) = prepared.metrics.request_meters()
+    assert (meter.api, meter.version, sum(meter.duration.counts), meter.errors) == (
+        "Heartbeat",
+        version,
+        1,
+        {},
+    )
 
 
 async def test_an_async_handler_is_answered_when_it_is_done() -> None:
