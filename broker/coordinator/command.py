@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 Step = Callable[[ClassicGroup, Now], Steps[None] | None]
 
 
+def _nothing() -> None:
+    """The answer to those who do not wait for one."""
+
+
 class Command(NamedTuple):
     """One thing to do to a group, in its turn."""
 
@@ -28,8 +32,8 @@ class Command(NamedTuple):
     """What is to be gone through over several turns is returned, by an exclusive command only."""
     ticket: Ticket[Any] | None = None
     """Answered by the step, or by a later one."""
-    absent_answer: object = None
-    """For the ticket, if there is no such group when the turn comes."""
+    answer_absent: Callable[[], object] = _nothing
+    """Makes the ticket's answer, if there is no such group when the turn comes."""
     creates_group: bool = False
     """Makes the group instead, if there is none."""
     is_exclusive: bool = False

@@ -49,7 +49,7 @@ class GroupCoordinator(GroupHost):
         command = Command(
             lambda group, now: group.join(request, ticket, now),
             ticket,
-            absent_answer=JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id),
+            answer_absent=lambda: JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id),
             creates_group=not request.member_id,
             writes_group=not request.member_id and request.instance_id is not None,
         )
@@ -64,7 +64,7 @@ class GroupCoordinator(GroupHost):
         command = Command(
             lambda group, now: group.sync(request, ticket, now),
             ticket,
-            absent_answer=SyncResult(ErrorCode.UNKNOWN_MEMBER_ID),
+            answer_absent=lambda: SyncResult(ErrorCode.UNKNOWN_MEMBER_ID),
         )
         return self._send(group_id, command, ticket)
 
@@ -87,18 +87,21 @@ class GroupCoordinator(GroupHost):
         if not group_id:
             ticket.answer(LeaveResult(ErrorCode.INVALID_GROUP_ID))
             return ticket
-        absent_answer = LeaveResult(entries=(ErrorCode.UNKNOWN_MEMBER_ID,) * len(entries))
+
+        def answer_absent() -> LeaveResult:
+            return LeaveResult(entries=(ErrorCode.UNKNOWN_MEMBER_ID,) * len(entries))
+
         if len(entries) <= ENTRIES_PER_STEP:
             command = Command(
                 lambda group, now: group.leave(entries, ticket, now),
                 ticket,
-                absent_answer=absent_answer,
+                answer_absent=answer_absent,
             )
         else:
             command = Command(
                 lambda group, now: group.leave_steps(entries, ticket, now),
                 ticket,
-                absent_answer=absent_answer,
+                answer_absent=answer_absent,
                 is_exclusive=True,
             )
         return self._send(group_id, command, ticket)
@@ -112,7 +115,7 @@ class GroupCoordinator(GroupHost):
         command = Command(
             lambda group, now: group.commit(request, ticket, now),
             ticket,
-            absent_answer=CommitResult((error,) * len(request.offsets)),
+            answer_absent=lambda: CommitResult((error,) * len(request.offsets)),
             creates_group=not error,
             is_gathered=True,
         )
@@ -124,7 +127,7 @@ class GroupCoordinator(GroupHost):
         command = Command(
             lambda group, _: group.delete(ticket),
             ticket,
-            absent_answer=ErrorCode.GROUP_ID_NOT_FOUND,
+            answer_absent=lambda: ErrorCode.GROUP_ID_NOT_FOUND,
             is_exclusive=True,
         )
         return self._send(group_id, command, ticket)
@@ -140,7 +143,7 @@ class GroupCoordinator(GroupHost):
         command = Command(
             lambda group, _: group.delete_offsets(partitions, ticket),
             ticket,
-            absent_answer=DeleteOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND),
+            answer_absent=lambda: DeleteOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND),
             is_exclusive=True,
         )
         return self._send(group_id, command, ticket)

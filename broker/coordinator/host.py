@@ -225,7 +225,7 @@ class GroupHost:
             error = self._error_of_partition(group_id)
             if not error and not command.creates_group:
                 if ticket is not None:
-                    ticket.answer(command.absent_answer)
+                    ticket.answer(command.answer_absent())
                 return
             if not error and len(self._actors) >= self.config.groups_max:
                 error = ErrorCode.COORDINATOR_NOT_AVAILABLE

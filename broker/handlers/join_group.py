@@ -47,7 +47,7 @@ def join_group(
                 else request.session_timeout_ms
             ),
             protocol_type=request.protocol_type,
-            protocols=tuple((offer.name, offer.metadata) for offer in request.protocols),
+            protocols=tuple([(offer.name, offer.metadata) for offer in request.protocols]),
             requires_known_id=version >= MEMBER_ID_REQUIRED_SINCE,
             can_skip_assignment=version >= SKIP_ASSIGNMENT_SINCE,
             reason=state_reason(request.join_reason, request.reason),

@@ -326,11 +326,13 @@ class GroupBase:
 
         The caller sees to what follows for the group.
         """
-        self.answer_join(member, JoinResult(error))
+        if member.join_ticket is not None:
+            self.answer_join(member, JoinResult(error))
         held = self.held.pop(member.member_id, None)
         if held is not None and held.ticket is not None:
             self.reply(held.ticket, JoinResult(error))
-        self.answer_sync(member, SyncResult(error))
+        if member.sync_ticket is not None:
+            self.answer_sync(member, SyncResult(error))
         self.stop_session(member)
         self.forget_pending_sync(member)
         self.roster.remove(member)

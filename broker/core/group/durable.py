@@ -4,7 +4,7 @@
 last record of each key matters, so a group is made from at most one group record.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from broker.core.group.base import GroupBase, HeldJoin
@@ -50,9 +50,21 @@ def group_record(
 ) -> GroupRecord:
     """The group as it stands, or as it will be with these assignments."""
     name = group.protocol_name
+    members = [
+        StoredMember(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            member.session_timeout_ms,
+            member.rebalance_timeout_ms,
+            metadata_for(name, member.protocols),
+            member.assignment if assignments is None else assignments[member.member_id],
+        )
+        for member in group.roster
+    ]
     if assignments is None:
-        assignments = {member.member_id: member.assignment for member in group.roster}
-        topics_hash = _hash_for_restored(group)
+        topics_hash = _hash_for_restored(group, members)
     return GroupRecord(
         group_id=group.group_id,
         protocol_type=group.protocol_type,
@@ -62,26 +74,12 @@ def group_record(
         state_timestamp_ms=(
             group.state_timestamp_ms if state_timestamp_ms is None else state_timestamp_ms
         ),
-        members=tuple(
-            [
-                StoredMember(
-                    member.member_id,
-                    member.instance_id,
-                    member.client_id,
-                    member.client_host,
-                    member.session_timeout_ms,
-                    member.rebalance_timeout_ms,
-                    metadata_for(name, member.protocols),
-                    assignments[member.member_id],
-                )
-                for member in group.roster
-            ]
-        ),
+        members=tuple(members),
         topics_hash=topics_hash,
     )
 
 
-def _hash_for_restored(group: GroupBase) -> bytes | None:
+def _hash_for_restored(group: GroupBase, members: Sequence[StoredMember]) -> bytes | None:
     """The fingerprint of the assignment's topics, made out to what a restored group will want.
 
     That differs from what the group wants now if a static member has returned with other topics.
@@ -89,7 +87,7 @@ def _hash_for_restored(group: GroupBase) -> bytes | None:
     ours = group.topics_hash
     if ours is None:
         return None
-    wanted = union_of_topics(member.metadata(group.protocol_name) for member in group.roster)
+    wanted = union_of_topics({member.subscription for member in members})
     if wanted == group.subscribed_topics():
         return ours
     if ours != hash_partition_counts(group.subscribed_topics(), group.partition_count):

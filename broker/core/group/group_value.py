@@ -32,35 +32,36 @@ def encode_members(members: Sequence[StoredMember]) -> Steps[bytes]:
         struct.error: a text or a number does not fit.
     """
     parts: list[bytes] = []
-    # Client, host and timeouts are the same for many.
-    shared: dict[tuple[str, str, int, int], bytes] = {}
     for start in range(0, len(members), MEMBERS_PER_STEP):
         if start:
             yield
-        _write(members[start : start + MEMBERS_PER_STEP], parts, shared)
+        _write(members[start : start + MEMBERS_PER_STEP], parts)
     return b"".join(parts)
 
 
-def _write(
-    members: Sequence[StoredMember],
-    parts: list[bytes],
-    shared: dict[tuple[str, str, int, int], bytes],
-) -> None:
+def _write(members: Sequence[StoredMember], parts: list[bytes]) -> None:
+    # Most of it is the same as for the member before.
+    client_before: str | None = None
+    place_before: tuple[str, int, int] | None = None
+    metadata_before: bytes | None = None
+    client = place = subscription = b""
     for one in members:
         member_id, instance_id, client_id, host, session_ms, rebalance_ms, metadata, share = one
-        known = client_id, host, rebalance_ms, session_ms
-        middle = shared.get(known)
-        if middle is None:
-            timeouts = _TIMEOUTS(rebalance_ms, session_ms)
-            middle = shared[known] = _text(client_id) + _text(host) + timeouts
+        if client_id != client_before:
+            client_before, client = client_id, _text(client_id)
+        if place_before != (host, session_ms, rebalance_ms):
+            place_before = host, session_ms, rebalance_ms
+            place = _text(host) + _TIMEOUTS(rebalance_ms, session_ms)
+        if metadata != metadata_before:
+            metadata_before, subscription = metadata, _BYTES_LENGTH(len(metadata)) + metadata
         name = member_id.encode()
         parts += (
             _LENGTH(len(name)),
             name,
             _NULL if instance_id is None else _text(instance_id),
-            middle,
-            _BYTES_LENGTH(len(metadata)),
-            metadata,
+            client,
+            place,
+            subscription,
             _BYTES_LENGTH(len(share)),
             share,
         )

@@ -168,7 +168,8 @@ def joined_members(group: GroupBase) -> tuple[JoinedMember, ...]:
 
 def park(group: GroupBase, member: Member, ticket: Ticket) -> None:
     """`member` waits for the next generation; a join that it has parked already is answered."""
-    group.answer_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+    if member.join_ticket is not None:
+        group.answer_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
     group.roster.park_join(member, ticket)
     group.note(JoinReceived(member.ref, member.reason, member.protocols))
 
@@ -242,7 +243,7 @@ def _join_answers(
     leader_id = group.roster.leader_id
     assert leader_id is not None
     name = group.protocol_name
-    said = (group.generation, group.protocol_type, name, leader_id)
+    generation, protocol_type = group.generation, group.protocol_type
 
     def answers() -> Iterator[Reply]:
         leader = tickets.pop(leader_id, None)
@@ -251,8 +252,12 @@ def _join_answers(
                 JoinedMember(ref.member_id, ref.instance_id, metadata_for(name, offered))
                 for ref, offered in members
             ]
-            yield Reply(leader, JoinResult(ErrorCode.NONE, leader_id, *said, tuple(joined)))
+            said = (generation, protocol_type, name, leader_id, tuple(joined))
+            yield Reply(leader, JoinResult(ErrorCode.NONE, leader_id, *said))
         for member_id, ticket in tickets.items():
-            yield Reply(ticket, JoinResult(ErrorCode.NONE, member_id, *said))
+            result = JoinResult(
+                ErrorCode.NONE, member_id, generation, protocol_type, name, leader_id
+            )
+            yield Reply(ticket, result)
 
     return answers()

@@ -7,6 +7,7 @@ layout has no place for travels in record headers, which its tools ignore.
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias, cast
 
 from broker.core.group.group_value import encode_members
@@ -79,8 +80,7 @@ class GroupTombstone:
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetRecord:
+class OffsetRecord(NamedTuple):
     """A committed position."""
 
     group_id: str
@@ -107,12 +107,25 @@ _OFFSET_VALUE_VERSION_WITH_EXPIRY: Final = 1
 _GROUP_VALUE_VERSION: Final = 3
 _COUNT_BYTES: Final = 4
 
+KEYS_KEPT_MAX: Final = 1_000
+"""Of positions; each of a few hundred bytes."""
+
+ID_KEPT_MAX: Final = 255
+"""Length of a group id with which a key is kept; they may be a hundred times as long."""
+
 
 def encode_key(record: DurableRecord) -> bytes:
     """The key under which compaction keeps the last record only."""
     if isinstance(record, GroupRecord | GroupTombstone):
         return encode_versioned(GroupMetadataKey(group=record.group_id), _GROUP_KEY_VERSION)
-    key = OffsetCommitKey(group=record.group_id, topic=record.topic, partition=record.partition)
+    make = _offset_key if len(record.group_id) <= ID_KEPT_MAX else _offset_key.__wrapped__
+    return make(record.group_id, record.topic, record.partition)
+
+
+@lru_cache(maxsize=KEYS_KEPT_MAX)
+def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    """Whoever commits a position commits it again and again."""
+    key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
     return encode_versioned(key, _OFFSET_KEY_VERSION)
 
 

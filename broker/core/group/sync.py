@@ -72,7 +72,8 @@ def _sync_answers(group: GroupBase, tickets: Sequence[tuple[Ticket, bytes]]) -> 
 
 
 def _park(group: GroupBase, member: Member, request: SyncRequest, ticket: Ticket, now: Now) -> None:
-    group.answer_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
+    if member.sync_ticket is not None:
+        group.answer_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync_ticket = ticket
     _note_sync(group, member)
     is_leader = member.member_id == group.roster.leader_id
