@@ -189,7 +189,8 @@ def _install_init(cls: type) -> None:
             parameters.append(f"{name}=_unset")
             body.append(f"    self.{name} = [] if {name} is _unset else {name}")
         elif isinstance(default, (list, Struct)):
-            names[f"_make_{name}"] = declared.make_default
+            is_struct = isinstance(default, Struct)
+            names[f"_make_{name}"] = type(default) if is_struct else declared.make_default
             parameters.append(f"{name}=_unset")
             body.append(f"    self.{name} = _make_{name}() if {name} is _unset else {name}")
         else:

@@ -222,6 +222,7 @@ class DecoderWriter(Writer):
         elif default == []:
             self(f"{target} = []")
         elif isinstance(default, (list, Struct)):
-            self(f"{target} = {self.constant('make', field.make_default)}()")
+            make = type(default) if isinstance(default, Struct) else field.make_default
+            self(f"{target} = {self.constant('make', make)}()")
         else:
             self(f"{target} = {self.constant('default', default)}")

@@ -16,7 +16,7 @@ from protocol.constructs import (
     Text,
     fixed_format,
 )
-from protocol.message import schema_of
+from protocol.message import Struct, schema_of
 from protocol.schema import Field
 
 RECORDS_COPY_MAX: Final = 2_048
@@ -194,11 +194,12 @@ class EncoderWriter(Writer):
             return f"{name} is not None"
         if default == [] and isinstance(default, list):
             return name if not field.nullable.high >= 0 else f"{name} is None or {name}"
-        return (
-            f"{name} != {default!r}"
-            if is_literal(default)
-            else (f"{name} != {self.constant('default', default)}")
-        )
+        if is_literal(default):
+            return f"{name} != {default!r}"
+        if isinstance(default, Struct):
+            # Field by field: `Struct.__eq__` takes ten times as long.
+            return " or ".join(self._differs(name, one) for one in schema_of(type(default)).fields)
+        return f"{name} != {self.constant('default', default)}"
 
     def _refuse_unless_default(self, con: MessageStruct, source: str, field: Field) -> None:
         if field.options.ignorable:
