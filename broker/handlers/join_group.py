@@ -8,13 +8,16 @@ skip assignment. The rules are in :mod:`broker.core.group.join`.
 from __future__ import annotations
 
 import asyncio
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final, cast
 
 from broker.core.group.reasons import state_reason
 from broker.core.group.requests import JoinRequest, JoinResult
 from broker.handlers.context import RequestContext
+from broker.handlers.prepared import Prepared
 from broker.handlers.registry import handles
+from protocol.codec import codec
+from protocol.errors import ErrorCode
 from protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupResponse,
@@ -23,14 +26,24 @@ from protocol.messages.join_group import (
 
 REBALANCE_TIMEOUT_SINCE: Final = 1
 MEMBER_ID_REQUIRED_SINCE: Final = 4
+FLEXIBLE_SINCE: Final = 6
 NULL_PROTOCOL_NAME_SINCE: Final = 7
 SKIP_ASSIGNMENT_SINCE: Final = 9
+
+GENERATIONS_REMEMBERED: Final = 8
+"""Of which the answers to followers are kept. They are given out a hundred in a turn, so that many
+groups can have theirs at once; what is kept may be as long as the names that clients choose."""
+
+_LENGTH_IS_A_BYTE_BELOW: Final = 127
+_NO_ID: Final = b"\1"
+_NO_MEMBERS: Final = b"\1\0"
+"""And no tags: what comes after the id of a follower."""
 
 
 @handles(JoinGroupRequest, versions="0-9")
 def join_group(
     ctx: RequestContext, request: JoinGroupRequest
-) -> JoinGroupResponse | asyncio.Future[JoinGroupResponse]:
+) -> JoinGroupResponse | Prepared | asyncio.Future[JoinGroupResponse | Prepared]:
     """Usually held back until the join phase of the rebalance ends."""
     version = ctx.api_version
     ticket = ctx.broker.groups.join(
@@ -56,7 +69,43 @@ def join_group(
     return ticket.then(partial(_respond, version))
 
 
-def _respond(version: int, result: JoinResult) -> JoinGroupResponse:
+def _respond(version: int, result: JoinResult) -> JoinGroupResponse | Prepared:
+    if not (result.error or result.members) and version >= FLEXIBLE_SINCE:
+        follower = _respond_to_follower(version, result)
+        if follower is not None:
+            return follower
+    return _respond_to_any(version, result)
+
+
+def _respond_to_follower(version: int, result: JoinResult) -> Prepared | None:
+    """All of a generation are told the same but for their own ids; None for a long one."""
+    member_id = result.member_id.encode()
+    length = len(member_id)
+    if length >= _LENGTH_IS_A_BYTE_BELOW or result.skip_assignment:
+        return None
+    head = _head(
+        version, result.generation, result.protocol_type, result.protocol_name, result.leader
+    )
+    return Prepared(b"%b%c%b%b" % (head, length + 1, member_id, _NO_MEMBERS))
+
+
+@lru_cache(maxsize=GENERATIONS_REMEMBERED)
+def _head(
+    version: int,
+    generation: int,
+    protocol_type: str | None,
+    protocol_name: str | None,
+    leader: str,
+) -> bytes:
+    """What comes before the member id."""
+    result = JoinResult(ErrorCode.NONE, "", generation, protocol_type, protocol_name, leader)
+    body = codec(JoinGroupResponse, version).encode(_respond_to_any(version, result))
+    end = _NO_ID + _NO_MEMBERS
+    assert body.endswith(end)
+    return body[: -len(end)]
+
+
+def _respond_to_any(version: int, result: JoinResult) -> JoinGroupResponse:
     name = result.protocol_name
     if name is None and version < NULL_PROTOCOL_NAME_SINCE:
         name = ""

@@ -20,7 +20,7 @@ from protocol.schema import VersionRange
 Handler = Callable[[RequestContext, Any], Any]
 """``(context, request) -> response``: plain; plain but returning a future or a coroutine
 of the response where the answer may have to wait and usually does not; or async. None where the
-request has no answer. A plain one may return it `Prepared`."""
+request has no answer. A plain one may return it `Prepared`, or a future of that."""
 
 
 class CloseConnection(Exception):  # noqa: N818 - an instruction, not an error of ours

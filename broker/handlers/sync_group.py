@@ -7,25 +7,37 @@ v0-5. v3 instance id, v4 flexible, v5 protocol type and name in both directions.
 from __future__ import annotations
 
 import asyncio
+from functools import lru_cache, partial
 from typing import Final
 
 from broker.core.group.requests import SyncRequest, SyncResult
 from broker.handlers.context import RequestContext
+from broker.handlers.prepared import Prepared
 from broker.handlers.registry import handles
+from protocol.codec import codec
 from protocol.errors import ErrorCode
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
+FLEXIBLE_SINCE: Final = 4
 PROTOCOL_REQUIRED_SINCE: Final = 5
+
+PROTOCOLS_REMEMBERED: Final = 8
+"""For which the beginning of an answer is kept."""
+
+_LENGTH_IS_A_BYTE_BELOW: Final = 127
+_NO_ASSIGNMENT: Final = b"\1\0"
+"""How an answer without one ends: no bytes, no tags."""
 
 
 @handles(SyncGroupRequest, versions="0-5")
 def sync_group(
     ctx: RequestContext, request: SyncGroupRequest
-) -> SyncGroupResponse | asyncio.Future[SyncGroupResponse]:
+) -> SyncGroupResponse | Prepared | asyncio.Future[SyncGroupResponse | Prepared]:
     """Held back until the leader has handed in the assignment and it is durable."""
+    version = ctx.api_version
     names_protocol = request.protocol_type is not None and request.protocol_name is not None
-    if ctx.api_version >= PROTOCOL_REQUIRED_SINCE and not names_protocol:
-        return _respond(SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    if version >= PROTOCOL_REQUIRED_SINCE and not names_protocol:
+        return _respond_to_any(SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     ticket = ctx.broker.groups.sync(
         request.group_id,
         SyncRequest(
@@ -37,10 +49,28 @@ def sync_group(
             assignments={share.member_id: share.assignment for share in request.assignments},
         ),
     )
-    return ticket.then(_respond)
+    return ticket.then(partial(_respond, version))
 
 
-def _respond(result: SyncResult) -> SyncGroupResponse:
+def _respond(version: int, result: SyncResult) -> SyncGroupResponse | Prepared:
+    """All members of a generation are told the same but for their assignments."""
+    length = len(result.assignment)
+    if result.error or length >= _LENGTH_IS_A_BYTE_BELOW or version < FLEXIBLE_SINCE:
+        return _respond_to_any(result)
+    head = _head(version, result.protocol_type, result.protocol_name)
+    return Prepared(b"%b%c%b\0" % (head, length + 1, result.assignment))
+
+
+@lru_cache(maxsize=PROTOCOLS_REMEMBERED)
+def _head(version: int, protocol_type: str | None, protocol_name: str | None) -> bytes:
+    """What comes before the assignment."""
+    result = SyncResult(ErrorCode.NONE, protocol_type, protocol_name)
+    body = codec(SyncGroupResponse, version).encode(_respond_to_any(result))
+    assert body.endswith(_NO_ASSIGNMENT)
+    return body[: -len(_NO_ASSIGNMENT)]
+
+
+def _respond_to_any(result: SyncResult) -> SyncGroupResponse:
     return SyncGroupResponse(
         error_code=result.error,
         protocol_type=result.protocol_type,

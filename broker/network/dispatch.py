@@ -131,7 +131,10 @@ class Dispatcher:
         error = future.exception()
         if isinstance(error, Exception):
             return self._fail(call, error)
-        return self._answer(call, future.result())
+        returned = future.result()
+        if returned.__class__ is Prepared:
+            return self._give(call, returned)
+        return self._answer(call, returned)
 
     def _fail(self, call: _Call, error: Exception) -> Answer:
         """Answer with the error, or raise CloseConnection where there is no way to say it."""

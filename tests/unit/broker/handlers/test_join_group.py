@@ -6,7 +6,11 @@ import pytest
 
 from protocol.errors import ErrorCode
 from protocol.join_reason import JoinReason
-from protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from protocol.messages.join_group import (
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
 from tests.running_groups import SUBSCRIPTION, running_groups
 
 
@@ -128,3 +132,53 @@ async def test_a_client_that_is_gone_cancels_its_answer_only() -> None:
         group = g.groups.group("g")
         assert group is not None
         assert group.roster.holder_of("j") is not None
+
+
+@pytest.mark.parametrize("version", [5, 6, 7, 8, 9])
+@pytest.mark.parametrize("id_length", [4, 126, 127, 128, 300])
+async def test_a_follower_is_told_its_own_id_however_long(version: int, id_length: int) -> None:
+    """Lengths about the one up to which they are written in a byte, counted in bytes."""
+    instance = "ä" + "i" * (id_length - 4)
+    async with running_groups() as g:
+        leader = await g.lone_member()
+        joining = [asyncio.ensure_future(g.join(version, instance=one)) for one in (instance, "j")]
+        await asyncio.sleep(0.01)
+        await g.join(member_id=leader, instance="i")
+        answers = await asyncio.gather(*joining)
+    ids = [f"{instance}-2", "j-3"]
+    assert len(ids[0].encode()) == id_length
+    assert answers == [
+        JoinGroupResponse(
+            error_code=ErrorCode.NONE,
+            generation_id=2,
+            protocol_type="consumer" if version >= 7 else None,
+            protocol_name="range",
+            leader=leader,
+            member_id=member_id,
+            members=[],
+        )
+        for member_id in ids
+    ]
+
+
+async def test_generations_and_groups_are_not_taken_for_each_other() -> None:
+    async with running_groups() as g:
+        answers = {}
+        for group_id in ("g", "h"):
+            leader = (await g.join(group_id=group_id, instance="i")).member_id
+            for generation in (2, 3):
+                # What it offers has changed, so everybody has to join anew.
+                metadata = SUBSCRIPTION + bytes([generation])
+                offer = [JoinGroupRequestProtocol(name="range", metadata=metadata)]
+                joining = asyncio.ensure_future(
+                    g.join(group_id=group_id, instance="j", protocols=offer)
+                )
+                await asyncio.sleep(0.01)
+                await g.join(group_id=group_id, member_id=leader, instance="i", protocols=offer)
+                answers[group_id, generation] = await joining
+    assert [(one.generation_id, one.leader) for one in answers.values()] == [
+        (2, "i-1"),
+        (3, "i-1"),
+        (2, "i-4"),
+        (3, "i-4"),
+    ]

@@ -22,6 +22,18 @@ async def test_an_assignment_comes_with_its_protocol_from_version_5_on(version: 
 
 
 @pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("length", [0, 126, 127, 128, 100_000])
+async def test_an_assignment_may_be_of_any_length(version: int, length: int) -> None:
+    """Lengths about the one up to which they are written in a byte."""
+    async with running_groups() as g:
+        member_id = (await g.join(instance="i")).member_id
+        waiting = await g.sync(member_id, 1, version, [(member_id, b"x" * length)])
+        again = await g.sync(member_id, 1, version)
+    assert waiting == again
+    assert waiting.assignment == b"x" * length
+
+
+@pytest.mark.parametrize("version", range(6))
 async def test_an_error_carries_nothing_else(version: int) -> None:
     async with running_groups() as g:
         answer = await g.sync("stranger", 1, version)
