@@ -29,6 +29,8 @@ from typing import (
     get_origin,
 )
 
+from protocol.lazy_dataclass import dataclass
+
 T = TypeVar("T")
 
 Value = bool | int | float | str | tuple[str, ...] | None
@@ -74,7 +76,7 @@ class InvalidValueError(ValueError):
         self.reason = reason
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
     """What a declaration says beside name and type; see `setting` for the meaning."""
 
@@ -90,7 +92,7 @@ class Declaration:
     internal: bool
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """One declared setting."""
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from broker.storage.batch_walk import MANY_BYTES, BatchAt, walk_batches
@@ -33,6 +32,7 @@ from broker.storage.offset_index import RELATIVE_OFFSET_MAX
 from broker.storage.segment import LogSegment
 from broker.storage.segment_times import load_max_timestamp
 from protocol.errors import DecodeError
+from protocol.lazy_dataclass import dataclass
 
 logger = logging.getLogger(__name__)
 

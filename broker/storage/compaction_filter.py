@@ -12,9 +12,9 @@ log never has a gap that is not damage.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import blake2b
 
+from protocol.lazy_dataclass import dataclass
 from protocol.records.batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,

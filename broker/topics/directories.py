@@ -7,7 +7,7 @@ topic's id; one with another id is a left-over and is set aside, never served an
 from __future__ import annotations
 
 import logging
-import secrets
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -43,7 +43,7 @@ STRAY_SUFFIX: Final = "-stray"
 
 def unique_hex() -> str:
     """Sets apart the directories of deleted topics of one name."""
-    return secrets.token_hex(16)
+    return os.urandom(16).hex()
 
 
 class PartitionDirectories:

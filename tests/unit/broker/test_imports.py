@@ -18,6 +18,8 @@ NOT_AT_THE_START = (
     # 20 ms, for packages that ask for their own version.
     "email",
     "importlib.metadata",
+    # A generator of random numbers, where the operating system's are wanted.
+    "random",
     # What a broker has no use for, and some library's side entrance might bring.
     "http.client",
     "multiprocessing",
