@@ -1,29 +1,16 @@
 """The daemon's command line: ``python -m broker`` and ``kohort serve``.
 
-Reads the configuration, tells what of it is not used, and runs the broker until SIGTERM or SIGINT.
-Exit codes: 0 after a clean stop, 1 if the broker could not start, 2 for a configuration that cannot
-be used.
+The broker itself is imported when it is to run (:mod:`broker.daemon`), not for help.
 """
 
 from __future__ import annotations
 
 import argparse
-import logging
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
-import uvloop
-
-from broker.app import Broker, StartError
-from broker.config import ConfigError, LoadedConfig, load
-
-logger = logging.getLogger("broker")
-
-START_FAILED: Final = 1
-BAD_CONFIG: Final = 2
+from broker.collector import nothing_collected
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,32 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the broker with parsed options until it is told to stop; return the exit code."""
-    try:
-        loaded = load(file=options.config, overrides=options.override, environment=os.environ)
-    except ConfigError as error:
-        for problem in error.problems:
-            print(f"kohort: {problem}", file=sys.stderr)
-        return BAD_CONFIG
-    logging.basicConfig(
-        level=loaded.config.kohort_log_level,
-        format="%(asctime)s %(levelname)s %(message)s",
-        stream=sys.stderr,
-    )
-    _tell_about(loaded)
-    try:
-        uvloop.run(Broker(loaded).run_until_signalled())
-    except StartError as error:
-        logger.critical("%s", error)
-        return START_FAILED
-    return 0
-
-
-def _tell_about(loaded: LoadedConfig) -> None:
-    for warning in loaded.warnings:
-        logger.warning("%s", warning)
-    if loaded.ignored:
-        names = ", ".join(f"{given.name} ({given.origin})" for given in loaded.ignored)
-        logger.warning("settings of Kafka that change nothing here: %s", names)
+    with nothing_collected():
+        from broker.daemon import run_daemon  # noqa: PLC0415 - nearly all of a start.
+    return run_daemon(options.config, options.override)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -31,7 +31,7 @@ NOT_AT_THE_START = (
 
 def test_a_start_imports_nothing_that_it_does_not_need() -> None:
     script = (
-        "import sys, broker.__main__\n"
+        "import sys, broker.__main__, broker.daemon\n"
         "from broker.handlers.registry import load_handlers\n"
         "load_handlers()\n"
         f"print([name for name in {NOT_AT_THE_START} if name in sys.modules])\n"
@@ -39,3 +39,27 @@ def test_a_start_imports_nothing_that_it_does_not_need() -> None:
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_help_imports_no_broker() -> None:
+    script = "import sys, broker.__main__; print({'asyncio', 'broker.app'} & set(sys.modules))"
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+def test_a_start_does_not_collect_garbage_while_it_imports() -> None:
+    script = (
+        "import gc, sys, broker.__main__\n"
+        "looks = []\n"
+        "gc.callbacks.append(lambda *what: looks.append(what))\n"
+        # A start that ends when all is imported.
+        "broker.__main__.main(['--override', 'num.partitions=0'])\n"
+        "print('broker.app' in sys.modules, gc.isenabled(), len(looks))\n"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    imported, collects, looks = done.stdout.split()
+    assert (imported, collects) == ("True", "True")
+    # Each tells its begin and its end; with the collector on there are 130.
+    assert int(looks) < 20
