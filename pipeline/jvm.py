@@ -24,6 +24,14 @@ def of(spark: SparkSession) -> Any:  # noqa: ANN401 - packages and classes of th
         ) from error
 
 
+def is_over(spark: SparkSession) -> bool:
+    """Whether the session's JVM has gone, or is about to go."""
+    try:
+        return bool(spark.sparkContext._jsc.sc().isStopped())  # noqa: SLF001 - as above.
+    except Exception:  # noqa: BLE001 - py4j has several for a JVM that does not answer.
+        return True
+
+
 def hadoop_configuration(spark: SparkSession) -> Any:  # noqa: ANN401 - as above.
     """Where the session's file systems are configured."""
     return spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - as above.

@@ -4,7 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -39,6 +39,16 @@ class Progress(StreamingQueryListener):
         self._told_s = time.monotonic()
         self._ended: set[str] = set()
         self._has_ended = threading.Condition()
+
+    @contextmanager
+    def listening(self, spark: SparkSession) -> Iterator[None]:
+        """To what the session's queries do meanwhile."""
+        spark.streams.addListener(self)
+        try:
+            yield
+        finally:
+            # The session may be somebody's who goes on with it.
+            spark.streams.removeListener(self)
 
     def wait_told(self, query: StreamingQuery) -> None:
         """Returns when all has been told of a query that has ended: its news come a bit later."""
@@ -79,8 +89,10 @@ def pulse(spark: SparkSession) -> Iterator[None]:
     over = threading.Event()
 
     def beat() -> None:
-        while not over.wait(QUIET_S_MAX):
-            tell_stages(spark)
+        # If Spark is gone, those who work with it say so.
+        with suppress(Exception):
+            while not over.wait(QUIET_S_MAX):
+                tell_stages(spark)
 
     thread = threading.Thread(target=beat, name="pulse", daemon=True)
     thread.start()

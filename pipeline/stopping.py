@@ -1,15 +1,31 @@
 """How jobs that go on for ever are told to end."""
 
+import logging
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from pipeline import jvm
+from pipeline.notice import tell
+
+_PATIENCE_S: Final = 5.0
+"""For a JVM that was told to end to say so."""
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[threading.Event]:
-    """SIGTERM and SIGINT set the event, instead of ending the process amid a batch."""
+def stop_on_signals(spark: SparkSession) -> Iterator[threading.Event]:
+    """SIGTERM and SIGINT set the event, instead of ending the process amid a batch.
+
+    Who stops a whole group of processes, as systemd and `timeout` do, stops Spark's JVM with them,
+    and nothing can be ended in order any more. What fails in here because of that is no failure of
+    the job: the next run does again what was not finished.
+    """
     stopping = threading.Event()
 
     def stop(_number: int, _frame: FrameType | None) -> None:
@@ -18,6 +34,22 @@ def stop_on_signals() -> Iterator[threading.Event]:
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield stopping
+    except Exception:
+        # Of each call that a JVM does not answer any more, py4j logs a stack trace.
+        logging.disable(logging.CRITICAL)
+        if not (stopping.is_set() and _is_ending(spark)):
+            logging.disable(logging.NOTSET)
+            raise
+        tell("Spark was stopped as well; the next run does again what was not finished")
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _is_ending(spark: SparkSession) -> bool:
+    deadline_s = time.monotonic() + _PATIENCE_S
+    while not jvm.is_over(spark):
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(0.1)
+    return True

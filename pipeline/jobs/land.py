@@ -105,22 +105,17 @@ def run(options: argparse.Namespace) -> int:
     spark = common.session_of(options, NAME)
     lake = common.lake_of(options, spark)
     progress = Progress()
-    spark.streams.addListener(progress)
-    try:
-        with stop_on_signals() as stopping:
-            settings = settings_of(options, lake)
-            job = _Job(
-                lambda topic: TopicLander(spark, kafka, lake, topic, settings),
-                progress,
-                lambda: progress.tell_if_quiet(spark) if settings.available_now else None,
-                settings,
-                Patience(0 if settings.available_now else options.patience, stopping),
-                stopping,
-            )
-            job.run(list(dict.fromkeys(options.topics)))
-    finally:
-        # The session may be somebody's who goes on with it.
-        spark.streams.removeListener(progress)
+    with stop_on_signals(spark) as stopping, progress.listening(spark):
+        settings = settings_of(options, lake)
+        job = _Job(
+            lambda topic: TopicLander(spark, kafka, lake, topic, settings),
+            progress,
+            lambda: progress.tell_if_quiet(spark) if settings.available_now else None,
+            settings,
+            Patience(0 if settings.available_now else options.patience, stopping),
+            stopping,
+        )
+        job.run(list(dict.fromkeys(options.topics)))
     tell(f"land: {sum(progress.rows.values()):,} rows in all")
     return 0
 

@@ -108,10 +108,12 @@ class _Job:
                 self.renew(everything=options.recompute)
                 self._follow(stream, patience, stopping)
 
-        with stop_on_signals() as stopping:
+        with stop_on_signals(spark) as stopping:
             patience = Patience(0 if options.available_now else options.patience, stopping)
             _again_and_again(attempt, patience, stopping)
-        self.renew()
+            # Who has said to stop does not wait for findings; the next run makes them.
+            if not stopping.is_set():
+                self.renew()
 
     def _follow(self, stream: HistoryStream, patience: Patience, stopping: threading.Event) -> None:
         query = stream.start()

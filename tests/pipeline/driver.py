@@ -69,6 +69,11 @@ class Driver:
         self._process.terminate()
         return self._process.wait(PATIENCE_S)
 
+    def terminate_all(self) -> int:
+        """SIGTERM to Spark's JVM as well, as a service manager sends it; the same."""
+        os.killpg(self._process.pid, signal.SIGTERM)
+        return self._process.wait(PATIENCE_S)
+
     def wait(self) -> int:
         """The exit code, when it has ended by itself."""
         return self._process.wait(PATIENCE_S)

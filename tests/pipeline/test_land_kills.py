@@ -123,6 +123,6 @@ def test_a_query_outlives_brokers_that_are_killed_under_it(
             driver.wait_until(
                 lambda: topics.committed("kohort-land", topic) == expected, "the last record"
             )
-            assert driver.terminate() == 0
+            assert driver.terminate_all() == 0
         assert table_rows(table / topic) == topics.read(topic)
     print(f"{produced} rows, each once")
