@@ -122,7 +122,7 @@ class Broker:
             keeper = self.new_memory_keeper()
             keeper.start()
             # Loading what that needs takes 10 ms, which the first clients need not wait for.
-            later = loop.call_later(1, loop.run_in_executor, None, _limit_retained_memory)
+            later = loop.call_later(1, loop.run_in_executor, None, _see_to_memory)
             await stop.wait()
             later.cancel()
             keeper.stop()
@@ -382,10 +382,15 @@ class Broker:
         http.add_pages(group_pages(services.groups, self.history, executor))
 
 
-def _limit_retained_memory() -> None:
-    from broker.allocator import limit_retained_memory  # noqa: PLC0415 - see where this is called.
+def _see_to_memory() -> None:
+    from broker.allocator import (  # noqa: PLC0415 - see where this is called.
+        give_back_free_memory,
+        limit_retained_memory,
+    )
 
     limit_retained_memory()
+    # Half a megabyte of what the start needed.
+    give_back_free_memory()
 
 
 def _report(doing: str, error: Exception) -> None:
