@@ -17,13 +17,14 @@ what reads and writes it fast is :func:`protocol.codec.codec`.
 from __future__ import annotations
 
 import inspect
-import types
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
 
 from protocol.schema import (
+    EVERY_VERSION,
     FOREVER,
     MISSING,
+    NO_VERSION,
     Field,
     FieldOptions,
     MessageSchema,
@@ -73,6 +74,10 @@ def field(
     )
 
 
+_PLAIN: Final[FieldOptions] = field()
+"""Of a field that is only annotated."""
+
+
 class Struct:
     """Base of every declared class: value semantics over the declared fields."""
 
@@ -106,7 +111,7 @@ def schema_of(message: type) -> MessageSchema:
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 def struct(cls: type[T]) -> type[T]:
     """Declare a structure that messages contain; it takes its versions from the message."""
-    return _declare(cls, None, VersionRange(0, FOREVER), VersionRange(0, -1), is_request=False)
+    return _declare(cls, None, EVERY_VERSION, NO_VERSION, is_request=False)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
@@ -157,16 +162,15 @@ def _declare(
     is_request: bool,
 ) -> type[T]:
     """Rebuild ``cls`` as a slotted :class:`Struct` that knows its schema."""
-    plain = field()
     fields = tuple(
-        parse_field(name, annotation, cls.__dict__.get(name, plain))
+        parse_field(name, annotation, cls.__dict__.get(name, _PLAIN))
         for name, annotation in inspect.get_annotations(cls).items()
     )
     names = {declared.name for declared in fields}
     dropped = names | {"__dict__", "__weakref__"}
     namespace = {name: value for name, value in cls.__dict__.items() if name not in dropped}
     namespace["__slots__"] = tuple(declared.name for declared in fields)
-    rebuilt = types.new_class(cls.__name__, (Struct,), {}, lambda ns: ns.update(namespace))
+    rebuilt: type[T] = type(cls.__name__, (Struct,), namespace)
     rebuilt.schema = MessageSchema(  # type: ignore[attr-defined]
         cls.__name__, rebuilt, fields, key, versions, flexible, is_request
     )

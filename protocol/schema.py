@@ -46,6 +46,10 @@ class VersionRange:
         return cls(int(low), int(high or low))
 
 
+EVERY_VERSION: Final = VersionRange(0, FOREVER)
+NO_VERSION: Final = VersionRange(0, -1)
+
+
 @dataclass(frozen=True, slots=True)
 class FieldOptions:
     """What ``field()`` was given; see :func:`protocol.message.field`."""
@@ -122,8 +126,7 @@ def parse_field(name: str, annotation: Any, options: FieldOptions) -> Field:
     kind = _kind(inner)
     if kind is None:
         raise TypeError(f"field {name}: {annotation!r} is not a wire type or a struct class")
-    always, never = VersionRange(0, FOREVER), VersionRange(0, -1)
-    in_versions = (options.nullable or always) if nullable else never
+    in_versions = (options.nullable or EVERY_VERSION) if nullable else NO_VERSION
     return Field(name, kind, is_array, in_versions, options)
 
 
