@@ -64,7 +64,7 @@ class GroupCoordinator(GroupHost):
         command = Command(
             lambda group, now: group.sync(request, ticket, now),
             ticket,
-            answer_absent=lambda: SyncResult(ErrorCode.UNKNOWN_MEMBER_ID),
+            answer_absent=_no_member_to_sync,
         )
         return self._send(group_id, command, ticket)
 
@@ -172,3 +172,8 @@ class GroupCoordinator(GroupHost):
     def _send(self, group_id: str, command: Command, ticket: Ticket[Any]) -> Ticket[Any]:
         self.submit(group_id, command)
         return ticket
+
+
+def _no_member_to_sync() -> SyncResult:
+    """Not a lambda in `sync`: while a group is written down, thousands of commands may wait."""
+    return SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)

@@ -66,7 +66,7 @@ def join_group(
             reason=state_reason(request.join_reason, request.reason),
         ),
     )
-    return ticket.then(partial(_respond, version))
+    return ticket.then(_RESPONDERS[version])
 
 
 def _respond(version: int, result: JoinResult) -> JoinGroupResponse | Prepared:
@@ -119,3 +119,7 @@ def _respond_to_any(version: int, result: JoinResult) -> JoinGroupResponse:
         member_id=result.member_id,
         members=cast("list[JoinGroupResponseMember]", result.members),
     )
+
+
+_RESPONDERS: Final = tuple([partial(_respond, version) for version in range(10)])
+"""By version. Made once, because thousands wait for their answers together."""

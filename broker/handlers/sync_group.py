@@ -49,7 +49,7 @@ def sync_group(
             assignments={share.member_id: share.assignment for share in request.assignments},
         ),
     )
-    return ticket.then(partial(_respond, version))
+    return ticket.then(_RESPONDERS[version])
 
 
 def _respond(version: int, result: SyncResult) -> SyncGroupResponse | Prepared:
@@ -77,3 +77,7 @@ def _respond_to_any(result: SyncResult) -> SyncGroupResponse:
         protocol_name=result.protocol_name,
         assignment=result.assignment,
     )
+
+
+_RESPONDERS: Final = tuple([partial(_respond, version) for version in range(6)])
+"""By version. Made once, because thousands wait for their answers together."""
