@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from aiokafka import (
@@ -13,6 +14,7 @@ from aiokafka import (
     TopicPartition,
 )
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.errors import CommitFailedError
 
 from tests.interop.clients.threads import ThreadMember
 from tests.interop.model import ANY_SEAT, MAX_REQUEST_BYTES, Client, Codec, Record, Seat
@@ -116,7 +118,9 @@ class AiokafkaMember(ThreadMember):
                 self.holds({partition.partition for partition in consumer.assignment()})
                 await asyncio.sleep(0)
             if consumer.assignment():
-                await consumer.commit()
+                # Amid a rebalance it is refused. Then all was committed before the revocation.
+                with suppress(CommitFailedError):
+                    await consumer.commit()
 
 
 class _CommitBeforeRevocation(ConsumerRebalanceListener):  # type: ignore[misc]  # Untyped base.
