@@ -35,10 +35,7 @@ def stop_on_signals(spark: SparkSession) -> Iterator[threading.Event]:
     try:
         yield stopping
     except Exception:
-        # Of each call that a JVM does not answer any more, py4j logs a stack trace.
-        logging.disable(logging.CRITICAL)
         if not (stopping.is_set() and _is_ending(spark)):
-            logging.disable(logging.NOTSET)
             raise
         tell("Spark was stopped as well; the next run does again what was not finished")
     finally:
@@ -48,8 +45,14 @@ def stop_on_signals(spark: SparkSession) -> Iterator[threading.Event]:
 
 def _is_ending(spark: SparkSession) -> bool:
     deadline_s = time.monotonic() + _PATIENCE_S
-    while not jvm.is_over(spark):
-        if time.monotonic() > deadline_s:
-            return False
-        time.sleep(0.1)
+    # Of each call that a JVM does not answer any more, py4j logs a stack trace.
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        while not jvm.is_over(spark):
+            if time.monotonic() > deadline_s:
+                return False
+            time.sleep(0.1)
+    finally:
+        logging.disable(before)
     return True

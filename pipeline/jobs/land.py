@@ -105,8 +105,9 @@ def run(options: argparse.Namespace) -> int:
     spark = common.session_of(options, NAME)
     lake = common.lake_of(options, spark)
     progress = Progress()
+    settings = settings_of(options, lake)
+    failures: list[PipelineError] = []
     with stop_on_signals(spark) as stopping, progress.listening(spark):
-        settings = settings_of(options, lake)
         job = _Job(
             lambda topic: TopicLander(spark, kafka, lake, topic, settings),
             progress,
@@ -114,8 +115,11 @@ def run(options: argparse.Namespace) -> int:
             settings,
             Patience(0 if settings.available_now else options.patience, stopping),
             stopping,
+            failures,
         )
         job.run(list(dict.fromkeys(options.topics)))
+    if failures:
+        raise failures[0]
     tell(f"land: {sum(progress.rows.values()):,} rows in all")
     return 0
 
@@ -166,26 +170,28 @@ class _Job:
         settings: Settings,
         patience: Patience,
         stopping: threading.Event,
+        failures: list[PipelineError],
     ) -> None:
+        """`failures` gets what ended a topic for good, also if all that follows breaks off."""
         self._lander_of = lander_of
         self._progress = progress
         self._pulse = pulse
         self._settings = settings
         self._patience = patience
         self._stopping = stopping
+        self._failures = failures
         self._running: dict[str, _Running] = {}
 
     def run(self, topics: Sequence[str]) -> None:
-        """Raises the first failure, after all others have ended or were stopped."""
+        """Until all have ended, or were stopped."""
         waiting = list(topics)
-        failures: list[PipelineError] = []
         limit = AT_A_TIME if self._settings.available_now else len(waiting)
         try:
             while (waiting or self._running) and not self._stopping.is_set():
                 while waiting and len(self._running) < limit:
-                    self._attempt(waiting.pop(0), waiting, failures)
+                    self._attempt(waiting.pop(0), waiting)
                 for topic in [one for one in self._running if not self._is_active(one)]:
-                    self._settle(topic, waiting, failures)
+                    self._settle(topic, waiting)
                 self._stopping.wait(_LOOK_EVERY_S)
                 self._pulse()
         finally:
@@ -193,22 +199,18 @@ class _Job:
                 running.lander.batches.stop(running.query)
                 self._progress.wait_told(running.query)
                 running.lander.close()
-        if failures:
-            for failure in failures[1:]:
-                tell(str(failure))
-            raise failures[0]
 
     def _is_active(self, topic: str) -> bool:
         return self._running[topic].query.isActive
 
-    def _attempt(self, topic: str, waiting: list[str], failures: list[PipelineError]) -> None:
+    def _attempt(self, topic: str, waiting: list[str]) -> None:
         try:
             lander = self._lander_of(topic)
             self._running[topic] = _Running(lander, lander.start())
         except PipelineError as error:
-            self._judge(topic, error, waiting, failures)
+            self._judge(topic, error, waiting)
 
-    def _settle(self, topic: str, waiting: list[str], failures: list[PipelineError]) -> None:
+    def _settle(self, topic: str, waiting: list[str]) -> None:
         running = self._running.pop(topic)
         error = running.outcome()
         self._progress.wait_told(running.query)
@@ -216,15 +218,9 @@ class _Job:
         if running.query.lastProgress is not None:
             self._patience.renew()
         if error is not None:
-            self._judge(topic, error, waiting, failures)
+            self._judge(topic, error, waiting)
 
-    def _judge(
-        self,
-        topic: str,
-        error: PipelineError,
-        waiting: list[str],
-        failures: list[PipelineError],
-    ) -> None:
+    def _judge(self, topic: str, error: PipelineError, waiting: list[str]) -> None:
         """Puts the topic in the queue again where a second try can help."""
         if isinstance(error, TopicReplacedError) and self._settings.record_losses:
             tell(f"land {topic}: {error}")
@@ -235,4 +231,6 @@ class _Job:
             self._patience.pause()
             waiting.append(topic)
             return
-        failures.append(error)
+        if waiting or self._running:
+            tell(f"land {topic}: {error}; the other topics go on")
+        self._failures.append(error)

@@ -111,9 +111,9 @@ class _Job:
         with stop_on_signals(spark) as stopping:
             patience = Patience(0 if options.available_now else options.patience, stopping)
             _again_and_again(attempt, patience, stopping)
-            # Who has said to stop does not wait for findings; the next run makes them.
-            if not stopping.is_set():
-                self.renew()
+        # Who has said to stop does not wait for findings; the next run makes them.
+        if not stopping.is_set():
+            self.renew()
 
     def _follow(self, stream: HistoryStream, patience: Patience, stopping: threading.Event) -> None:
         query = stream.start()
