@@ -77,8 +77,7 @@ def _question(
         ctx.advertised,
         request.include_cluster_authorized_operations,
         request.include_topic_authorized_operations,
-        # A name beside an id says nothing, and could be of any length.
-        *[topic.name if topic.topic_id == ZERO_UUID else topic.topic_id for topic in asked],
+        *[_named(topic) for topic in asked],
     )
 
 
@@ -126,10 +125,15 @@ def _to_be_created(
 
 
 def _distinct(asked: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
-    seen: dict[tuple[str | None, bytes], MetadataRequestTopic] = {}
+    seen: dict[str | bytes | None, MetadataRequestTopic] = {}
     for topic in asked:
-        seen.setdefault((topic.name, topic.topic_id), topic)
+        seen.setdefault(_named(topic), topic)
     return list(seen.values())
+
+
+def _named(topic: MetadataRequestTopic) -> str | bytes | None:
+    """By what it is looked up. A name beside an id says nothing, and could be of any length."""
+    return topic.name if topic.topic_id == ZERO_UUID else topic.topic_id
 
 
 def _is_by_id(topic: MetadataRequestTopic) -> bool:
