@@ -1,8 +1,8 @@
 """A thousand topics with ten partitions each, a record in every one: memory, and an unclean start.
 
 Half as many come first, so that the table shows how both grow. Kafka and Kohort are killed and
-started again over what they left; the answer to Metadata and the number of records have to be
-right. Once only: it takes minutes.
+started again over what they left, until every partition has said where it ends; the answer to
+Metadata and the number of records have to be right. Once only: it takes minutes.
 """
 
 import time
@@ -54,8 +54,8 @@ def _measure(bench: Bench, topics: int, contender: Contender) -> Measured:
             broker.kill()
         with start(bench, contender, "partitions") as broker:
             broker.wait_serving()
-            took_s = time.perf_counter() - broker.started_s
             found = count_records(broker.port, names, _PARTITIONS)
+            took_s = time.perf_counter() - broker.started_s
             if found != count * _PARTITIONS:
                 raise RuntimeError(f"{found} of {count * _PARTITIONS} records survived")
             time.sleep(settle_s)

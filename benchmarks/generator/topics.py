@@ -22,6 +22,8 @@ from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, Me
 
 _CREATE, _DELETE, _LIST_OFFSETS, _METADATA = 5, 5, 6, 9
 _PATIENCE_S: Final = 120
+_STARTING: Final = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE}
+"""What partitions answer that a Kafka which is up already has not taken up yet."""
 
 
 def create_topics(port: int, names: Sequence[str], partitions: int = 1) -> None:
@@ -68,7 +70,11 @@ def delete_topics(port: int, names: Sequence[str]) -> None:
 
 
 def count_records(port: int, names: Sequence[str], partitions: int) -> int:
-    """The sum of the end offsets of all partitions. Raises RuntimeError if one cannot be asked."""
+    """The sum of the end offsets of all partitions, when all of them have a leader.
+
+    Raises RuntimeError if one cannot be asked, or has none for minutes.
+    """
+    late_s = time.monotonic() + _PATIENCE_S
     with connect(port) as connection:
         connection.settimeout(_PATIENCE_S)
         wanted = [
@@ -77,8 +83,12 @@ def count_records(port: int, names: Sequence[str], partitions: int) -> int:
         ]
         topics = [ListOffsetsTopic(name=name, partitions=wanted) for name in names]
         request = ListOffsetsRequest(replica_id=-1, topics=topics)
-        answer = ask(connection, request, ListOffsetsResponse, _LIST_OFFSETS)
-    found = [partition for topic in answer.topics for partition in topic.partitions]
-    if wrong := {ErrorCode(one.error_code) for one in found} - {ErrorCode.NONE}:
-        raise RuntimeError(f"partitions without an end: {wrong}")
-    return sum(one.offset for one in found)
+        while True:
+            answer = ask(connection, request, ListOffsetsResponse, _LIST_OFFSETS)
+            found = [partition for topic in answer.topics for partition in topic.partitions]
+            wrong = {ErrorCode(one.error_code) for one in found} - {ErrorCode.NONE}
+            if not wrong:
+                return sum(one.offset for one in found)
+            if wrong - _STARTING or time.monotonic() > late_s:
+                raise RuntimeError(f"partitions without an end: {wrong}")
+            time.sleep(0.1)
