@@ -14,7 +14,7 @@ from typing import Final, cast
 from broker.core.group.reasons import state_reason
 from broker.core.group.requests import JoinRequest, JoinResult
 from broker.handlers.context import RequestContext
-from broker.handlers.prepared import Prepared
+from broker.handlers.prepared import FIELD_MAX_BYTES, Prepared, head_of, with_field
 from broker.handlers.registry import handles
 from protocol.codec import codec
 from protocol.errors import ErrorCode
@@ -34,8 +34,6 @@ GENERATIONS_REMEMBERED: Final = 8
 """Of which the answers to followers are kept. They are given out a hundred in a turn, so that many
 groups can have theirs at once; what is kept may be as long as the names that clients choose."""
 
-_LENGTH_IS_A_BYTE_BELOW: Final = 127
-_NO_ID: Final = b"\1"
 _NO_MEMBERS: Final = b"\1\0"
 """And no tags: what comes after the id of a follower."""
 
@@ -80,13 +78,12 @@ def _respond(version: int, result: JoinResult) -> JoinGroupResponse | Prepared:
 def _respond_to_follower(version: int, result: JoinResult) -> Prepared | None:
     """All of a generation are told the same but for their own ids; None for a long one."""
     member_id = result.member_id.encode()
-    length = len(member_id)
-    if length >= _LENGTH_IS_A_BYTE_BELOW or result.skip_assignment:
+    if len(member_id) > FIELD_MAX_BYTES or result.skip_assignment:
         return None
     head = _head(
         version, result.generation, result.protocol_type, result.protocol_name, result.leader
     )
-    return Prepared(b"%b%c%b%b" % (head, length + 1, member_id, _NO_MEMBERS))
+    return with_field(head, member_id, _NO_MEMBERS)
 
 
 @lru_cache(maxsize=GENERATIONS_REMEMBERED)
@@ -100,9 +97,7 @@ def _head(
     """What comes before the member id."""
     result = JoinResult(ErrorCode.NONE, "", generation, protocol_type, protocol_name, leader)
     body = codec(JoinGroupResponse, version).encode(_respond_to_any(version, result))
-    end = _NO_ID + _NO_MEMBERS
-    assert body.endswith(end)
-    return body[: -len(end)]
+    return head_of(body, _NO_MEMBERS)
 
 
 def _respond_to_any(version: int, result: JoinResult) -> JoinGroupResponse:

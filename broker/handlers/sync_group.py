@@ -12,7 +12,7 @@ from typing import Final
 
 from broker.core.group.requests import SyncRequest, SyncResult
 from broker.handlers.context import RequestContext
-from broker.handlers.prepared import Prepared
+from broker.handlers.prepared import FIELD_MAX_BYTES, Prepared, head_of, with_field
 from broker.handlers.registry import handles
 from protocol.codec import codec
 from protocol.errors import ErrorCode
@@ -24,9 +24,8 @@ PROTOCOL_REQUIRED_SINCE: Final = 5
 PROTOCOLS_REMEMBERED: Final = 8
 """For which the beginning of an answer is kept."""
 
-_LENGTH_IS_A_BYTE_BELOW: Final = 127
-_NO_ASSIGNMENT: Final = b"\1\0"
-"""How an answer without one ends: no bytes, no tags."""
+_NO_TAGS: Final = b"\0"
+"""What comes after the assignment."""
 
 
 @handles(SyncGroupRequest, versions="0-5")
@@ -54,20 +53,18 @@ def sync_group(
 
 def _respond(version: int, result: SyncResult) -> SyncGroupResponse | Prepared:
     """All members of a generation are told the same but for their assignments."""
-    length = len(result.assignment)
-    if result.error or length >= _LENGTH_IS_A_BYTE_BELOW or version < FLEXIBLE_SINCE:
+    is_long = len(result.assignment) > FIELD_MAX_BYTES
+    if result.error or is_long or version < FLEXIBLE_SINCE:
         return _respond_to_any(result)
     head = _head(version, result.protocol_type, result.protocol_name)
-    return Prepared(b"%b%c%b\0" % (head, length + 1, result.assignment))
+    return with_field(head, result.assignment, _NO_TAGS)
 
 
 @lru_cache(maxsize=PROTOCOLS_REMEMBERED)
 def _head(version: int, protocol_type: str | None, protocol_name: str | None) -> bytes:
     """What comes before the assignment."""
     result = SyncResult(ErrorCode.NONE, protocol_type, protocol_name)
-    body = codec(SyncGroupResponse, version).encode(_respond_to_any(result))
-    assert body.endswith(_NO_ASSIGNMENT)
-    return body[: -len(_NO_ASSIGNMENT)]
+    return head_of(codec(SyncGroupResponse, version).encode(_respond_to_any(result)), _NO_TAGS)
 
 
 def _respond_to_any(result: SyncResult) -> SyncGroupResponse:
