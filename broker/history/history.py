@@ -134,8 +134,7 @@ class RebalanceHistory:
     def observe(self, group_id: str, event: Event, now: Now) -> None:
         """File an event; a few microseconds."""
         kind = event.__class__
-        handler = GroupFold.handlers.get(kind)
-        if handler is None:
+        if kind not in GroupFold.handlers:
             return
         fold = self._folds.get(group_id)
         if fold is None:
@@ -146,7 +145,7 @@ class RebalanceHistory:
             ring = self._rings.get(group_id)
             fold = self._folds[group_id] = GroupFold(0 if ring is None else ring.last_sequence)
         try:
-            handler(fold, event, now)
+            fold.observe(event, now)
         except Exception:
             # A mistake of ours must not be one of the group, whose step this is.
             logger.exception("The history of group %r starts anew", group_id)
