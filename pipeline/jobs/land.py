@@ -231,6 +231,7 @@ class _Job:
             self._patience.pause()
             waiting.append(topic)
             return
-        if waiting or self._running:
-            tell(f"land {topic}: {error}; the other topics go on")
+        # The only failure is told when the job ends by it.
+        if waiting or self._running or self._failures:
+            tell(f"land {topic}: {error}")
         self._failures.append(error)
