@@ -38,6 +38,7 @@ from broker.core.group.requests import (
     SyncRequest,
 )
 from broker.memory_keeper import GIVEN_BACK_AFTER_LOOKS, LOOK_EVERY_S
+from broker.promise import Promise
 from protocol.errors import ErrorCode
 
 TITLE: Final = "100,000 members of groups"
@@ -185,7 +186,7 @@ class Members:
             requires_known_id=False,
         )
         answer = self._groups.join(group_id, request).then(partial(self._on_joined, group_id))
-        assert isinstance(answer, asyncio.Future), "a join waits for the others"
+        assert isinstance(answer, Promise), "a join waits for the others"
 
     def _on_joined(self, group_id: str, result: JoinResult) -> None:
         assert result.error is ErrorCode.NONE, result.error

@@ -4,7 +4,6 @@ A group of a thousand comes together, sends heartbeats, commits, and comes toget
 through the coordinator of a broker in this process; the log that its records go to is the real one.
 """
 
-import asyncio
 import shutil
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -23,6 +22,7 @@ from broker.core.group.requests import (
     OffsetToCommit,
     SyncRequest,
 )
+from broker.promise import Promise
 from protocol.errors import ErrorCode
 
 TITLE: Final = "Turns of a group of 1,000"
@@ -114,10 +114,10 @@ async def _come(groups: GroupCoordinator, group_id: str, size: int) -> list[Join
 
 
 async def _answered(answer: Any) -> Any:  # noqa: ANN401 - of whatever was asked.
-    return await answer if isinstance(answer, asyncio.Future) else answer
+    return await answer if isinstance(answer, Promise) else answer
 
 
-async def _check(answer: CommitResult | asyncio.Future[CommitResult]) -> None:
+async def _check(answer: CommitResult | Promise[CommitResult]) -> None:
     result = await _answered(answer)
     if result.errors != (ErrorCode.NONE,):
         raise RuntimeError(f"a commit was answered {result}")

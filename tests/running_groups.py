@@ -1,6 +1,7 @@
 """The group APIs in front of a coordinator and real topics, without a network."""
 
 import asyncio
+import inspect
 import itertools
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -77,7 +78,7 @@ class RunningGroups:
 
         async def answer() -> Any:  # noqa: ANN401
             response = api.handler(context, request)
-            if asyncio.isfuture(response) or asyncio.iscoroutine(response):
+            if inspect.isawaitable(response):
                 response = await response
             response_class: type[Any] = RESPONSES[api.key]
             if isinstance(response, Prepared):

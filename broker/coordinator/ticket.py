@@ -7,10 +7,10 @@ the ground, and the step that produced it has happened all the same.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from broker.promise import Promise
 from protocol.errors import KafkaError
 
 A = TypeVar("A")
@@ -20,39 +20,42 @@ R = TypeVar("R")
 class Ticket(Generic[A]):
     """A handle for one answer, given exactly once: by `answer` or by `fail`.
 
-    Most requests are answered before `then` is called, and cost no future.
+    Most requests are answered before `then` is called, and cost no promise.
     """
 
-    __slots__ = ("_answer", "_error", "_future", "_respond", "is_answered")
+    __slots__ = ("_answer", "_error", "_promise", "_respond", "is_answered")
 
     def __init__(self) -> None:
         self.is_answered = False
         self._answer: A | None = None
         self._error: KafkaError | None = None
-        self._future: asyncio.Future[Any] | None = None
+        self._promise: Promise[Any] | None = None
         self._respond: Callable[[A], Any] | None = None
 
     def answer(self, answer: A) -> None:
         """Hand the answer over; dropped if nobody waits any more."""
         assert not self.is_answered, "answered twice"
         self.is_answered = True
-        if self._future is None:
+        promise = self._promise
+        if promise is None:
             self._answer = answer
-        elif not self._future.done():
+        elif not promise.done():
             assert self._respond is not None
             try:
-                self._future.set_result(self._respond(answer))
+                response = self._respond(answer)
             except Exception as error:  # noqa: BLE001 - it is the waiting request that failed.
-                self._future.set_exception(error)
+                promise.set_exception(error)
+            else:
+                promise.set_result(response)
 
     def fail(self, error: KafkaError) -> None:
         """There will be no answer, for a reason outside of the group."""
         assert not self.is_answered, "answered twice"
         self.is_answered = True
-        if self._future is None:
+        if self._promise is None:
             self._error = error
-        elif not self._future.done():
-            self._future.set_exception(error)
+        elif not self._promise.done():
+            self._promise.set_exception(error)
 
     async def wait(self) -> A:
         """The answer, once it is there. To be called once, instead of `then`.
@@ -61,21 +64,21 @@ class Ticket(Generic[A]):
             KafkaError: there is no answer.
         """
         answer = self.then(lambda answer: answer)
-        return await answer if isinstance(answer, asyncio.Future) else answer
+        return await answer if isinstance(answer, Promise) else answer
 
-    def then(self, respond: Callable[[A], R]) -> R | asyncio.Future[R]:
-        """The response made from the answer, or a future of it. To be called once.
+    def then(self, respond: Callable[[A], R]) -> R | Promise[R]:
+        """The response made from the answer, or the promise of it. To be called once.
 
-        Cancelling the future drops the answer and nothing else.
+        Cancelling the promise drops the answer and nothing else.
 
         Raises:
             KafkaError: there is no answer.
         """
-        assert self._future is None
+        assert self._promise is None
         if self._error is not None:
             raise self._error
         if self.is_answered:
             return respond(self._answer)  # type: ignore[arg-type]  # Answered: None is an A then.
         self._respond = respond
-        self._future = asyncio.get_running_loop().create_future()
-        return self._future
+        self._promise = Promise()
+        return self._promise

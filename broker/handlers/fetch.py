@@ -16,6 +16,7 @@ from typing import Final
 from broker.handlers.context import RequestContext
 from broker.handlers.leader_epoch import check_leader_epoch
 from broker.handlers.registry import handles
+from broker.promise import Promise
 from broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
 from broker.topics.manager import Topic
 from protocol.errors import ErrorCode
@@ -38,7 +39,7 @@ FULL_FETCH_EPOCHS: Final = frozenset({-1, 0})
 @handles(FetchRequest, versions="4-18")
 def fetch(
     ctx: RequestContext, request: FetchRequest
-) -> FetchResponse | asyncio.Future[FetchResponse] | Coroutine[None, None, FetchResponse]:
+) -> FetchResponse | Promise[FetchResponse] | Coroutine[None, None, FetchResponse]:
     """Answer at once if there is enough, something is wrong or no wait is wanted; else park."""
     if request.session_epoch not in FULL_FETCH_EPOCHS:
         # We never gave out a session, so this one belongs to an earlier broker at this address.
@@ -90,13 +91,13 @@ class _Reading:
         self.threads = ctx.broker.reads_aside
         self._ctx = ctx
 
-    def park(self, found_bytes: int) -> asyncio.Future[FetchResponse]:
+    def park(self, found_bytes: int) -> Promise[FetchResponse]:
         """Wait for more, everything having been read once."""
         broker = self._ctx.broker
         # It will be read again; nobody accounts for it while it waits.
         for read in self.flat:
             read.data = b""
-        answer: asyncio.Future[FetchResponse] = asyncio.get_running_loop().create_future()
+        answer: Promise[FetchResponse] = Promise()
         operation = DelayedFetch(
             self.flat,
             bytes_missing=self.request.min_bytes - found_bytes,
@@ -108,7 +109,7 @@ class _Reading:
         broker.purgatory.try_complete_else_watch(operation, operation.keys, deadline_ms)
         return answer
 
-    def _read_again(self, answer: asyncio.Future[FetchResponse]) -> None:
+    def _read_again(self, answer: Promise[FetchResponse]) -> None:
         """The wait is over: answer with what there is now."""
         if answer.done():
             return
@@ -122,7 +123,7 @@ class _Reading:
         # A client that leaves cancels the answer; the task lives as long as the answer does.
         answer.add_done_callback(lambda _: task.cancel())
 
-    def _answer_with(self, answer: asyncio.Future[FetchResponse], task: asyncio.Task[None]) -> None:
+    def _answer_with(self, answer: Promise[FetchResponse], task: asyncio.Task[None]) -> None:
         if answer.done():
             return
         if task.cancelled():
@@ -133,7 +134,7 @@ class _Reading:
             answer.set_result(_response(self.request, self.reads))
 
 
-def _fail(answer: asyncio.Future[FetchResponse], error: Exception) -> None:
+def _fail(answer: Promise[FetchResponse], error: Exception) -> None:
     if not answer.done():
         answer.set_exception(error)
 

@@ -7,7 +7,6 @@ skip assignment. The rules are in :mod:`broker.core.group.join`.
 
 from __future__ import annotations
 
-import asyncio
 from functools import lru_cache, partial
 from typing import Final, cast
 
@@ -16,6 +15,7 @@ from broker.core.group.requests import JoinRequest, JoinResult
 from broker.handlers.context import RequestContext
 from broker.handlers.prepared import FIELD_MAX_BYTES, Prepared, head_of, with_field
 from broker.handlers.registry import handles
+from broker.promise import Promise
 from protocol.codec import codec
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import (
@@ -41,7 +41,7 @@ _NO_MEMBERS: Final = b"\1\0"
 @handles(JoinGroupRequest, versions="0-9")
 def join_group(
     ctx: RequestContext, request: JoinGroupRequest
-) -> JoinGroupResponse | Prepared | asyncio.Future[JoinGroupResponse | Prepared]:
+) -> JoinGroupResponse | Prepared | Promise[JoinGroupResponse | Prepared]:
     """Usually held back until the join phase of the rebalance ends."""
     version = ctx.api_version
     ticket = ctx.broker.groups.join(

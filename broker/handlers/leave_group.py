@@ -6,13 +6,13 @@ text. The rules are in :mod:`broker.core.group.leave`.
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import Final
 
 from broker.core.group.requests import LeaveEntry, LeaveResult
 from broker.handlers.context import RequestContext
 from broker.handlers.registry import handles
+from broker.promise import Promise
 from protocol.errors import ErrorCode
 from protocol.messages.leave_group import (
     LeaveGroupRequest,
@@ -27,7 +27,7 @@ SEVERAL_MEMBERS_SINCE: Final = 3
 @handles(LeaveGroupRequest, versions="0-5")
 def leave_group(
     ctx: RequestContext, request: LeaveGroupRequest
-) -> LeaveGroupResponse | asyncio.Future[LeaveGroupResponse]:
+) -> LeaveGroupResponse | Promise[LeaveGroupResponse]:
     """One result per member, in the order of the request; before v3 there is one member."""
     several = ctx.api_version >= SEVERAL_MEMBERS_SINCE
     members = request.members if several else [MemberIdentity(member_id=request.member_id)]

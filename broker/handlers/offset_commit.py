@@ -7,16 +7,18 @@ here; the rules for the others are in :mod:`broker.core.group.offsets`.
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import field
-from typing import Final
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final, TypeAlias
 
 from broker.core.group.requests import CommitRequest, CommitResult, OffsetToCommit
 from broker.handlers.context import RequestContext
+from broker.handlers.prepared import Prepared
 from broker.handlers.registry import handles
+from broker.promise import Promise
 from broker.topics.topic import Topic
+from protocol.codec import codec
 from protocol.errors import ErrorCode
-from protocol.lazy_dataclass import dataclass
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -28,82 +30,79 @@ from protocol.messages.offset_commit import (
 NAMES_GROUP_ERRORS_SINCE: Final = 9
 TOPIC_IDS_SINCE: Final = 10
 
+ANSWERS_KEPT_MAX: Final = 500
+"""Of commits that were stored."""
 
-@dataclass(slots=True)
-class _Draft:
-    """The answer so far, and what is left for the group to decide."""
+PARTITIONS_KEPT_MAX: Final = 16
+"""In a commit whose answer is kept: with the longest names, all that are kept are some 5 MB."""
 
-    response: OffsetCommitResponse
-    offsets: list[OffsetToCommit] = field(default_factory=list)
-    open: list[OffsetCommitResponsePartition] = field(default_factory=list)
-    """The answers to `offsets`."""
-    topics: dict[str | bytes, OffsetCommitResponseTopic] = field(default_factory=dict)
-    """The answers by name or id: what is asked of a topic in several places is answered in one."""
-
-    def answers_of(self, asked: OffsetCommitRequestTopic) -> list[OffsetCommitResponsePartition]:
-        """Where the answers about its partitions go."""
-        key = asked.name or asked.topic_id
-        if key not in self.topics:
-            topic = OffsetCommitResponseTopic(
-                name=asked.name, topic_id=asked.topic_id, partitions=[]
-            )
-            self.topics[key] = topic
-            self.response.topics.append(topic)
-        return self.topics[key].partitions
-
-    def complete(self, result: CommitResult) -> OffsetCommitResponse:
-        """Fill in what the group says."""
-        for answer, error in zip(self.open, result.errors, strict=True):
-            answer.error_code = error
-        return self.response
+_Places: TypeAlias = tuple[tuple[str, bytes, tuple[int, ...]], ...]
+"""Name, id and partitions of each topic, as they were asked for."""
 
 
 @handles(OffsetCommitRequest, versions="2-10")
 def offset_commit(
     ctx: RequestContext, request: OffsetCommitRequest
-) -> OffsetCommitResponse | asyncio.Future[OffsetCommitResponse]:
+) -> OffsetCommitResponse | Prepared | Promise[OffsetCommitResponse | Prepared]:
     """Answered when what could be stored is durable."""
-    draft = _Draft(OffsetCommitResponse(topics=[]))
-    for topic in request.topics:
-        if topic.partitions:  # As Kafka, say nothing of those without.
-            _add_topic(ctx, draft, topic)
-    if not draft.offsets:
-        return draft.response
+    version = ctx.api_version
+    offsets: list[OffsetToCommit] = []
+    refusals: list[ErrorCode] = []
+    """One for each partition; NONE where the group is to decide."""
+    for asked in request.topics:
+        _look_up(ctx, asked, offsets, refusals)
+    if not offsets:
+        return _respond(_places(request), refusals)
+
+    def complete(result: CommitResult) -> OffsetCommitResponse | Prepared:
+        places = _places(request)
+        if any(result.errors) or len(offsets) != len(refusals):
+            decided = iter(result.errors)
+            return _respond(places, [refusal or next(decided) for refusal in refusals])
+        if len(offsets) <= PARTITIONS_KEPT_MAX:
+            return _all_is_stored(version, places)
+        return _respond(places, result.errors)
+
     ticket = ctx.broker.groups.commit(
         request.group_id,
         CommitRequest(
-            tuple(draft.offsets),
+            tuple(offsets),
             member_id=request.member_id,
             instance_id=request.group_instance_id,
             generation=request.generation_id_or_member_epoch,
             retention_time_ms=request.retention_time_ms,
         ),
-        names_group_errors=ctx.api_version >= NAMES_GROUP_ERRORS_SINCE,
+        names_group_errors=version >= NAMES_GROUP_ERRORS_SINCE,
     )
-    return ticket.then(draft.complete)
+    return ticket.then(complete)
 
 
-def _add_topic(ctx: RequestContext, draft: _Draft, asked: OffsetCommitRequestTopic) -> None:
+def _look_up(
+    ctx: RequestContext,
+    asked: OffsetCommitRequestTopic,
+    offsets: list[OffsetToCommit],
+    refusals: list[ErrorCode],
+) -> None:
+    """Add what is to be stored for this topic, and what is not."""
     topic, error = _find_topic(ctx, asked)
-    answers = draft.answers_of(asked)
+    if topic is None:
+        refusals += [error] * len(asked.partitions)
+        return
+    name, topic_id, count = topic.name, topic.topic_id, len(topic.partitions)
     for partition in asked.partitions:
         index = partition.partition_index
-        answer = OffsetCommitResponsePartition(partition_index=index, error_code=error)
-        answers.append(answer)
-        if topic is None:
+        if not 0 <= index < count:
+            refusals.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             continue
-        if not 0 <= index < len(topic.partitions):
-            answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            continue
-        draft.open.append(answer)
-        draft.offsets.append(
+        refusals.append(ErrorCode.NONE)
+        offsets.append(
             OffsetToCommit(
-                topic.name,
+                name,
                 index,
                 partition.committed_offset,
                 partition.committed_leader_epoch,
                 partition.committed_metadata or "",
-                topic.topic_id,
+                topic_id,
             )
         )
 
@@ -112,7 +111,45 @@ def _find_topic(
     ctx: RequestContext, asked: OffsetCommitRequestTopic
 ) -> tuple[Topic | None, ErrorCode]:
     if ctx.api_version >= TOPIC_IDS_SINCE:
-        topic = ctx.broker.topics.get_by_id(asked.topic_id)
-        return topic, ErrorCode.NONE if topic else ErrorCode.UNKNOWN_TOPIC_ID
-    topic = ctx.broker.topics.get(asked.name)
-    return topic, ErrorCode.NONE if topic else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ctx.broker.topics.get_by_id(asked.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+    return ctx.broker.topics.get(asked.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _places(request: OffsetCommitRequest) -> _Places:
+    return tuple(
+        [
+            (
+                asked.name,
+                asked.topic_id,
+                tuple([partition.partition_index for partition in asked.partitions]),
+            )
+            for asked in request.topics
+        ]
+    )
+
+
+@lru_cache(maxsize=ANSWERS_KEPT_MAX)
+def _all_is_stored(version: int, places: _Places) -> Prepared:
+    """Whoever commits commits the same partitions again and again."""
+    no_errors = [ErrorCode.NONE] * sum(len(partitions) for *_, partitions in places)
+    return Prepared(codec(OffsetCommitResponse, version).encode(_respond(places, no_errors)))
+
+
+def _respond(places: _Places, errors: Iterable[ErrorCode]) -> OffsetCommitResponse:
+    """`errors` are those of all partitions. What is asked of a topic in several places is answered
+    in one, and as Kafka says nothing of a topic without partitions.
+    """
+    topics: dict[str | bytes, OffsetCommitResponseTopic] = {}
+    left = iter(errors)
+    for name, topic_id, partitions in places:
+        if not partitions:
+            continue
+        topic = topics.get(name or topic_id)
+        if topic is None:
+            topic = OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=[])
+            topics[name or topic_id] = topic
+        topic.partitions += [
+            OffsetCommitResponsePartition(partition_index=index, error_code=next(left))
+            for index in partitions
+        ]
+    return OffsetCommitResponse(topics=list(topics.values()))

@@ -6,12 +6,12 @@ are in :mod:`broker.core.group.removal`.
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import field
 
 from broker.core.group.requests import DeleteOffsetsResult, TopicPartition
 from broker.handlers.context import RequestContext
 from broker.handlers.registry import handles
+from broker.promise import Promise
 from protocol.errors import ErrorCode
 from protocol.lazy_dataclass import dataclass
 from protocol.messages.offset_delete import (
@@ -44,7 +44,7 @@ class _Draft:
 @handles(OffsetDeleteRequest, versions="0")
 def offset_delete(
     ctx: RequestContext, request: OffsetDeleteRequest
-) -> OffsetDeleteResponse | asyncio.Future[OffsetDeleteResponse]:
+) -> OffsetDeleteResponse | Promise[OffsetDeleteResponse]:
     """Answered when what could be deleted is gone for good."""
     draft = _Draft(OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=[]))
     for topic in request.topics:

@@ -20,6 +20,7 @@ from broker.core.partition.validation import validation_steps
 from broker.core.partition.verdict import ProduceTerms, RejectedBatch, Verdict
 from broker.handlers.context import RequestContext
 from broker.handlers.registry import CloseConnection, handles
+from broker.promise import Promise
 from broker.storage.errors import StorageError
 from broker.topics.manager import Topic
 from broker.topics.partition import Partition
@@ -69,9 +70,7 @@ class _Outcome:
 @handles(ProduceRequest, versions="3-13", advertised="0-13")
 def produce(
     ctx: RequestContext, request: ProduceRequest
-) -> (
-    ProduceResponse | asyncio.Future[ProduceResponse] | asyncio.Task[ProduceResponse | None] | None
-):
+) -> ProduceResponse | Promise[ProduceResponse] | asyncio.Task[ProduceResponse | None] | None:
     """Append at once; what takes long is continued in a task."""
     steps = _append_steps(ctx, request)
     try:
@@ -87,7 +86,7 @@ async def _continue(
 ) -> ProduceResponse | None:
     outcome = await _finish(steps, pause, ctx.broker.large_batch)
     answer = _answer(ctx, request, outcome)
-    return await answer if isinstance(answer, asyncio.Future) else answer
+    return await answer if isinstance(answer, Promise) else answer
 
 
 async def _finish(steps: Steps, pause: _Pause, large_batch: asyncio.Lock) -> _Outcome:
@@ -227,27 +226,27 @@ def _judge(
 
 def _answer(
     ctx: RequestContext, request: ProduceRequest, outcome: _Outcome
-) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+) -> ProduceResponse | Promise[ProduceResponse] | None:
     if request.acks == ACKS_NONE:
         if outcome.failure:
             raise CloseConnection(f"produce with acks=0 failed for {outcome.failure}")
         return None
     if not outcome.pending:
         return outcome.response
-    future: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
+    promise: Promise[ProduceResponse] = Promise()
 
     def complete() -> None:
-        if not future.done():
-            future.set_result(outcome.response)
+        if not promise.done():
+            promise.set_result(outcome.response)
 
     def fail(error: Exception) -> None:
-        if not future.done():
-            future.set_exception(error)
+        if not promise.done():
+            promise.set_exception(error)
 
     operation = DelayedProduce(outcome.pending, answer=complete, fail=fail, owner=ctx.connection)
     deadline_ms = ctx.broker.clock.monotonic_ms() + max(request.timeout_ms, 0)
     ctx.broker.purgatory.try_complete_else_watch(operation, operation.keys, deadline_ms)
-    return future
+    return promise
 
 
 def _find_topic(ctx: RequestContext, data: TopicProduceData) -> Topic | None:

@@ -6,7 +6,6 @@ v0-5. v3 instance id, v4 flexible, v5 protocol type and name in both directions.
 
 from __future__ import annotations
 
-import asyncio
 from functools import lru_cache, partial
 from typing import Final
 
@@ -14,6 +13,7 @@ from broker.core.group.requests import SyncRequest, SyncResult
 from broker.handlers.context import RequestContext
 from broker.handlers.prepared import FIELD_MAX_BYTES, Prepared, head_of, with_field
 from broker.handlers.registry import handles
+from broker.promise import Promise
 from protocol.codec import codec
 from protocol.errors import ErrorCode
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -31,7 +31,7 @@ _NO_TAGS: Final = b"\0"
 @handles(SyncGroupRequest, versions="0-5")
 def sync_group(
     ctx: RequestContext, request: SyncGroupRequest
-) -> SyncGroupResponse | Prepared | asyncio.Future[SyncGroupResponse | Prepared]:
+) -> SyncGroupResponse | Prepared | Promise[SyncGroupResponse | Prepared]:
     """Held back until the leader has handed in the assignment and it is durable."""
     version = ctx.api_version
     names_protocol = request.protocol_type is not None and request.protocol_name is not None

@@ -29,6 +29,7 @@ from broker.network.peer_log import PeerLog
 from broker.network.peer_state import has_peer_left
 from broker.network.service import Answer, PendingAnswer, Service
 from broker.network.turns import Turns
+from broker.promise import Promise
 from protocol.codec import Buffer
 
 logger = logging.getLogger(__name__)
@@ -308,7 +309,7 @@ class Connection(asyncio.BufferedProtocol):
         self._host.metrics.request_waits()
         pending.future.add_done_callback(self._on_answered)
 
-    def _on_answered(self, future: "asyncio.Future[Any]") -> None:
+    def _on_answered(self, future: "asyncio.Future[Any] | Promise[Any]") -> None:
         pending, self._pending = self._pending, None
         frame, self._frame_in_execution = self._frame_in_execution, b""
         assert pending is not None
@@ -328,7 +329,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_stopping:
             self._close(CloseReason.SHUTDOWN)
         elif not (self._is_reading and self._reader.is_empty):
-            self._work()
+            # Not at once: whoever keeps a promise is in the middle of something.
+            self._work_soon()
 
     def _write(self, responses: list[Buffer], byte_count: int) -> None:
         self._host.metrics.bytes_sent(byte_count)

@@ -20,6 +20,7 @@ from broker.handlers.registry import CloseConnection, Route, Router
 from broker.network.metrics import NetworkMetrics
 from broker.network.peer_log import PeerLog
 from broker.network.service import Answer, PendingAnswer
+from broker.promise import Promise
 from protocol.codec import Buffer, codec
 from protocol.errors import DecodeError, EncodeError, ErrorCode, KafkaError
 from protocol.framing import (
@@ -39,6 +40,8 @@ logger = logging.getLogger(__name__)
 CLIENTS_REMEMBERED: Final = 1_000
 """Clients whose extra bytes were logged; when there are more, all may be logged again."""
 
+
+_Waiting = asyncio.Future[Any] | Promise[Any]
 
 _Call = tuple[RequestHeader, Route, Any, float]
 """A request on its way through a handler, the last being when that began, on `perf_counter`."""
@@ -86,7 +89,10 @@ class Dispatcher:
             return self._answer(call, returned)
         if kind is Prepared:
             return self._give(call, returned)
-        future = returned if isinstance(returned, asyncio.Future) else self._start(returned)
+        if kind is Promise or isinstance(returned, asyncio.Future):
+            future: _Waiting = returned
+        else:
+            future = self._start(returned)
         if future.done():
             return self._finish(call, future)
         return PendingAnswer(future, partial(self._finish, call, future))
@@ -123,7 +129,7 @@ class Dispatcher:
         self._metrics.request_answered(route.api.name, route.version, None, duration_s)
         return [frame]
 
-    def _finish(self, call: _Call, future: "asyncio.Future[Any]") -> Answer:
+    def _finish(self, call: _Call, future: "_Waiting") -> Answer:
         """A handler that had to wait has come to an end."""
         if future.cancelled():
             # The broker stops; nobody knows whether the request had its effect.

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from broker.handlers.context import ConnectionInfo
+from broker.promise import Promise
 from protocol.codec import Buffer
 
 Answer = list[Buffer] | None
@@ -16,7 +17,7 @@ class PendingAnswer:
 
     __slots__ = ("finish", "future")
 
-    def __init__(self, future: "Future[Any]", finish: Callable[[], Answer]) -> None:
+    def __init__(self, future: "Future[Any] | Promise[Any]", finish: Callable[[], Answer]) -> None:
         self.future = future
         """Cancelled by the connection when the client is gone."""
         self.finish = finish

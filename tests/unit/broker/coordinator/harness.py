@@ -25,6 +25,7 @@ from broker.core.group.requests import (
     SyncResult,
 )
 from broker.core.purgatory import Purgatory
+from broker.promise import Promise
 from broker.purgatory_shell import PurgatoryShell
 from protocol.errors import ErrorCode
 from tests.virtual_loop import VirtualClockLoop
@@ -80,7 +81,7 @@ class Harness:
 
     def ask_join(
         self, group_id: str = "g", member_id: str = "", instance: str | None = None
-    ) -> JoinResult | asyncio.Future[JoinResult]:
+    ) -> JoinResult | Promise[JoinResult]:
         request = JoinRequest(
             member_id,
             instance,
@@ -95,15 +96,15 @@ class Harness:
 
     def join(
         self, group_id: str = "g", member_id: str = "", instance: str | None = None
-    ) -> asyncio.Future[JoinResult]:
+    ) -> Promise[JoinResult]:
         """A join that waits."""
         future = self.ask_join(group_id, member_id, instance)
-        assert isinstance(future, asyncio.Future)
+        assert isinstance(future, Promise)
         return future
 
     def ask_sync(
         self, member_id: str, generation: int, assignments: dict[str, bytes] | None = None
-    ) -> SyncResult | asyncio.Future[SyncResult]:
+    ) -> SyncResult | Promise[SyncResult]:
         request = SyncRequest(member_id, None, generation, assignments=assignments or {})
         return self.groups.sync("g", request).then(lambda result: result)
 
@@ -115,7 +116,7 @@ class Harness:
         partition: int = 0,
         member_id: str = "",
         generation: int = -1,
-    ) -> CommitResult | asyncio.Future[CommitResult]:
+    ) -> CommitResult | Promise[CommitResult]:
         request = CommitRequest(
             (OffsetToCommit("t", partition, offset),), member_id=member_id, generation=generation
         )
@@ -125,12 +126,12 @@ class Harness:
     async def do_commit(self, offset: int = 42, **changes: Any) -> CommitResult:  # noqa: ANN401
         """A commit with its answer."""
         answer = self.ask_commit(offset, **changes)
-        return await answer if isinstance(answer, asyncio.Future) else answer
+        return await answer if isinstance(answer, Promise) else answer
 
-    def commit(self, offset: int = 42, **changes: Any) -> asyncio.Future[CommitResult]:  # noqa: ANN401
+    def commit(self, offset: int = 42, **changes: Any) -> Promise[CommitResult]:  # noqa: ANN401
         """A commit that waits for its append."""
         future = self.ask_commit(offset, **changes)
-        assert isinstance(future, asyncio.Future)
+        assert isinstance(future, Promise)
         return future
 
     def offset(self, group_id: str = "g", partition: int = 0) -> int | None:

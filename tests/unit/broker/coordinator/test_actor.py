@@ -16,6 +16,7 @@ from broker.core.group.classic_group import ClassicGroup
 from broker.core.group.config import GroupConfig
 from broker.core.group.records import DurableRecord
 from broker.core.group.requests import JoinResult, LeaveEntry, Now, SyncResult
+from broker.promise import Promise
 from protocol.errors import ErrorCode, KafkaError
 from tests.unit.broker.coordinator.harness import Harness, running, virtual
 
@@ -114,7 +115,7 @@ class TestAppends:
             joins = [h.join(instance="a"), h.join(instance="b")]
             leader, follower = [(await join).member_id for join in joins]
             waiting = h.ask_sync(follower, 1)
-            assert isinstance(waiting, asyncio.Future)
+            assert isinstance(waiting, Promise)
             log.hold()
             leaders = h.ask_sync(leader, 1, {follower: b"share"})
             await turns()
@@ -123,7 +124,7 @@ class TestAppends:
             assert h.groups.heartbeat("g", follower, "b", 1) is ErrorCode.NONE
             log.release()
             assert (await waiting).assignment == b"share"
-            assert isinstance(leaders, asyncio.Future)
+            assert isinstance(leaders, Promise)
             assert (await leaders).error is ErrorCode.NONE
 
     @virtual
@@ -136,7 +137,7 @@ class TestAppends:
             assert h.state() == "PreparingRebalance"
             log.failure = None
             again = h.ask_join(member_id=leader)
-            assert not isinstance(again, asyncio.Future)
+            assert not isinstance(again, Promise)
             assert again.generation == 2
 
     @virtual
@@ -220,7 +221,7 @@ class TestExclusive:
             deletion = asyncio.ensure_future(h.groups.delete_group("g").wait())
             await turns()
             sync = h.ask_sync("m", 1)
-            assert isinstance(sync, asyncio.Future)
+            assert isinstance(sync, Promise)
             log.release()
             assert await deletion is ErrorCode.NONE
             assert await sync == SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -404,7 +405,7 @@ class TestLargeGroups:
                 results.append(h.ask_join(instance=name))
                 await asyncio.sleep(0.001)
             for result in results:
-                joined = await result if isinstance(result, asyncio.Future) else result
+                joined = await result if isinstance(result, Promise) else result
                 assert (joined.error, joined.generation) == (ErrorCode.NONE, 1)
             # A fifth of the time at most goes into records, but for the first ones.
             assert log.append_count - written < 12
@@ -458,6 +459,6 @@ async def test_a_leave_is_answered_at_once(clock: VirtualClock) -> None:
     async with running(clock) as h:
         members = await h.stable_static("a", "b")
         result = h.groups.leave("g", [LeaveEntry(members["b"])]).then(lambda answer: answer)
-        assert not isinstance(result, asyncio.Future)
+        assert not isinstance(result, Promise)
         assert result.entries == (ErrorCode.NONE,)
         assert isinstance(h.ask_join(member_id=members["a"], instance="a"), JoinResult)

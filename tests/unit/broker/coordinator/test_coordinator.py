@@ -24,6 +24,7 @@ from broker.core.group.requests import (
     SyncResult,
     TopicPartition,
 )
+from broker.promise import Promise
 from protocol.errors import ErrorCode, KafkaError
 from tests.unit.broker.coordinator.harness import running, virtual
 
@@ -52,7 +53,7 @@ class TestAbsentGroups:
     async def test_a_commit_of_a_member_is_told_by_version(self, clock: VirtualClock) -> None:
         async with running(clock) as h:
             result = h.ask_commit(member_id="m", generation=3)
-            assert not isinstance(result, asyncio.Future)
+            assert not isinstance(result, Promise)
             assert result.errors == (ErrorCode.GROUP_ID_NOT_FOUND,)
 
     @virtual

@@ -14,6 +14,7 @@ from broker.core.group.leave import ENTRIES_PER_STEP
 from broker.core.group.member import Member
 from broker.core.group.requests import JoinResult, LeaveEntry, SyncResult
 from broker.core.keyed_timers import KeyedEntry, KeyedTimers
+from broker.promise import Promise
 from protocol.errors import ErrorCode
 from tests.unit.broker.coordinator.harness import Harness, running, virtual
 
@@ -28,7 +29,7 @@ def count_objects() -> Counter[type]:
     return Counter(type(one) for one in gc.get_objects() if type(one) in COUNTED)
 
 
-def join(harness: Harness, group_id: str) -> asyncio.Future[JoinResult]:
+def join(harness: Harness, group_id: str) -> Promise[JoinResult]:
     """With the id that it is given first."""
     given = harness.ask_join(group_id)
     assert isinstance(given, JoinResult)
@@ -111,9 +112,9 @@ async def test_thousands_that_leave_with_one_request_go_over_several_turns(
         assert isinstance(harness.ask_sync(going[0], 1, {staying: b"all"}), SyncResult)
         harness.watcher.events.clear()
         left = harness.groups.leave("g", [LeaveEntry(one) for one in going]).then(lambda it: it)
-        assert isinstance(left, asyncio.Future)
+        assert isinstance(left, Promise)
         given = harness.ask_join("g")
-        assert isinstance(given, asyncio.Future), "the new one has to wait as well"
+        assert isinstance(given, Promise), "the new one has to wait as well"
         turns = 0
         while not left.done():
             assert harness.groups.heartbeat("g", staying, None, 1) is ErrorCode.NONE

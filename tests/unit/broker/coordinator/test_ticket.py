@@ -3,6 +3,7 @@ import asyncio
 import pytest
 
 from broker.coordinator.ticket import Ticket
+from broker.promise import Promise
 from protocol.errors import ErrorCode, KafkaError
 
 
@@ -19,7 +20,7 @@ async def test_an_answer_that_is_there_already_costs_no_future() -> None:
 async def test_an_answer_that_comes_later_completes_the_future() -> None:
     ticket: Ticket[int] = Ticket()
     response = ticket.then(twice)
-    assert isinstance(response, asyncio.Future)
+    assert isinstance(response, Promise)
     ticket.answer(21)
     assert await response == 42
 
@@ -38,7 +39,7 @@ async def test_a_failure_is_raised_now_or_later() -> None:
         ticket.then(twice)
     ticket = Ticket()
     response = ticket.then(twice)
-    assert isinstance(response, asyncio.Future)
+    assert isinstance(response, Promise)
     ticket.fail(error)
     with pytest.raises(KafkaError):
         await response
@@ -48,7 +49,7 @@ async def test_a_client_that_is_gone_does_not_disturb() -> None:
     for fails in (False, True):
         ticket: Ticket[int] = Ticket()
         response = ticket.then(twice)
-        assert isinstance(response, asyncio.Future)
+        assert isinstance(response, Promise)
         response.cancel()
         if fails:
             ticket.fail(KafkaError(ErrorCode.NOT_COORDINATOR))
@@ -61,7 +62,7 @@ async def test_a_client_that_is_gone_does_not_disturb() -> None:
 async def test_a_response_that_cannot_be_made_fails_its_own_request() -> None:
     ticket: Ticket[int] = Ticket()
     response = ticket.then(lambda number: number // 0)
-    assert isinstance(response, asyncio.Future)
+    assert isinstance(response, Promise)
     ticket.answer(1)
     with pytest.raises(ZeroDivisionError):
         await response

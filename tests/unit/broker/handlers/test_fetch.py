@@ -9,6 +9,7 @@ from typing import ParamSpec, TypeVar
 
 from broker.handlers.fetch import fetch
 from broker.handlers.list_offsets import list_offsets
+from broker.promise import Promise
 from broker.topics.manager import TopicManager
 from broker.topics.partition import Partition
 from broker.topics.tail_cache import TailCache
@@ -86,14 +87,16 @@ def asked(offset: int, *, min_bytes: int = 1, max_wait_ms: int = 0, count: int =
     )
 
 
-def answered(topics: TopicManager, request: FetchRequest) -> asyncio.Future[FetchResponse] | None:
+def answered(
+    topics: TopicManager, request: FetchRequest
+) -> asyncio.Task[FetchResponse] | Promise[FetchResponse] | None:
     """The answer to come; None for one that is there at once."""
     ctx = context(topics, request, 11)
     ctx.broker.purgatory = topics._purgatory
     answer = fetch(ctx, request)
     if isinstance(answer, Coroutine):
         return asyncio.ensure_future(answer)
-    return answer if isinstance(answer, asyncio.Future) else None
+    return answer if isinstance(answer, Promise) else None
 
 
 def only(response: FetchResponse) -> PartitionData:

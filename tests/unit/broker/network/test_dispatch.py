@@ -305,6 +305,7 @@ async def test_an_async_handler_that_raises_is_answered_too() -> None:
     side = Side(heartbeat=heartbeat)
     pending = side.serve(request_frame(HEARTBEAT, 4))
     assert isinstance(pending, PendingAnswer)
+    assert isinstance(pending.future, asyncio.Task)
     await asyncio.wait([pending.future])
     answer = pending.finish()
     assert answer is not None
