@@ -20,7 +20,8 @@ _PHASES: Final = {"cold": "all come", "leave": "one leaves", "join": "one joins"
 
 
 def measure(bench: Bench) -> Iterable[Row]:
-    sizes = [int(bench.scaled(size, 3)) for size in SIZES if bench.wants(f"{size:,} members")]
+    wanted = bench.wanted(SIZES, lambda size: f"{size:,} members")
+    sizes = [int(bench.scaled(size, 3)) for size in wanted]
     with live(bench, "groups") as brokers:
         for contender in () if bench.is_trial else bench.contenders:
             progress(f"  warming {contender.name}")

@@ -18,10 +18,12 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeVar
 
 if TYPE_CHECKING:  # A generator of load, which starts often, has no brokers.
     from benchmarks.brokers import Contender
+
+P = TypeVar("P")
 
 KOHORT: Final = "Kohort"
 KAFKA: Final = "Kafka"
@@ -108,8 +110,17 @@ class Bench:
     only: str = ""
     """Leave out what does not have this in its name, where a subject has parts that stand alone."""
 
-    def wants(self, part: str) -> bool:
-        return self.only.lower() in part.lower()
+    def wanted(self, parts: Iterable[P], name: Callable[[P], str]) -> list[P]:
+        """Those of `parts` that are not left out.
+
+        Raises:
+            ValueError: that is all of them.
+        """
+        named = {name(part): part for part in parts}
+        found = [part for called, part in named.items() if _plain(self.only) in _plain(called)]
+        if not found:
+            raise ValueError(f"--only {self.only} leaves nothing of {', '.join(named)}")
+        return found
 
     @property
     def is_trial(self) -> bool:
@@ -142,6 +153,11 @@ class Bench:
             results.append(measure())
         progress("")
         return {name: Pair(figure) for name, figure in figures(results).items()}
+
+
+def _plain(name: str) -> str:
+    """1,000 is 1000 as well."""
+    return name.lower().replace(",", "")
 
 
 def figures(results: Sequence[Measured]) -> dict[str, Figure]:

@@ -18,7 +18,7 @@ _WARM_SECONDS: Final = 4.0
 
 
 def measure(bench: Bench) -> Iterable[Row]:
-    kinds = [kind for kind in KINDS if bench.wants(kind)]
+    kinds = bench.wanted(KINDS, str)
     connections = int(bench.scaled(_CONNECTIONS, 3))
     seconds = bench.scaled(_SECONDS, 0.05)
     with live(bench, "rpc") as brokers:

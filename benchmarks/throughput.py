@@ -5,7 +5,6 @@ produced is fetched from its beginning right afterwards, as a consumer that come
 """
 
 from collections.abc import Iterable
-from functools import partial
 from typing import Final, NamedTuple
 
 from benchmarks.brokers import RunningBroker
@@ -44,7 +43,7 @@ def measure(bench: Bench) -> Iterable[Row]:
                 "memory": brokers[contender.name].resident_mib(),
             }
         )
-    for one in filter(partial(_is_wanted, bench), LOADS):
+    for one in bench.wanted(LOADS, lambda load: load.name):
         size = one.name
         yield Row(f"produce {size}", "MB/s", figures[f"produce {size} rate"], "more", one.rate_aim)
         cpu = figures[f"produce {size} cpu"]
@@ -59,13 +58,9 @@ def measure(bench: Bench) -> Iterable[Row]:
     yield Row("memory after the load", "MiB", figures["memory"], aim=0.1)
 
 
-def _is_wanted(bench: Bench, load: Load) -> bool:
-    return bench.wants(load.name)
-
-
 def _measure(bench: Bench, broker: RunningBroker, share: float) -> Measured:
     measured: dict[str, float] = {}
-    for one in filter(partial(_is_wanted, bench), LOADS):
+    for one in bench.wanted(LOADS, lambda load: load.name):
         topic, size = fresh_name("records"), one.record_bytes
         records = int(bench.scaled(one.megabytes, 5.0) * share * 1e6 / size)
         produced = load(broker, "produce", topic=topic, record_bytes=size, records=records)
