@@ -17,6 +17,7 @@ from broker.network.limits import REQUESTS_PER_TURN, WRITE_HIGH_WATER_BYTES, Net
 from broker.network.peer_log import PeerLog
 from broker.network.server import NetworkServer
 from broker.network.service import Answer, PendingAnswer
+from broker.promise import Promise
 from protocol.codec import Buffer
 from tests.memory_transport import MemoryTransport
 
@@ -31,12 +32,14 @@ class Echo:
     def __init__(self) -> None:
         self.begun: list[bytes] = []
         self.parked: dict[bytes, asyncio.Future[None]] = {}
+        self.promised: dict[bytes, Promise[None]] = {}
         self.lost: list[ConnectionInfo] = []
         self.response = b""
 
     def forget(self) -> None:
         self.begun.clear()
         self.parked.clear()
+        self.promised.clear()
         self.lost.clear()
 
     def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | PendingAnswer:
@@ -45,6 +48,9 @@ class Echo:
         if body.startswith(b"park"):
             future = self.parked[body] = asyncio.get_running_loop().create_future()
             return PendingAnswer(future, lambda: self.finish(future, body))
+        if body.startswith(b"promise"):
+            promise = self.promised[body] = Promise()
+            return PendingAnswer(promise, lambda: [framed(body)])
         if body.startswith(b"stubborn"):
             task = asyncio.get_running_loop().create_task(self.fail_when_cancelled())
             return PendingAnswer(task, lambda: None)
@@ -119,6 +125,30 @@ async def test_a_request_is_answered_in_the_same_turn_with_one_write(edge: Edge)
     await turns(1)
     assert bodies(peer.taken) == [b"one", b"two", b"three"]
     assert peer.write_count == 1
+
+
+async def test_who_keeps_a_promise_is_not_made_to_execute_what_comes_next(edge: Edge) -> None:
+    peer = edge.connect()
+    peer.send(framed(b"promise 1") + framed(b"two"))
+    await turns()
+    edge.service.promised[b"promise 1"].set_result(None)
+    assert edge.service.begun == [b"promise 1"]
+    assert not peer.taken
+    # All that was answered in a turn is written at its end, and what comes next is executed.
+    await turns(1)
+    assert bodies(peer.taken) == [b"promise 1", b"two"]
+    assert edge.metrics.waiting_count == 0
+
+
+async def test_a_promise_to_a_client_that_is_gone_is_forgotten(edge: Edge) -> None:
+    peer = edge.connect()
+    peer.send(framed(b"promise 1"))
+    await turns()
+    promise = edge.service.promised[b"promise 1"]
+    peer.lose()
+    await turns()
+    assert promise.cancelled()
+    assert edge.metrics.waiting_count == 0
 
 
 async def test_the_next_request_is_not_begun_before_the_one_before_it_is_answered(
