@@ -26,7 +26,8 @@ SEED ?=
 ARGS ?=
 
 # In the order of the layers, so that a broken foundation is reported first.
-COMPILED := $(foreach types,$(wildcard protocol/*/*.pxd client/*.pxd),$(types) $(types:.pxd=.py))
+COMPILED := $(foreach types,$(wildcard protocol/*/*.pxd client/*.pxd),$(types) $(types:.pxd=.py)) \
+            protocol/hot.py $(wildcard scripts/hot_codecs/* protocol/compiler/*.py protocol/messages/*.py)
 SUITES := $(wildcard $(addprefix tests/,unit property simulation integration interop crash fuzz pipeline))
 PYTEST := $(BIN)/python -m pytest $(ARGS)
 
@@ -112,7 +113,7 @@ setup: $(STAMPS)/test $(STAMPS)/java $(STAMPS)/jars ## install what the tests ne
 $(BIN)/python:
 	scripts/make-venv $(PYTHON) $(VENV)
 
-# Building compiles the modules that have a .pxd, if there is a compiler.
+# Building compiles the hot codecs and the modules that have a .pxd, if there is a compiler.
 $(STAMPS)/core: pyproject.toml constraints.txt scripts/compile_hook.py $(COMPILED) | $(BIN)/python
 	@mkdir -p $(STAMPS)
 	$(PIP) install --constraint constraints.txt --editable .

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import linecache
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
-from protocol.compiler import compile_codec
+from protocol.compiler import compile_decoder, compile_encoder
 from protocol.errors import DecodeError
+from protocol.hot import declared, is_hot
 from protocol.layout import layout
 from protocol.message import schema_of
 
@@ -20,6 +22,11 @@ Buffer = bytes | bytearray | memoryview
 class Codec(Generic[T]):
     """Reads and writes one message class in one version.
 
+    Each direction is generated when it is first used: hardly anybody needs both. Of the messages
+    that brokers see most, the direction that they need is compiled, if a compiler was there when
+    the package was built; what is malformed or unusual goes to the generated code all the same, so
+    both forms have the same results and the same errors.
+
     Attributes:
         decode: ``(buffer, position=0) -> (message, end position)``; raises only DecodeError. Bytes
             after the message are left alone. Records in the message are views of ``buffer``.
@@ -28,17 +35,39 @@ class Codec(Generic[T]):
             EncodeError for a value that the version cannot express.
     """
 
-    __slots__ = ("decode", "encode_into", "version")
+    __slots__ = ("_message", "decode", "encode_into", "version")
+    decode: Callable[..., tuple[T, int]]
+    encode_into: Callable[[T, bytearray], list[Buffer]]
 
     def __init__(self, message: type[T], version: int) -> None:
+        schema = schema_of(message)
+        if version not in schema.versions:
+            raise ValueError(f"{schema.name} has no version {version}")
+        self._message = message
         self.version = version
-        source, names = compile_codec(layout(message, version))
-        filename = f"<codec {message.__name__} v{version}>"
+
+    def __getattr__(self, name: str) -> Any:
+        # Called only for what is not there yet.
+        if name not in {"decode", "encode_into"}:
+            raise AttributeError(name)
+        made = None
+        if is_hot(self._message, self.version, name):
+            made = _compiled(self._message, self.version, self.generated)
+        if made is None:
+            made = self.generated(name)
+        setattr(self, name, made)
+        return made
+
+    def generated(self, name: str) -> Callable[..., Any]:
+        """`decode` or `encode_into`, written for this layout in Python."""
+        generate = compile_decoder if name == "decode" else compile_encoder
+        source, names = generate(layout(self._message, self.version))
+        filename = f"<codec {self._message.__name__} v{self.version} {name}>"
         exec(compile(source, filename, "exec"), names)  # noqa: S102 - written from declarations
         # Tracebacks and debuggers show the generated lines.
         linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-        self.decode: Callable[..., tuple[T, int]] = names["decode"]
-        self.encode_into: Callable[[T, bytearray], list[Buffer]] = names["encode"]
+        made: Callable[..., Any] = names[name]
+        return made
 
     def encode(self, message: T) -> bytes:
         """The message as one bytes object."""
@@ -47,6 +76,19 @@ class Codec(Generic[T]):
     def encode_parts(self, message: T) -> Sequence[Buffer]:
         """The message as a list of buffers, large record payloads uncopied."""
         return self.encode_into(message, bytearray())
+
+
+def _compiled(
+    message: type, version: int, generated: Callable[[str], Callable[..., Any]]
+) -> Callable[..., Any] | None:
+    """The direction that is compiled, if there is a module that was made from this declaration."""
+    # On first use: a broker that nobody asks anything starts without it.
+    try:
+        hot_codecs = importlib.import_module("protocol.hot_codecs")
+    except ImportError:
+        return None
+    function: Callable[..., Any] | None = hot_codecs.bind(message, version, declared, generated)
+    return function
 
 
 _codecs: Final[dict[tuple[type, int], Codec[Any]]] = {}

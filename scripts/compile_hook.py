@@ -1,8 +1,11 @@
-"""Compiles the few modules that are worth it while the package is built (a hook of hatchling).
+"""Compiles the little that is worth it while the package is built (a hook of hatchling).
 
 A module is worth it if it has a `.pxd` file beside it, which gives Cython the types of its hottest
 functions; the source stays ordinary Python, and is what runs where there is no compiler. What is
 compiled lies next to its source, where Python prefers it.
+
+The codecs of the messages that brokers read and write most are compiled as well, from a source that
+`scripts/hot_codecs` writes from the messages' declarations.
 
 KOHORT_COMPILE=0 leaves everything as it is; KOHORT_COMPILE=1 makes a failure an error, for those
 who build wheels and would rather have none than a slow one.
@@ -11,6 +14,7 @@ who build wheels and would rather have none than a slow one.
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +51,11 @@ def compile_modules(root: Path) -> list[Path]:
     Raises:
         Exception: there is no Cython, no compiler, or it does not like the source.
     """
-    # Where it is missing, nothing is compiled, and that is all.
+    # Where one is missing, nothing is compiled, and that is all.
     from Cython.Build import cythonize  # noqa: PLC0415
     from setuptools import Distribution, Extension  # noqa: PLC0415
 
+    hot_codecs = _written_codecs(root)
     types = sorted(path for name in PACKAGES for path in (root / name).rglob("*.pxd"))
     sources = [path.with_suffix(".py").relative_to(root) for path in types]
     before = Path.cwd()
@@ -61,7 +66,8 @@ def compile_modules(root: Path) -> list[Path]:
                 # Without assertions and with what the platform has for a release.
                 Extension(".".join(source.with_suffix("").parts), [str(source)])
                 for source in sources
-            ],
+            ]
+            + [Extension("protocol.hot_codecs", [str(hot_codecs)], extra_compile_args=["-g0"])],
             build_dir=".cache/cython",
             # The .pxd says what is to be a machine integer; annotations mean Python's own.
             compiler_directives={"language_level": 3, "annotation_typing": False},
@@ -76,3 +82,15 @@ def compile_modules(root: Path) -> list[Path]:
         return [Path(command.get_ext_fullpath(one.name)).resolve() for one in extensions]
     finally:
         os.chdir(before)
+
+
+def _written_codecs(root: Path) -> Path:
+    """The generated source of the hot codecs, relative to the root."""
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    from scripts.hot_codecs.generator import source  # noqa: PLC0415
+
+    path = Path(".cache/cython/hot_codecs.pyx")
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_text(source(), encoding="utf-8")
+    return path

@@ -21,18 +21,25 @@ from protocol.errors import DecodeError, EncodeError
 from protocol.varints import append_uvarint, read_uvarint, skip_tags
 
 
-def compile_codec(con: MessageStruct) -> tuple[str, dict[str, Any]]:
-    """Source of ``decode`` and ``encode`` for a layout, and the globals it runs with."""
+def compile_decoder(con: MessageStruct) -> tuple[str, dict[str, Any]]:
+    """Source of ``decode`` for a layout, and the globals it runs with."""
     names: dict[str, Any] = {
         "DecodeError": DecodeError,
-        "EncodeError": EncodeError,
-        "append_uvarint": append_uvarint,
         "read_uvarint": read_uvarint,
         "skip_tags": skip_tags,
         "struct_error": struct.error,
         "unpack_array": struct.unpack_from,
-        "pack_array": struct.pack,
         "new": object.__new__,
     }
-    source = DecoderWriter(names).function(con) + "\n\n\n" + EncoderWriter(names).function(con)
-    return source, names
+    return DecoderWriter(names).function(con), names
+
+
+def compile_encoder(con: MessageStruct) -> tuple[str, dict[str, Any]]:
+    """Source of ``encode_into`` for a layout, and the globals it runs with."""
+    names: dict[str, Any] = {
+        "EncodeError": EncodeError,
+        "append_uvarint": append_uvarint,
+        "struct_error": struct.error,
+        "pack_array": struct.pack,
+    }
+    return EncoderWriter(names).function(con), names

@@ -24,10 +24,10 @@ RECORDS_COPY_MAX: Final = 2_048
 
 
 class EncoderWriter(Writer):
-    """Writes ``encode(m, out) -> [buffer, ...]``, which appends to ``out`` first."""
+    """Writes ``encode_into(m, out) -> [buffer, ...]``, which appends to ``out`` first."""
 
     def function(self, con: MessageStruct) -> str:
-        with self.block("def encode(m, out):"):
+        with self.block("def encode_into(m, out):"):
             with self.block("try:"):
                 self("parts = [out]")
                 self.struct(con, "m")
