@@ -26,7 +26,8 @@ SEED ?=
 ARGS ?=
 
 # In the order of the layers, so that a broken foundation is reported first.
-COMPILED := $(foreach types,$(wildcard protocol/*/*.pxd client/*.pxd),$(types) $(types:.pxd=.py)) \
+TYPES := $(wildcard $(foreach depth,* */*,$(addsuffix /$(depth).pxd,protocol broker client)))
+COMPILED := $(TYPES) $(TYPES:.pxd=.py) \
             protocol/hot.py $(wildcard scripts/hot_codecs/* protocol/compiler/*.py protocol/messages/*.py)
 SUITES := $(wildcard $(addprefix tests/,unit property simulation integration interop crash fuzz pipeline))
 PYTEST := $(BIN)/python -m pytest $(ARGS)

@@ -6,7 +6,7 @@ A frame is an int32 size and that many bytes; a request or response in it is a h
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from protocol.codec import Buffer, Codec
 from protocol.errors import DecodeError
@@ -19,13 +19,18 @@ _RESPONSE: Final = struct.Struct(">ii")
 _RESPONSE_WITH_TAGS: Final = struct.Struct(">iix")
 
 
-class RequestHeader(NamedTuple):
+class RequestHeader:
     """What comes before a request's body. The correlation id is echoed, never interpreted."""
 
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None
+    __slots__ = ("api_key", "api_version", "client_id", "correlation_id")
+
+    def __init__(
+        self, api_key: int, api_version: int, correlation_id: int, client_id: str | None
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
 
 
 def read_request_prefix(frame: Buffer) -> tuple[RequestHeader, int]:

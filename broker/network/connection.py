@@ -10,7 +10,7 @@ Small requests and answers wait for those of other connections, within the turn;
 
 import asyncio
 import logging
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from broker.handlers.context import ConnectionInfo
 from broker.handlers.registry import CloseConnection
@@ -34,6 +34,9 @@ from protocol.codec import Buffer
 
 logger = logging.getLogger(__name__)
 
+_NO_TRANSPORT: Final = asyncio.Transport()
+"""Of a connection that is not made yet, or is lost; not one of its methods can be called."""
+
 
 class ConnectionHost(Protocol):
     """What all connections share; the server."""
@@ -47,17 +50,17 @@ class ConnectionHost(Protocol):
     unsent: UnsentBytes
     turns: Turns
 
-    def connection_made(self, connection: "Connection") -> str | None:
+    def connection_made(self, connection: "ServedConnection") -> str | None:
         """Admit `connection`, or say which config forbids it."""
         ...
 
-    def connection_lost(self, connection: "Connection") -> None:
+    def connection_lost(self, connection: "ServedConnection") -> None:
         """Called once for each that was admitted."""
         ...
 
 
-class Connection(asyncio.BufferedProtocol):
-    """The protocol object of one accepted socket."""
+class ServedConnection:
+    """All of `Connection` but its base class, which no compiled class can have."""
 
     __slots__ = (
         "_close_reason",
@@ -70,19 +73,25 @@ class Connection(asyncio.BufferedProtocol):
         "_is_stopping",
         "_is_write_paused",
         "_memory",
+        "_metrics",
         "_patience",
         "_pending",
         "_reader",
+        "_service",
         "_transport",
+        "_turns",
         "_unwritten",
         "info",
         "ip",
     )
 
-    _transport: asyncio.Transport
-
     def __init__(self, host: ConnectionHost) -> None:
         self._host = host
+        # What every request needs is one step away.
+        self._metrics = host.metrics
+        self._service = host.service
+        self._turns = host.turns
+        self._transport: asyncio.Transport = _NO_TRANSPORT
         self._memory = Claimant(host.memory, self._on_memory_granted)
         self._reader = FrameReader(
             host.receive_buffer, self._memory, host.limits.socket_request_max_bytes
@@ -120,7 +129,7 @@ class Connection(asyncio.BufferedProtocol):
         self.ip = str(peer[0])
         refused_by = self._host.connection_made(self)
         if refused_by is not None:
-            self._host.metrics.connection_refused(refused_by)
+            self._metrics.connection_refused(refused_by)
             self._host.log.note(
                 "refused", "Refused a connection from %s because of %s", self.ip, refused_by
             )
@@ -132,7 +141,7 @@ class Connection(asyncio.BufferedProtocol):
             peer_host=f"/{self.ip}", local_host=local[0], local_port=local[1]
         )
         transport.set_write_buffer_limits(WRITE_HIGH_WATER_BYTES, WRITE_LOW_WATER_BYTES)
-        self._host.metrics.connection_opened()
+        self._metrics.connection_opened()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature.
         return self._reader.buffer()
@@ -141,7 +150,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_closing:
             return
         self._patience.is_active = True
-        self._host.metrics.bytes_received(nbytes)
+        self._metrics.bytes_received(nbytes)
         if nbytes > SMALL_BYTES:
             self._reader.received(nbytes)
             self._work()
@@ -164,15 +173,15 @@ class Connection(asyncio.BufferedProtocol):
         self._host.unsent.remove(self)
         self._unwritten.clear()
         if self.ip:
-            self._host.metrics.connection_closed(self._close_reason)
+            self._metrics.connection_closed(self._close_reason)
             self._host.connection_lost(self)
-            self._host.service.connection_lost(self.info)
+            self._service.connection_lost(self.info)
         if self._pending is not None:
             self._pending.future.cancel()
         self._reader.close()
+        # The budget and the transport know us; without this only the collector could part us.
         self._memory.close()
-        # The transport and the budget know us; without this only the collector could part us.
-        del self._transport, self._memory
+        self._transport = _NO_TRANSPORT
 
     # Called once in a turn.
 
@@ -261,9 +270,9 @@ class Connection(asyncio.BufferedProtocol):
     def _execute_sole(self, frame: bytes) -> None:
         """Nearly every request: `_work` for one that came alone and whole."""
         try:
-            answer = self._host.service.serve(self.info, frame)
+            answer = self._service.serve(self.info, frame)
             if isinstance(answer, list):
-                self._write(answer, sum(map(len, answer)))
+                self._write(answer, _byte_count(answer))
             elif answer is not None:
                 self._wait_for(answer, frame)
         except Exception as error:  # noqa: BLE001 - every one of them is dealt with.
@@ -275,11 +284,10 @@ class Connection(asyncio.BufferedProtocol):
         """Called when `_may_execute`; leaves off when that has changed."""
         responses: list[Buffer] = []
         response_bytes = 0
-        serve = self._host.service.serve
-        next_frame = self._reader.next_frame
+        serve = self._service.serve
         try:
             for _ in range(REQUESTS_PER_TURN):
-                frame = next_frame()
+                frame = self._reader.next_frame()
                 if frame is None:
                     return
                 answer = serve(self.info, frame)
@@ -291,7 +299,7 @@ class Connection(asyncio.BufferedProtocol):
                 if answer is None:
                     continue
                 responses += answer
-                response_bytes += sum(map(len, answer))
+                response_bytes += _byte_count(answer)
                 if response_bytes > WRITE_HIGH_WATER_BYTES:
                     self._write(responses, response_bytes)
                     responses, response_bytes = [], 0
@@ -306,14 +314,14 @@ class Connection(asyncio.BufferedProtocol):
             self._memory.take(len(frame))
         self._pending = pending
         self._frame_in_execution = frame
-        self._host.metrics.request_waits()
+        self._metrics.request_waits()
         pending.future.add_done_callback(self._on_answered)
 
     def _on_answered(self, future: "asyncio.Future[Any] | Promise[Any]") -> None:
         pending, self._pending = self._pending, None
         frame, self._frame_in_execution = self._frame_in_execution, b""
         assert pending is not None
-        self._host.metrics.request_waited()
+        self._metrics.request_waited()
         if self._is_lost:
             if not future.cancelled() and (error := future.exception()) is not None:
                 logger.info("A request of %s failed after it was gone: %r", self.ip, error)
@@ -325,7 +333,7 @@ class Connection(asyncio.BufferedProtocol):
             self._end_by(error)
             return
         if answer is not None and not self._is_closing:
-            self._write(answer, sum(map(len, answer)))
+            self._write(answer, _byte_count(answer))
         if self._is_stopping:
             self._close(CloseReason.SHUTDOWN)
         elif not (self._is_reading and self._reader.is_empty):
@@ -333,18 +341,18 @@ class Connection(asyncio.BufferedProtocol):
             self._work_soon()
 
     def _write(self, responses: list[Buffer], byte_count: int) -> None:
-        self._host.metrics.bytes_sent(byte_count)
+        self._metrics.bytes_sent(byte_count)
         is_first = not self._unwritten
         self._unwritten += responses
         if byte_count > SMALL_BYTES:
             self.write_out()
         elif is_first:
-            self._host.turns.write_soon(self, byte_count)
+            self._turns.write_soon(self, byte_count)
 
     def _work_soon(self) -> None:
         if not self._is_due and not self._is_closing:
             self._is_due = True
-            self._host.turns.execute_soon(self)
+            self._turns.execute_soon(self)
 
     def _on_memory_granted(self) -> None:
         if self._is_closing:
@@ -373,7 +381,7 @@ class Connection(asyncio.BufferedProtocol):
     def _end_by(self, error: Exception) -> None:
         """The end of this connection, and of no other."""
         if isinstance(error, FrameError):
-            self._host.metrics.request_rejected(CloseReason.BAD_FRAME)
+            self._metrics.request_rejected(CloseReason.BAD_FRAME)
             self._close(CloseReason.BAD_FRAME, error)
         elif isinstance(error, CloseConnection):
             self._close(CloseReason.BAD_REQUEST, error)
@@ -402,3 +410,19 @@ class Connection(asyncio.BufferedProtocol):
         self._is_closing = True
         self.write_out()
         self._transport.abort()
+
+
+class Connection(ServedConnection, asyncio.BufferedProtocol):
+    """The protocol object of one accepted socket.
+
+    asyncio's own transports look for the base class; uvloop's look for its methods.
+    """
+
+    __slots__ = ()
+
+
+def _byte_count(buffers: list[Buffer]) -> int:
+    count = 0
+    for buffer in buffers:
+        count += len(buffer)
+    return count

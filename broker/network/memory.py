@@ -107,12 +107,16 @@ class Claimant:
         held_bytes, self.held_bytes = self.held_bytes, 0
         self._memory.used_bytes -= held_bytes
         self._memory.forget(self)
-        del self._on_granted
+        self._on_granted = _nothing
 
     def granted(self, byte_count: int) -> None:
         """Called by the budget: what was asked for last is there, and counted."""
         self.held_bytes += byte_count
         self._on_granted()
+
+
+def _nothing() -> None:
+    """Nobody waits any more."""
 
 
 class SlowReader(Protocol):

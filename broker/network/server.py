@@ -13,7 +13,7 @@ from itertools import islice
 
 from broker.clock import Clock
 from broker.network.admission import Admission
-from broker.network.connection import Connection
+from broker.network.connection import Connection, ServedConnection
 from broker.network.frames import RECEIVE_BUFFER_BYTES
 from broker.network.limits import NetworkLimits
 from broker.network.memory import RequestMemory, UnsentBytes
@@ -56,7 +56,7 @@ class NetworkServer:
         self._loop = asyncio.get_running_loop()
         self.turns = Turns(self._loop)
         self._admission = Admission(limits)
-        self._connections: dict[Connection, None] = {}
+        self._connections: dict[ServedConnection, None] = {}
         self._listeners: list[asyncio.Server] = []
         self._check_handle: asyncio.Handle | None = None
         self._had_large_requests = False
@@ -105,7 +105,7 @@ class NetworkServer:
 
     # For the connections.
 
-    def connection_made(self, connection: Connection) -> str | None:
+    def connection_made(self, connection: ServedConnection) -> str | None:
         if self._is_stopping:
             return "shutdown"
         refused_by = self._admission.admit(connection.ip)
@@ -113,7 +113,7 @@ class NetworkServer:
             self._connections[connection] = None
         return refused_by
 
-    def connection_lost(self, connection: Connection) -> None:
+    def connection_lost(self, connection: ServedConnection) -> None:
         del self._connections[connection]
         self._admission.release(connection.ip)
         if not self._connections and self._all_gone is not None and not self._all_gone.done():
@@ -156,7 +156,7 @@ class NetworkServer:
             self._loop.run_in_executor(None, _give_back_free_memory)
         self._had_large_requests = has_large_requests
 
-    def _check_some(self, left: Iterator[Connection]) -> None:
+    def _check_some(self, left: Iterator[ServedConnection]) -> None:
         """Look at the next slice of the connections there were, those that are gone included."""
         now_ms = self._clock.monotonic_ms()
         some = list(islice(left, CONNECTIONS_PER_TURN))

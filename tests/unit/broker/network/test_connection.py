@@ -1,6 +1,7 @@
 import asyncio
 import gc
 import logging
+import socket
 import struct
 from collections.abc import AsyncIterator
 
@@ -11,6 +12,7 @@ from broker.clock import VirtualClock
 from broker.handlers.context import ConnectionInfo
 from broker.handlers.registry import CloseConnection
 from broker.metrics.requests import EdgeMetrics
+from broker.network import frames
 from broker.network.connection import Connection
 from broker.network.frames import FrameReader
 from broker.network.limits import REQUESTS_PER_TURN, WRITE_HIGH_WATER_BYTES, NetworkLimits
@@ -149,6 +151,17 @@ async def test_a_promise_to_a_client_that_is_gone_is_forgotten(edge: Edge) -> No
     await turns()
     assert promise.cancelled()
     assert edge.metrics.waiting_count == 0
+
+
+async def test_a_transport_of_asyncio_serves_it_as_one_of_uvloop_does(edge: Edge) -> None:
+    assert isinstance(asyncio.get_running_loop(), asyncio.SelectorEventLoop)
+    server = socket.create_server(("127.0.0.1", 0))
+    await edge.server.listen([server])
+    reader, writer = await asyncio.open_connection(*server.getsockname())
+    writer.write(framed(b"one"))
+    assert await reader.readexactly(7) == framed(b"one")
+    writer.close()
+    await writer.wait_closed()
 
 
 async def test_the_next_request_is_not_begun_before_the_one_before_it_is_answered(
@@ -396,6 +409,10 @@ async def test_memory_that_is_short_stops_the_reading_of_large_frames_only() -> 
     await edge.server.close(100)
 
 
+@pytest.mark.skipif(
+    not frames.__file__.endswith(".py"),
+    reason="a compiled class cannot be given a fault; tests/unit/project/test_both_forms.py does",
+)
 async def test_who_cannot_make_room_ends_and_not_who_gave_memory_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
