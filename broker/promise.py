@@ -78,7 +78,12 @@ class Promise(Generic[T]):
                     waiting.set_result(None)
 
             self.add_done_callback(wake)
-            yield from waiting
+            try:
+                yield from waiting
+            except asyncio.CancelledError:
+                # As with a loop's future: whoever works on it for this task alone is to stop.
+                self.cancel()
+                raise
         return self.result()
 
     def _tell(self) -> None:

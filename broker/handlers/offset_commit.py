@@ -34,7 +34,8 @@ ANSWERS_KEPT_MAX: Final = 500
 """Of commits that were stored."""
 
 PARTITIONS_KEPT_MAX: Final = 16
-"""In a commit whose answer is kept: with the longest names, all that are kept are some 5 MB."""
+"""In a commit whose answer is kept, all of topics that there are: with the longest names, what is
+kept is some 5 MB."""
 
 _Places: TypeAlias = tuple[tuple[str, bytes, tuple[int, ...]], ...]
 """Name, id and partitions of each topic, as they were asked for."""
@@ -55,6 +56,7 @@ def offset_commit(
         return _respond(_places(request), refusals)
 
     def complete(result: CommitResult) -> OffsetCommitResponse | Prepared:
+        assert len(result.errors) == len(offsets)
         places = _places(request)
         if any(result.errors) or len(offsets) != len(refusals):
             decided = iter(result.errors)
@@ -116,6 +118,7 @@ def _find_topic(
 
 
 def _places(request: OffsetCommitRequest) -> _Places:
+    """As Kafka, we say nothing of a topic without partitions."""
     return tuple(
         [
             (
@@ -124,6 +127,7 @@ def _places(request: OffsetCommitRequest) -> _Places:
                 tuple([partition.partition_index for partition in asked.partitions]),
             )
             for asked in request.topics
+            if asked.partitions
         ]
     )
 
@@ -137,13 +141,11 @@ def _all_is_stored(version: int, places: _Places) -> Prepared:
 
 def _respond(places: _Places, errors: Iterable[ErrorCode]) -> OffsetCommitResponse:
     """`errors` are those of all partitions. What is asked of a topic in several places is answered
-    in one, and as Kafka says nothing of a topic without partitions.
+    in one.
     """
     topics: dict[str | bytes, OffsetCommitResponseTopic] = {}
     left = iter(errors)
     for name, topic_id, partitions in places:
-        if not partitions:
-            continue
         topic = topics.get(name or topic_id)
         if topic is None:
             topic = OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=[])

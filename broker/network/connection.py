@@ -292,6 +292,10 @@ class ServedConnection:
                     return
                 answer = serve(self.info, frame)
                 if isinstance(answer, PendingAnswer):
+                    if responses:
+                        # Before the other's, which may be there as soon as it is waited for.
+                        self._write(responses, response_bytes)
+                        responses = []
                     self._wait_for(answer, frame)
                     return
                 if frame.__class__ is bytearray:

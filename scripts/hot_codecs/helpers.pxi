@@ -202,9 +202,17 @@ cdef extern from *:
         if (put_length(out, PyBytes_GET_SIZE(value), prefix) < 0) return -1;
         return put_bytes(out, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value));
     }
+    /* A list is made where a collection may begin, and that runs callbacks and finalizers, which may
+       change the message that is being written. */
+    static PyObject *list_without_collection(void) {
+        int was_enabled = PyGC_Disable();
+        PyObject *list = PyList_New(0);
+        if (was_enabled) PyGC_Enable();
+        return list;
+    }
     /* End the part that is being written and let `value` follow it. */
     HELPER int put_part(Out *out, PyObject *value) {
-        if (!out->parts && !(out->parts = PyList_New(0))) { PyErr_Clear(); return -1; }
+        if (!out->parts && !(out->parts = list_without_collection())) { PyErr_Clear(); return -1; }
         PyObject *part = PyByteArray_FromStringAndSize((const char *)out->data, out->size);
         int failed = !part || PyList_Append(out->parts, part) < 0
             || PyList_Append(out->parts, value) < 0;

@@ -152,6 +152,12 @@ def test_messages_without_tags_are_written_by_what_is_compiled(
     assert codec(message, version).decode(b"".join(parts))[0] == value
 
 
+def _without_tags(message: Message, version: int) -> Any:  # noqa: ANN401
+    value = full_value(message, version)
+    _forget_tags(value, version)
+    return value
+
+
 def _forget_tags(value: Any, version: int) -> None:  # noqa: ANN401
     for one in schema_of(type(value)).fields:
         inner = getattr(value, one.name)
@@ -178,6 +184,12 @@ def test_an_error_code_of_the_enum_is_an_ordinary_number() -> None:
 # The same of anything.
 
 
+Sample = Callable[[Message, int], Any]
+
+with_and_without_tags = pytest.mark.parametrize("sample", [full_value, _without_tags])
+"""With tags most messages go to Python whole, and nothing behind the first is seen."""
+
+
 @every_read
 @codec_settings
 @given(data=st.data())
@@ -189,20 +201,24 @@ def test_both_forms_read_the_same(message: Message, version: int, data: st.DataO
 
 
 @every_read
-def test_both_forms_say_the_same_of_a_message_cut_short(message: Message, version: int) -> None:
-    encoded = codec(message, version).encode(full_value(message, version))
+@with_and_without_tags
+def test_both_forms_say_the_same_of_a_message_cut_short(
+    message: Message, version: int, sample: Sample
+) -> None:
+    encoded = codec(message, version).encode(sample(message, version))
     for size in range(len(encoded)):
         same_when_read(message, version, encoded[:size])
     same_when_read(message, version, encoded, len(encoded) + 1)
 
 
 @every_read
+@with_and_without_tags
 @thorough
 @given(data=st.data())
 def test_both_forms_say_the_same_of_damaged_bytes(
-    message: Message, version: int, data: st.DataObject
+    message: Message, version: int, sample: Sample, data: st.DataObject
 ) -> None:
-    value = data.draw(st.one_of(st.just(full_value(message, version)), values(message, version)))
+    value = data.draw(st.one_of(st.just(sample(message, version)), values(message, version)))
     encoded = bytearray(codec(message, version).encode(value))
     for position in data.draw(st.lists(st.integers(0, max(len(encoded) - 1, 0)), max_size=3)):
         encoded[position : position + 1] = data.draw(st.binary(max_size=5))
@@ -211,8 +227,11 @@ def test_both_forms_say_the_same_of_damaged_bytes(
 
 
 @every_read
-def test_both_forms_say_the_same_of_any_byte_anywhere(message: Message, version: int) -> None:
-    encoded = codec(message, version).encode(full_value(message, version))
+@with_and_without_tags
+def test_both_forms_say_the_same_of_any_byte_anywhere(
+    message: Message, version: int, sample: Sample
+) -> None:
+    encoded = codec(message, version).encode(sample(message, version))
     for position in range(len(encoded)):
         for byte in (0, 1, 2, 0x7F, 0x80, 0xFE, 0xFF):
             for width in (1, 2, 4):
@@ -236,10 +255,11 @@ UNFIT += [[1 << 40], ["text"], object(), full_value(OffsetCommitKey, 1)]
 
 
 @every_written
+@with_and_without_tags
 def test_both_forms_say_the_same_of_a_value_that_does_not_fit(
-    message: Message, version: int
+    message: Message, version: int, sample: Sample
 ) -> None:
-    whole = full_value(message, version)
+    whole = sample(message, version)
     for holder, name in _attributes(whole):
         present = getattr(holder, name)
         for value in UNFIT:

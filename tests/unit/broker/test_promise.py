@@ -64,8 +64,10 @@ async def test_a_task_can_wait_for_it(is_kept_before: bool) -> None:
     assert await task == 3
 
 
-async def test_a_task_that_no_longer_waits_is_not_told() -> None:
+async def test_a_task_that_is_cancelled_cancels_what_it_waits_for() -> None:
     promise: Promise[int] = Promise()
+    told: list[bool] = []
+    promise.add_done_callback(lambda it: told.append(it.cancelled()))
 
     async def wait() -> int:
         return await promise
@@ -74,5 +76,5 @@ async def test_a_task_that_no_longer_waits_is_not_told() -> None:
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait([task])
-    promise.set_result(3)
     assert task.cancelled()
+    assert told == [True]

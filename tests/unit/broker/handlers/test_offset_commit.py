@@ -1,5 +1,6 @@
 """OffsetCommit by version."""
 
+import tracemalloc
 from collections.abc import Sequence
 
 import pytest
@@ -162,3 +163,22 @@ async def test_an_empty_group_id_is_an_id() -> None:
     async with running_groups() as g:
         response = await commit(g, 9, [a_topic(g, 9, "t", 0)], group_id="")
         assert errors(response) == [[ErrorCode.NONE]]
+
+
+async def test_answers_that_are_kept_do_not_keep_what_a_client_adds_to_its_request() -> None:
+    async with running_groups() as g:
+
+        async def ask(number: int) -> None:
+            padding = [a_topic(g, 9, f"{number} {index:0200}") for index in range(1_000)]
+            answer = await commit(g, 9, [*padding, a_topic(g, 9, "t", 0)])
+            assert [topic.name for topic in answer.topics] == ["t"]
+
+        await ask(0)
+        tracemalloc.start()
+        try:
+            for number in range(10):
+                await ask(number)
+            kept_bytes, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert kept_bytes < 500_000

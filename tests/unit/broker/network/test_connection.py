@@ -52,6 +52,8 @@ class Echo:
             return PendingAnswer(future, lambda: self.finish(future, body))
         if body.startswith(b"promise"):
             promise = self.promised[body] = Promise()
+            if body.endswith(b"kept"):
+                promise.set_result(None)
             return PendingAnswer(promise, lambda: [framed(body)])
         if body.startswith(b"stubborn"):
             task = asyncio.get_running_loop().create_task(self.fail_when_cancelled())
@@ -140,6 +142,14 @@ async def test_who_keeps_a_promise_is_not_made_to_execute_what_comes_next(edge: 
     await turns(1)
     assert bodies(peer.taken) == [b"promise 1", b"two"]
     assert edge.metrics.waiting_count == 0
+
+
+async def test_a_promise_that_is_kept_already_does_not_overtake_answers(edge: Edge) -> None:
+    peer = edge.connect()
+    requests = [b"one", b"promise, kept", b"three"]
+    peer.send(b"".join(map(framed, requests)))
+    await turns()
+    assert bodies(peer.taken) == requests
 
 
 async def test_a_promise_to_a_client_that_is_gone_is_forgotten(edge: Edge) -> None:
