@@ -2,102 +2,15 @@ import asyncio
 import gc
 import logging
 import socket
-import struct
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
-from broker.clock import VirtualClock
-from broker.handlers.context import ConnectionInfo
-from broker.handlers.registry import CloseConnection
-from broker.metrics.requests import EdgeMetrics
 from broker.network import frames
-from broker.network.connection import Connection
 from broker.network.frames import FrameReader
 from broker.network.limits import REQUESTS_PER_TURN, WRITE_HIGH_WATER_BYTES, NetworkLimits
-from broker.network.peer_log import PeerLog
-from broker.network.server import NetworkServer
-from broker.network.service import Answer, PendingAnswer
-from broker.promise import Promise
-from protocol.codec import Buffer
-from tests.memory_transport import MemoryTransport
-
-
-def framed(body: bytes) -> bytes:
-    return struct.pack(">i", len(body)) + body
-
-
-class Echo:
-    """Answers with the request. What a request says of itself is done first."""
-
-    def __init__(self) -> None:
-        self.begun: list[bytes] = []
-        self.parked: dict[bytes, asyncio.Future[None]] = {}
-        self.promised: dict[bytes, Promise[None]] = {}
-        self.lost: list[ConnectionInfo] = []
-        self.response = b""
-
-    def forget(self) -> None:
-        self.begun.clear()
-        self.parked.clear()
-        self.promised.clear()
-        self.lost.clear()
-
-    def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | PendingAnswer:
-        body = bytes(frame[:100])
-        self.begun.append(body)
-        if body.startswith(b"park"):
-            future = self.parked[body] = asyncio.get_running_loop().create_future()
-            return PendingAnswer(future, lambda: self.finish(future, body))
-        if body.startswith(b"promise"):
-            promise = self.promised[body] = Promise()
-            if body.endswith(b"kept"):
-                promise.set_result(None)
-            return PendingAnswer(promise, lambda: [framed(body)])
-        if body.startswith(b"stubborn"):
-            task = asyncio.get_running_loop().create_task(self.fail_when_cancelled())
-            return PendingAnswer(task, lambda: None)
-        if body.startswith(b"close"):
-            raise CloseConnection("as asked")
-        if body.startswith(b"fault"):
-            raise RuntimeError("a fault of ours")
-        if body.startswith(b"large"):
-            return [framed(body)[:4], body, memoryview(self.response)]
-        return None if body.startswith(b"silent") else [framed(body)]
-
-    def finish(self, future: asyncio.Future[None], body: bytes) -> Answer:
-        if body.startswith(b"park, close"):
-            raise CloseConnection("as asked")
-        if body.startswith(b"park, fault"):
-            raise RuntimeError("a fault of ours")
-        return None if body.startswith(b"park, silent") else [framed(body)]
-
-    async def fail_when_cancelled(self) -> None:
-        try:
-            await asyncio.sleep(1_000)
-        except asyncio.CancelledError:
-            raise RuntimeError("too late") from None
-
-    def connection_lost(self, connection: ConnectionInfo) -> None:
-        self.lost.append(connection)
-
-
-class Edge:
-    """A server without listeners, whose connections are made by hand."""
-
-    def __init__(self, limits: NetworkLimits) -> None:
-        self.service = Echo()
-        self.clock = VirtualClock()
-        self.metrics = EdgeMetrics()
-        self.log = PeerLog(logging.getLogger("peers"), self.clock)
-        self.server = NetworkServer(
-            self.service, limits, clock=self.clock, metrics=self.metrics, log=self.log
-        )
-
-    def connect(self, ip: str = "127.0.0.1") -> MemoryTransport:
-        self.connection = Connection(self.server)
-        return MemoryTransport(self.connection, ip=ip)
+from tests.unit.broker.network.edge import Edge, bodies, framed, turns
 
 
 @pytest_asyncio.fixture
@@ -105,22 +18,6 @@ async def edge() -> AsyncIterator[Edge]:
     edge = Edge(NetworkLimits())
     yield edge
     await edge.server.close(100)
-
-
-def bodies(taken: bytes | bytearray) -> list[bytes]:
-    """The frames that a peer has read."""
-    found = []
-    position = 0
-    while position < len(taken):
-        (size,) = struct.unpack_from(">i", taken, position)
-        found.append(bytes(taken[position + 4 : position + 4 + size]))
-        position += 4 + size
-    return found
-
-
-async def turns(count: int = 5) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 async def test_a_request_is_answered_in_the_same_turn_with_one_write(edge: Edge) -> None:
