@@ -10,7 +10,7 @@ Small requests and answers wait for those of other connections, within the turn;
 
 import asyncio
 import logging
-from typing import Any, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
 from broker.handlers.context import ConnectionInfo
 from broker.handlers.registry import CloseConnection
@@ -27,9 +27,8 @@ from broker.network.metrics import NetworkMetrics
 from broker.network.patience import CloseReason, Patience
 from broker.network.peer_log import PeerLog
 from broker.network.peer_state import has_peer_left
-from broker.network.service import Answer, PendingAnswer, Service
+from broker.network.service import Answer, PendingAnswer, Service, Waiting
 from broker.network.turns import Turns
-from broker.promise import Promise
 from protocol.codec import Buffer
 
 logger = logging.getLogger(__name__)
@@ -321,7 +320,7 @@ class ServedConnection:
         self._metrics.request_waits()
         pending.future.add_done_callback(self._on_answered)
 
-    def _on_answered(self, future: "asyncio.Future[Any] | Promise[Any]") -> None:
+    def _on_answered(self, future: Waiting) -> None:
         pending, self._pending = self._pending, None
         frame, self._frame_in_execution = self._frame_in_execution, b""
         assert pending is not None

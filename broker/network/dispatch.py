@@ -19,7 +19,7 @@ from broker.handlers.prepared import Prepared
 from broker.handlers.registry import CloseConnection, Route, Router
 from broker.network.metrics import NetworkMetrics
 from broker.network.peer_log import PeerLog
-from broker.network.service import Answer, PendingAnswer
+from broker.network.service import Answer, PendingAnswer, Waiting
 from broker.promise import Promise
 from protocol.codec import Buffer, codec
 from protocol.errors import DecodeError, EncodeError, ErrorCode, KafkaError
@@ -40,8 +40,6 @@ logger = logging.getLogger(__name__)
 CLIENTS_REMEMBERED: Final = 1_000
 """Clients whose extra bytes were logged; when there are more, all may be logged again."""
 
-
-_Waiting = asyncio.Future[Any] | Promise[Any]
 
 _Call = tuple[RequestHeader, Route, Any, float]
 """A request on its way through a handler, the last being when that began, on `perf_counter`."""
@@ -90,7 +88,7 @@ class Dispatcher:
         if kind is Prepared:
             return self._give(call, returned)
         if kind is Promise or isinstance(returned, asyncio.Future):
-            future: _Waiting = returned
+            future: Waiting = returned
         else:
             future = self._start(returned)
         if future.done():
@@ -129,7 +127,7 @@ class Dispatcher:
         self._metrics.request_answered(route.api.name, route.version, None, duration_s)
         return [frame]
 
-    def _finish(self, call: _Call, future: "_Waiting") -> Answer:
+    def _finish(self, call: _Call, future: Waiting) -> Answer:
         """A handler that had to wait has come to an end."""
         if future.cancelled():
             # The broker stops; nobody knows whether the request had its effect.

@@ -12,12 +12,16 @@ Answer = list[Buffer] | None
 """A response frame as buffers to be written in order, size included; None for no response."""
 
 
+Waiting = Future[Any] | Promise[Any]
+"""What a handler returns that has to wait: of the loop, or told at once."""
+
+
 class PendingAnswer:
     """The answer to a request that has to wait for something."""
 
     __slots__ = ("finish", "future")
 
-    def __init__(self, future: "Future[Any] | Promise[Any]", finish: Callable[[], Answer]) -> None:
+    def __init__(self, future: Waiting, finish: Callable[[], Answer]) -> None:
         self.future = future
         """Cancelled by the connection when the client is gone."""
         self.finish = finish

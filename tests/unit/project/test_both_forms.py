@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.as_written import PACKAGES
+
 ROOT = Path(__file__).parents[3]
 SUFFIX = str(sysconfig.get_config_var("EXT_SUFFIX"))
 TYPES = sorted(
-    path.relative_to(ROOT)
-    for package in ("protocol", "broker", "client")
-    for path in (ROOT / package).rglob("*.pxd")
+    path.relative_to(ROOT) for package in PACKAGES for path in (ROOT / package).rglob("*.pxd")
 )
 COMPILED = [path for path in TYPES if (ROOT / path).with_suffix(SUFFIX).exists()]
 
