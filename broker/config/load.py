@@ -7,10 +7,12 @@ where it was given, and what is allowed.
 Environment variables follow the rule of Kafka's own container image: ``KAFKA_`` and the name in
 upper case with ``_`` for a dot (``__`` for an underscore, ``___`` for a dash), as in
 ``KAFKA_NUM_PARTITIONS``. Our own settings begin with ``KOHORT_``: ``KOHORT_METRICS_PORT`` is
-``kohort.metrics.port``. As other programs use ``KAFKA_`` too, a variable that resembles no setting
-is left alone with a warning; one that resembles a setting is taken for a misspelling and refused.
+``kohort.metrics.port``. As other programs use these beginnings too, a variable that resembles no
+setting is left alone with a warning; one that resembles a setting is taken for a misspelling and
+refused. What Kubernetes tells every container of a Service called "kohort" or "kafka" is skipped.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
@@ -38,6 +40,14 @@ _OF_THE_PIPELINE = frozenset(
     )
 )
 """What `kohort pipeline` reads: whoever has set it for that may start a broker beside it."""
+
+
+_OF_A_SERVICE = re.compile(
+    r"_(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT(?:_[0-9]+_(?:TCP|UDP|SCTP)"
+    r"(?:_(?:PROTO|PORT|ADDR))?)?)$"
+)
+"""How the variables end by which Kubernetes, and Docker's links, tell of a Service."""
+_SERVICE_URL = re.compile(r"(?:tcp|udp|sctp)://")
 
 
 class ConfigError(Exception):
@@ -149,12 +159,12 @@ def _from_environment(
     known = settings_of(BrokerConfig)
     for variable, text in environment.items():
         name = _name_of(variable)
-        if name is None:
+        if name is None or _tells_of_a_service(variable, text):
             continue
         origin = f"environment variable {variable}"
         if name in known or name in REFUSED or why_ignored(name):
             yield Given(name, text, origin)
-        elif variable.startswith("KOHORT_") or _similar(name, _MISSPELT):
+        elif _is_misspelt(name):
             wrong.append(f"{origin}: there is no setting {name}{_near(name)}")
         else:
             warnings.append(f"{origin} is no setting of this broker and is not used")
@@ -171,6 +181,35 @@ def _name_of(variable: str) -> str | None:
     else:
         return None
     return name.lower().replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
+
+
+def _tells_of_a_service(variable: str, text: str) -> bool:
+    """Whether Kubernetes has set this variable, because of a Service with one of our beginnings.
+
+    A Service "kohort-metrics" sets KOHORT_METRICS_PORT to a URL, and one "kohort" KOHORT_PORT.
+    """
+    found = _OF_A_SERVICE.search(variable)
+    if found is None:
+        return False
+    return found[0] != "_PORT" or _SERVICE_URL.match(text) is not None
+
+
+def _is_misspelt(name: str) -> bool:
+    """Whether a name resembles a setting, the beginning that all of ours share left aside."""
+    ours = "kohort."
+    if not name.startswith(ours):
+        return bool(_similar(name, _MISSPELT))
+    rest = name.removeprefix(ours)
+    return any(
+        _likeness(rest, known.removeprefix(ours)) >= _MISSPELT
+        for known in settings_of(BrokerConfig)
+    )
+
+
+def _likeness(name: str, other: str) -> float:
+    from difflib import SequenceMatcher  # noqa: PLC0415 - as in `_similar`.
+
+    return SequenceMatcher(None, name, other).ratio()
 
 
 def _similar(name: str, cutoff: float) -> list[str]:

@@ -70,6 +70,50 @@ def test_all_mistakes_are_reported_together(file: Path) -> None:
     assert any(line.startswith("--override broken: not of the form") for line in lines)
 
 
+KUBERNETES = {
+    "SERVICE_HOST": "10.96.12.7",
+    "SERVICE_PORT": "9092",
+    "SERVICE_PORT_CLIENTS": "9092",
+    "PORT": "tcp://10.96.12.7:9092",
+    "PORT_9092_TCP": "tcp://10.96.12.7:9092",
+    "PORT_9092_TCP_PROTO": "tcp",
+    "PORT_9092_TCP_PORT": "9092",
+    "PORT_9092_TCP_ADDR": "10.96.12.7",
+}
+"""What the kubelet tells every container about a Service, after the Service's name."""
+
+
+@pytest.mark.parametrize("service", ["KOHORT", "KAFKA", "KOHORT_METRICS", "KAFKA_NUM_PARTITIONS"])
+def test_what_kubernetes_tells_of_a_service_is_skipped(service: str) -> None:
+    loaded = load(environment={f"{service}_{end}": text for end, text in KUBERNETES.items()})
+    assert loaded.config == BrokerConfig(broker_id=1)
+    assert loaded.given == {}
+    assert loaded.warnings == ()
+
+
+def test_a_variable_that_resembles_no_setting_of_ours_is_named_in_a_warning() -> None:
+    loaded = load(environment={"KOHORT_IMAGE_TAG": "1.2", "KOHORT_PORT": "9092"})
+    assert loaded.given == {}
+    assert [warning.split()[2] for warning in loaded.warnings] == [
+        "KOHORT_IMAGE_TAG",
+        "KOHORT_PORT",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("KOHORT_METRIC_PORT", "kohort.metrics.port"),
+        ("KOHORT_LOG_LEVLE", "kohort.log.level"),
+        ("KOHORT_NUM_PARTITIONS", "num.partitions"),
+    ],
+)
+def test_a_variable_near_to_a_setting_stops_the_start_and_names_it(
+    variable: str, meant: str
+) -> None:
+    assert meant in refusal(environment={variable: "3"})
+
+
 def test_a_misspelt_variable_is_refused_and_a_foreign_one_left_alone() -> None:
     text = refusal(environment={"KAFKA_NUM_PARTITION": "3"})
     assert "environment variable KAFKA_NUM_PARTITION" in text
