@@ -32,7 +32,7 @@ COMPILED := $(TYPES) $(TYPES:.pxd=.py) \
 SUITES := $(wildcard $(addprefix tests/,unit property simulation integration interop crash fuzz pipeline))
 PYTEST := $(BIN)/python -m pytest $(ARGS)
 
-.PHONY: help run test lint types imports format unit property simulation simulate integration \
+.PHONY: help run test test-long lint types imports format unit property simulation simulate integration \
         interop crash fuzz pipeline pipeline-demo bench docs check ci clean setup
 
 help: ## this list
@@ -44,6 +44,22 @@ run: $(STAMPS)/core ## start the broker on localhost:9092, data under ./data (PO
 
 test: lint types imports $(STAMPS)/test $(STAMPS)/java $(STAMPS)/jars ## everything: static checks, then every suite in its short form
 	$(PYTEST) $(SUITES)
+
+# Each suite on its own, so that one that fails or hangs leaves the others their turn and their report.
+# pytest ends with 5 where ARGS="-k ..." leaves nothing to run.
+LONG := $(PYTEST) --long --timeout=3600 --verbose --durations=20
+
+test-long: $(STAMPS)/test $(STAMPS)/java $(STAMPS)/jars ## hours: the long form of every suite, with progress (SUITES="tests/crash tests/fuzz", STEPS=)
+	@failed=; number=0; \
+	for suite in $(SUITES); do \
+	    number=$$((number + 1)); \
+	    echo "== $$(date +%H:%M:%S) suite $$number of $(words $(SUITES)), then tests.simulation: $$suite"; \
+	    $(LONG) $$suite || test $$? -eq 5 || failed="$$failed $$suite"; \
+	done; \
+	echo "== $$(date +%H:%M:%S) new seeds: tests.simulation"; \
+	$(BIN)/python -m tests.simulation --steps $(STEPS) || failed="$$failed tests.simulation"; \
+	echo "== $$(date +%H:%M:%S) $${failed:+failed:$$failed}"; \
+	test -z "$$failed"
 
 lint: $(STAMPS)/test ## style and formatting, without changing anything
 	$(BIN)/ruff check --quiet
@@ -75,7 +91,7 @@ integration: $(STAMPS)/test ## real sockets and files, one process
 	$(PYTEST) tests/integration
 
 interop: $(STAMPS)/test $(STAMPS)/java ## real clients against Kohort, or any broker (BOOTSTRAP=host:port)
-	BOOTSTRAP=$(BOOTSTRAP) $(PYTEST) tests/interop --all-scenarios
+	BOOTSTRAP=$(BOOTSTRAP) $(PYTEST) tests/interop --long
 
 crash: $(STAMPS)/test ## kill -9 under load, restart, read everything back (N= times)
 	$(PYTEST) tests/crash $(if $(N),--crash-runs=$(N))
@@ -87,7 +103,7 @@ LAKE ?= .cache/demo-lake
 DEMO = --lake $(LAKE) --jars .cache/jars
 
 pipeline: $(STAMPS)/test $(STAMPS)/java $(STAMPS)/jars ## the Spark jobs against real brokers, with 20 kills of each kind (N= kills)
-	$(PYTEST) tests/pipeline tests/simulation/test_what_if.py --timeout=0 --all-scenarios --pipeline-kills=$(or $(N),20) \
+	$(PYTEST) tests/pipeline tests/simulation/test_what_if.py --timeout=0 --long --pipeline-kills=$(or $(N),20) \
 		--what-if-traces=120
 
 pipeline-demo: $(STAMPS)/test $(STAMPS)/java $(STAMPS)/jars ## a recorded week: tables, advice and report (LAKE= directory)

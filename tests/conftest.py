@@ -1,69 +1,102 @@
-"""Options of the long-running suites, whose short forms are the defaults that `make test` runs."""
+"""What all suites share: their long forms, and a collector that leaves alone what never goes away.
+
+`make test` runs each suite in its short form, `make test-long` everything in its long one. A test
+that is in the long form alone is marked `long`; one that goes deeper there takes `long_form`, and
+chooses by it how many steps, rounds or seeds it takes. Both forms assert the same.
+"""
+
+import gc
+from dataclasses import dataclass
+from typing import Final
 
 import pytest
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much of something a suite does, which an option may set to any number."""
+
+    option: str
+    short: int
+    long: int
+    what: str
+
+
+SCALES: Final = (
+    Scale("--crash-runs", 20, 200, "how often tests/crash kills the broker"),
+    Scale("--fuzz-frames", 200_000, 2_000_000, "how many frames tests/fuzz sends"),
+    Scale("--pipeline-kills", 1, 20, "how often tests/pipeline kills the driver, and the broker"),
+    Scale("--what-if-traces", 8, 120, "how many lives the advisor's predictions are held against"),
+)
+
+LONG_MARKS: Final = ("long", "slow_groups", "slow_jobs")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("kohort")
     group.addoption(
-        "--crash-runs", type=int, default=20, help="how often tests/crash kills the broker (20)"
-    )
-    group.addoption(
-        "--fuzz-frames", type=int, default=200_000, help="how many frames tests/fuzz sends (200000)"
-    )
-    group.addoption(
-        "--pipeline-kills",
-        type=int,
-        default=1,
-        help="how often tests/pipeline kills the driver, and the broker under it (1)",
-    )
-    group.addoption(
-        "--what-if-traces",
-        type=int,
-        default=8,
-        help="how many lives the advisor's predictions are held against (8)",
-    )
-    group.addoption(
+        "--long",
         "--all-scenarios",
         action="store_true",
-        help="run what is marked slow_groups or slow_jobs too: groups of all client versions and"
-        " their timings, all that Spark jobs may meet",
+        dest="long",
+        help="run the long forms: what is marked long too, and everything at its full depth",
     )
-
-
-SLOW = ("slow_groups", "slow_jobs")
+    for scale in SCALES:
+        text = f"{scale.what} ({scale.short}; with --long {scale.long})"
+        group.addoption(scale.option, type=int, help=text)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what `make interop` and `make pipeline` run and `make test` does not."""
-    if config.getoption("--all-scenarios"):
+    """Leaves out what is marked long, unless the long forms are asked for."""
+    if config.getoption("--long"):
         return
-    left_out = [item for item in items if any(map(item.get_closest_marker, SLOW))]
+    left_out = [item for item in items if any(map(item.get_closest_marker, LONG_MARKS))]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         gone = set(left_out)
         items[:] = [item for item in items if item not in gone]
 
 
+def pytest_collection_finish() -> None:
+    """Takes the half a million objects that collection made out of the collector's sight.
+
+    They live until the end. To look at them again took each full collection 0.2 to 0.4 s, and
+    tests that must know what a client library has dropped collect after every test.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def long_form(request: pytest.FixtureRequest) -> bool:
+    """Whether the long forms run: more steps, rounds and seeds, and the same assertions."""
+    value: bool = request.config.getoption("--long")
+    return value
+
+
+def scale_of(request: pytest.FixtureRequest, option: str) -> int:
+    given: int | None = request.config.getoption(option)
+    if given is not None:
+        return given
+    (scale,) = (scale for scale in SCALES if scale.option == option)
+    return scale.long if request.config.getoption("--long") else scale.short
+
+
 @pytest.fixture(scope="session")
 def crash_runs(request: pytest.FixtureRequest) -> int:
-    value: int = request.config.getoption("--crash-runs")
-    return value
+    return scale_of(request, "--crash-runs")
 
 
 @pytest.fixture(scope="session")
 def fuzz_frames(request: pytest.FixtureRequest) -> int:
-    value: int = request.config.getoption("--fuzz-frames")
-    return value
+    return scale_of(request, "--fuzz-frames")
 
 
 @pytest.fixture(scope="session")
 def pipeline_kills(request: pytest.FixtureRequest) -> int:
-    value: int = request.config.getoption("--pipeline-kills")
-    return value
+    return scale_of(request, "--pipeline-kills")
 
 
 @pytest.fixture(scope="session")
 def what_if_traces(request: pytest.FixtureRequest) -> int:
-    value: int = request.config.getoption("--what-if-traces")
-    return value
+    return scale_of(request, "--what-if-traces")

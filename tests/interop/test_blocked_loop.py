@@ -36,7 +36,7 @@ LONG = Form(10_000, 120)
 
 FORMS = [
     pytest.param(SHORT, id="short"),
-    pytest.param(LONG, id="long", marks=pytest.mark.slow_groups),
+    pytest.param(LONG, id="long", marks=pytest.mark.long),
 ]
 
 

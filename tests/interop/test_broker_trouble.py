@@ -67,7 +67,7 @@ def test_a_broker_that_is_killed_amid_a_rebalance_goes_on_with_the_group(
             assert all(record["trigger"]["kind"] == "member_added" for record in cut_short)
 
 
-@pytest.mark.slow_groups
+@pytest.mark.long
 def test_a_group_outlives_ten_kills_of_its_broker_at_any_moment_of_a_rebalance(
     stage: Scene, troop: Troop
 ) -> None:
@@ -90,7 +90,7 @@ def test_a_group_outlives_ten_kills_of_its_broker_at_any_moment_of_a_rebalance(
             check_generations_grow(troop)
 
 
-@pytest.mark.parametrize("ending", ["stop", pytest.param("kill", marks=pytest.mark.slow_groups)])
+@pytest.mark.parametrize("ending", ["stop", pytest.param("kill", marks=pytest.mark.long)])
 def test_a_restart_under_a_settled_group_of_ten_rebalances_nothing(
     stage: Scene, troop: Troop, ending: Literal["stop", "kill"]
 ) -> None:

@@ -25,7 +25,7 @@ SCENES = [
     pytest.param(KafkaServer, True, SHORT_S, id="kafka killed"),
     # A real Kafka takes its time to start.
     *(
-        pytest.param(kind, dies, LONG_S, marks=pytest.mark.slow_groups)
+        pytest.param(kind, dies, LONG_S, marks=pytest.mark.long)
         for kind in (KohortServer, KafkaServer)
         for dies in (False, True)
     ),

@@ -57,7 +57,7 @@ async def read(consumer: Consumer, count: int) -> list[str]:
     return found
 
 
-@pytest.mark.slow_groups
+@pytest.mark.long
 @pytest.mark.timeout(500)
 async def test_who_has_read_what_is_gone_is_told_or_goes_back_to_where_the_logs_part(
     tmp_path: Path,

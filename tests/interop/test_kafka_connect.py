@@ -96,7 +96,7 @@ def cluster(tmp_path: Path, own_broker_kind: type[KafkaServer | KohortServer]) -
         yield Cluster(tmp_path, stage.bootstrap, probe, stack)
 
 
-@pytest.mark.slow_groups
+@pytest.mark.long
 def test_two_workers_run_a_source_and_a_sink_and_the_restart_of_one_is_explained(
     cluster: Cluster,
 ) -> None:

@@ -127,7 +127,7 @@ def check_explained(probe: GroupProbe, before: int) -> None:
     )
 
 
-@pytest.mark.slow_groups
+@pytest.mark.long
 def test_the_restart_of_a_static_instance_moves_nothing(application: Application) -> None:
     one = application.start("one", is_static=True)
     other = application.start("other", is_static=True)

@@ -234,7 +234,7 @@ def kohort(tmp_path: Path) -> Iterator[KohortServer]:
         yield server
 
 
-@pytest.mark.slow_groups
+@pytest.mark.long
 def test_groups_and_offsets_that_a_kafka_has_written_are_restored(
     kafka: KafkaServer, kohort: KohortServer
 ) -> None:
@@ -273,7 +273,7 @@ def members(kohort: KohortServer) -> list[RawMember]:
     return writer.members["static"]
 
 
-@pytest.mark.slow_groups
+@pytest.mark.long
 def test_kafkas_dump_tool_decodes_groups_and_offsets_of_this_broker(
     kohort: KohortServer, members: list[RawMember], tool_process: JavaProcess
 ) -> None:

@@ -12,7 +12,7 @@ from tests.interop.same_answers.groups import Group
 from tests.interop.same_answers.pair import Pair
 from tests.interop.same_answers.waiting import Scripts, Stopwatch
 
-pytestmark = pytest.mark.slow_groups
+pytestmark = pytest.mark.long
 
 DELAY_S = 3
 scripts = Scripts()

@@ -18,7 +18,7 @@ from tests.interop.same_answers.offsets import commit, delete_request, fetch_all
 from tests.interop.same_answers.pair import Pair, wait_ready
 from tests.interop.same_answers.scenes import Topic, create_topic
 
-pytestmark = pytest.mark.slow_groups
+pytestmark = pytest.mark.long
 
 Script = Callable[[Group, Topic], Iterator[None]]
 SCRIPTS: dict[str, Script] = {}

@@ -14,7 +14,7 @@ from tests.interop.same_answers.pair import Pair
 from tests.interop.same_answers.scenes import create_topic
 from tests.interop.same_answers.waiting import Scripts, Stopwatch
 
-pytestmark = pytest.mark.slow_groups
+pytestmark = pytest.mark.long
 
 RETENTION_S = 60
 GONE = "Dead"

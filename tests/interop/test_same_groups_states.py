@@ -152,7 +152,7 @@ def joiner(scene: Scene, name: str) -> tuple[Value, str | None]:
 
 @every_state
 @pytest.mark.parametrize(
-    "versions", [(4, 9), pytest.param((0, 3, 5, 6, 7, 8), marks=pytest.mark.slow_groups)]
+    "versions", [(4, 9), pytest.param((0, 3, 5, 6, 7, 8), marks=pytest.mark.long)]
 )
 @pytest.mark.parametrize("name", JOINS)
 def test_joins(pair: Pair, state: str, name: str, versions: tuple[int, ...]) -> None:

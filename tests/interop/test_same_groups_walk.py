@@ -213,8 +213,7 @@ class Walk:
 
 
 SEEDS = [
-    pytest.param(seed, marks=() if seed < 3 else pytest.mark.slow_groups)
-    for seed in (*range(30), 94)
+    pytest.param(seed, marks=() if seed < 3 else pytest.mark.long) for seed in (*range(30), 94)
 ]
 
 

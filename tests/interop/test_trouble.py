@@ -27,7 +27,7 @@ def each_library(*, always: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(
         "victim_library",
         [
-            pytest.param(name, marks=() if name == always else pytest.mark.slow_groups)
+            pytest.param(name, marks=() if name == always else pytest.mark.long)
             for name in (*LIBRARIES, "kafka-python")
         ],
     )

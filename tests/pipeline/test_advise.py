@@ -87,7 +87,7 @@ def test_rows_are_those_of_the_advisor_however_the_work_is_cut(spark: SparkSessi
     assert any(row["static"] for row in ours if row["is_on_front"])
 
 
-@pytest.mark.slow_jobs
+@pytest.mark.long
 def test_a_group_that_cannot_be_read_is_told_and_stops_no_other(spark: SparkSession) -> None:
     broken = [{"group": "x", "kind": "rebalance", "sequence": 1, "trigger": "?"}]
     only_avoided = [{"group": "y", "kind": "avoided", "sequence": 1, "at_ms": 0}]
@@ -102,7 +102,7 @@ def test_a_group_that_cannot_be_read_is_told_and_stops_no_other(spark: SparkSess
     assert {row["group"] for row in worked_out(events)} == {"a"}
 
 
-@pytest.mark.slow_jobs
+@pytest.mark.long
 def test_what_is_older_than_the_days_asked_for_is_left_out(spark: SparkSession) -> None:
     old = deploy("a", 2)
     month_ms = 30 * 24 * 3600 * S
@@ -120,7 +120,7 @@ def test_what_is_older_than_the_days_asked_for_is_left_out(spark: SparkSession) 
     assert {row["history_rebalances"] for row in rows} == {len(new)}
 
 
-@pytest.mark.slow_jobs
+@pytest.mark.long
 def test_advice_is_renewed_for_its_groups_and_stays_for_others(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -135,7 +135,7 @@ def test_advice_is_renewed_for_its_groups_and_stays_for_others(
     assert counts["a"] == counts["b"]
 
 
-@pytest.mark.slow_jobs
+@pytest.mark.long
 def test_advice_of_an_earlier_version_stays_beside_what_has_a_column_more(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -95,7 +95,7 @@ def test_a_batch_has_all_records_with_key_value_headers_and_time(
     assert found[1][5] == (("number", b"3"), ("twice", b"1"), ("twice", None))
 
 
-@pytest.mark.slow_jobs
+@pytest.mark.long
 def test_a_batch_from_offsets_to_offsets(
     spark: SparkSession, both: Both[list[tuple[int, int]]]
 ) -> None:
@@ -121,7 +121,7 @@ def test_a_batch_from_time_to_time(spark: SparkSession, both: Both[list[tuple[in
     assert both(scene) == [(0, 28), (0, 29), (1, 29), (2, 0)]
 
 
-@pytest.mark.slow_jobs
+@pytest.mark.long
 def test_a_time_that_no_record_has_is_an_error_or_the_end_as_was_asked_for(
     spark: SparkSession, both: Both[tuple[bool, int]]
 ) -> None:
@@ -137,7 +137,7 @@ def test_a_time_that_no_record_has_is_an_error_or_the_end_as_was_asked_for(
     assert both(scene) == (True, 0)
 
 
-@pytest.mark.slow_jobs
+@pytest.mark.long
 def test_more_tasks_than_partitions_read_the_same_records(
     spark: SparkSession, both: Both[tuple[int, int]]
 ) -> None:
@@ -150,7 +150,7 @@ def test_more_tasks_than_partitions_read_the_same_records(
     assert both(scene) == (9, 90)
 
 
-@pytest.mark.slow_jobs
+@pytest.mark.long
 def test_readers_of_committed_records_get_those_of_plain_producers(
     spark: SparkSession, both: Both[int]
 ) -> None:
@@ -163,7 +163,7 @@ def test_readers_of_committed_records_get_those_of_plain_producers(
     assert both(scene) == 90
 
 
-@pytest.mark.slow_jobs
+@pytest.mark.long
 def test_topics_are_found_by_a_pattern(spark: SparkSession, both: Both[list[str]]) -> None:
     def scene(topics: Topics) -> list[str]:
         names = [topics.create(name=f"pattern-{ending}") for ending in ("a", "b")]
@@ -210,7 +210,7 @@ def test_a_stream_goes_on_where_it_ended_and_finds_new_partitions(
     assert len(both(scene)) == 110
 
 
-@pytest.mark.slow_jobs
+@pytest.mark.long
 def test_the_older_way_to_find_offsets_works_too(spark: SparkSession, both: Both[int]) -> None:
     """It joins a group, as no other way of the connector does."""
     setting = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"

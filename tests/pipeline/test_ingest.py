@@ -29,7 +29,7 @@ class PowerCutError(Exception):
 
 
 @pytest.mark.timeout(1_200)
-@pytest.mark.slow_jobs
+@pytest.mark.long
 def test_a_batch_that_breaks_off_between_any_two_writes_is_completed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -87,7 +87,7 @@ def test_a_batch_that_breaks_off_between_any_two_writes_is_completed(
 
 
 @pytest.mark.timeout(1_200)
-@pytest.mark.slow_jobs
+@pytest.mark.long
 def test_runs_that_find_the_same_events_missing_write_them_once(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -109,7 +109,7 @@ def test_records_that_were_deleted_before_they_were_landed_end_the_job_by_name(
     assert land.rows(topic) == before
 
 
-@pytest.mark.slow_jobs
+@pytest.mark.long
 def test_records_that_were_deleted_are_noted_once_where_that_is_wanted(
     land: Land, topics: Topics
 ) -> None:
@@ -157,7 +157,7 @@ def test_a_topic_that_was_created_anew_is_not_taken_for_the_one_it_was(
     assert land(topic) == 0
 
 
-@pytest.mark.slow_jobs
+@pytest.mark.long
 def test_a_table_whose_checkpoint_was_lost_goes_on_where_it_ends(
     land: Land, topics: Topics
 ) -> None:
@@ -170,7 +170,7 @@ def test_a_table_whose_checkpoint_was_lost_goes_on_where_it_ends(
     assert land.rows(topic) == topics.read(topic)
 
 
-@pytest.mark.slow_jobs
+@pytest.mark.long
 def test_a_checkpoint_of_another_table_is_refused(
     land: Land, topics: Topics, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -186,7 +186,7 @@ def test_a_checkpoint_of_another_table_is_refused(
     assert land.rows(topic) == []
 
 
-@pytest.mark.slow_jobs
+@pytest.mark.long
 def test_a_checkpoint_of_another_query_is_refused(
     land: Land, topics: Topics, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -238,7 +238,7 @@ def test_a_lake_that_is_a_file_is_named(
     assert "Traceback" not in told
 
 
-@pytest.mark.slow_jobs
+@pytest.mark.long
 def test_a_group_with_members_is_no_reason_to_stop(
     land: Land, topics: Topics, kohort: KohortServer, capfd: pytest.CaptureFixture[str]
 ) -> None:

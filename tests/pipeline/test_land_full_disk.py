@@ -32,7 +32,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
-@pytest.mark.slow_jobs
+@pytest.mark.long
 def test_a_full_disk_is_named_and_costs_no_row(
     pipeline: Pipeline, topics: Topics, small_disk: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -157,7 +157,7 @@ def written(path: Path, *records: HistoryRecord | bytes) -> Path:
 
 
 @pytest.mark.timeout(1_200)
-@pytest.mark.slow_jobs
+@pytest.mark.long
 def test_files_are_taken_once_and_what_is_odd_is_kept_apart(
     job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -200,7 +200,7 @@ def test_files_are_taken_once_and_what_is_odd_is_kept_apart(
 
 
 @pytest.mark.timeout(1_200)
-@pytest.mark.slow_jobs
+@pytest.mark.long
 def test_the_log_of_a_kafka_broker_fills_the_same_tables(job: Job) -> None:
     assert job("--from", LOG, "--cluster-id", "stock") == 0
     groups = {row["group"]: row for row in job.table("groups").collect()}
@@ -216,7 +216,7 @@ def test_the_log_of_a_kafka_broker_fills_the_same_tables(job: Job) -> None:
     assert (slow["group"], slow["missed_count"]) == ("shop slow", 1)
 
 
-@pytest.mark.slow_jobs
+@pytest.mark.long
 def test_a_checkpoint_of_another_job_is_refused(
     churn: Churn, job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -28,7 +28,7 @@ def in_topic(topics: Topics) -> set[tuple[str, int]]:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.slow_jobs
+@pytest.mark.long
 def test_a_broker_that_is_killed_under_the_query_costs_and_repeats_no_event(
     spark_jars: Path, tmp_path: Path
 ) -> None:

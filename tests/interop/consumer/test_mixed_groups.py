@@ -110,7 +110,7 @@ def combinations() -> Iterator[object]:
     }
     for strategy in ("range", "roundrobin", "cooperative-sticky"):
         for leader in ("kohort", "java", "confluent"):
-            marks = () if (strategy, leader) in short else pytest.mark.slow_groups
+            marks = () if (strategy, leader) in short else pytest.mark.long
             yield pytest.param(strategy, leader, marks=marks)
 
 

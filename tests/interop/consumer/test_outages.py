@@ -24,7 +24,6 @@ def mortal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerPro
         yield server
 
 
-@pytest.mark.slow
 async def test_a_member_gets_over_a_broker_that_is_killed_and_over_one_that_stays_away(
     mortal: ServerProcess, group: str
 ) -> None:
@@ -74,7 +73,6 @@ async def test_a_member_gets_over_a_broker_that_is_killed_and_over_one_that_stay
     del topics._producer
 
 
-@pytest.mark.slow
 async def test_stop_does_not_wait_longer_than_it_may_for_a_poll_that_commits(
     mortal: ServerProcess, group: str
 ) -> None:

@@ -58,8 +58,8 @@ _ALWAYS: Final = frozenset({FIRST, REQUIRED_IDS, STATIC, NEWEST})
 
 
 def of_ages(ages: Iterable[Age]) -> list[object]:
-    """Parameters of a test; without --all-scenarios only those between which most has changed."""
+    """Parameters of a test; without --long only those between which most has changed."""
     return [
-        pytest.param(age, id=age.name, marks=() if age in _ALWAYS else pytest.mark.slow_groups)
+        pytest.param(age, id=age.name, marks=() if age in _ALWAYS else pytest.mark.long)
         for age in ages
     ]
