@@ -288,7 +288,6 @@ async def test_list_and_describe_tell_of_members_partitions_and_lag(kohort: Aski
     await check_list_and_describe(kohort, type_name="classic")
 
 
-@pytest.mark.slow
 async def test_list_and_describe_ask_a_real_kafka_as_well(tmp_path: Path) -> None:
     with KafkaServer(tmp_path / "kafka") as server:
         await create_topic(server.bootstrap)

@@ -362,7 +362,6 @@ GroupMachine.TestCase.settings = settings(
 test_a_group_keeps_its_promises = GroupMachine.TestCase
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_group_keeps_its_promises_for_long(capsys: pytest.CaptureFixture[str]) -> None:
     """The same machine, without Hypothesis' search for small examples; `make simulate` goes on."""

@@ -11,7 +11,6 @@ WORLDS_MAX = 100
 CRAMPED_WORLDS = 6
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_each_rebalance_has_one_record_with_its_true_cause(
     capsys: pytest.CaptureFixture[str],
@@ -42,7 +41,6 @@ def test_each_rebalance_has_one_record_with_its_true_cause(
     } <= set(total.rebalances)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_so_it_has_where_members_are_too_many_and_the_disk_is_full(
     capsys: pytest.CaptureFixture[str],

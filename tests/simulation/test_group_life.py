@@ -9,7 +9,6 @@ from tests.simulation.campaign import Tally, describe, live_many
 WORLDS = 8
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_groups_keep_their_promises_on_a_rough_machine(capsys: pytest.CaptureFixture[str]) -> None:
     """No partition has two owners, generations only grow, every request is answered or its

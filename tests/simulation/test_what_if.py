@@ -30,7 +30,6 @@ def test_other_settings_make_another_history_of_the_same_life() -> None:
     assert len([one for one in static if one["kind"] == "rebalance"]) < len(dynamic)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(7200)
 def test_predictions_come_true(what_if_traces: int, capsys: pytest.CaptureFixture[str]) -> None:
     is_many = what_if_traces >= MANY

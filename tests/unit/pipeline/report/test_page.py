@@ -199,7 +199,6 @@ def test_durations_are_told_as_people_do(ms: int | None, said: str) -> None:
     assert duration(ms).startswith(said)
 
 
-@pytest.mark.slow
 def test_a_browser_shows_its_text_and_its_plots(tmp_path: Path) -> None:
     browser = shutil.which("chromium") or shutil.which("chromium-browser")
     if browser is None:
