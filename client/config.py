@@ -53,6 +53,7 @@ class OtherSettings(TypedDict, total=False):
     isolation_level: str
     enable_auto_commit: bool
     auto_commit_interval_ms: int
+    commit_unassigned: bool
     partition_assignment_strategy: Strategy | Sequence[Strategy]
     session_timeout_ms: int
     heartbeat_interval_ms: int
@@ -119,6 +120,9 @@ class ConsumerConfig:
     enable_auto_commit: bool = True
     """Commit the positions of what was returned, while polling, before a rebalance and on close."""
     auto_commit_interval_ms: int = 5_000
+    commit_unassigned: bool = False
+    """Whether a member may commit positions in partitions that the group has not given to it. The
+    broker takes them, and another member's are overwritten."""
 
     partition_assignment_strategy: Strategy | Sequence[Strategy] = ("range", "cooperative-sticky")
     """In order of preference. A group rebalances cooperatively if all that its members list can."""
@@ -377,6 +381,7 @@ _ISOLATION: Final[Mapping[str, IsolationLevel]] = {
 _TEXTS: Final = ("client_id", "group_id", "group_instance_id", "client_rack", "auto_offset_reset")
 _SWITCHES: Final = (
     "enable_auto_commit",
+    "commit_unassigned",
     "check_crcs",
     "exclude_internal_topics",
     "allow_auto_create_topics",

@@ -14,7 +14,15 @@ from typing import Final, NamedTuple, Self, TypeAlias
 
 from client.config import ConsumerConfig, Settings, config_from
 from client.core.errors import ConsumerClosedError, IllegalStateError
-from client.core.offsets import EARLIEST, LATEST, OffsetAndMetadata, OffsetAndTimestamp, OffsetSpec
+from client.core.offsets import (
+    EARLIEST,
+    LATEST,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    OffsetSpec,
+    check_offset,
+    check_time,
+)
 from client.core.partitions import TopicPartition
 from client.core.subscription import Subscription
 from client.engine import Engine
@@ -136,24 +144,23 @@ class Consumer(TypedByDeserialisers[K, V], Observed):
         timeout_ms: int = 0,
         max_records: int | None = None,
     ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
-        """As `poll`, of these partitions only if there are any."""
+        """As `poll`, of these partitions only if there are any.
+
+        Tasks that each read partitions of their own get the records of theirs alone.
+        """
         engine = self._running()
         count = self._count(max_records)
         if not partitions:
             return await self.poll(timeout_ms / 1000, max_records)
-        with engine.reading_only(partitions) as take:
-            return await engine.poll(timeout_ms / 1000, lambda: take(count)) or {}
+        return await engine.poll_only(partitions, timeout_ms / 1000, count)
 
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[K, V]:
         """The next record, however long it takes to come; of these partitions only if there are
-        any. Raises as `poll`.
+        any, also if other tasks read others. Raises as `poll`.
         """
         if not partitions:
             return await self.__anext__()
-        engine = self._running()
-        with engine.reading_only(partitions) as take:
-            found = await engine.poll(None, lambda: take(1))
-        assert found is not None
+        found = await self._running().poll_only(partitions, None, 1)
         return next(iter(found.values()))[0]
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
@@ -284,7 +291,12 @@ class Consumer(TypedByDeserialisers[K, V], Observed):
         return found
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Go on from there. Raises an IllegalStateError if the partition is not assigned."""
+        """Go on from there.
+
+        Raises:
+            TypeError, ValueError: there can be no such offset.
+            IllegalStateError: the partition is not assigned.
+        """
         engine = self._running()
         if isinstance(offset, OffsetAndMetadata):
             engine.positions.seek(partition, offset.offset, offset.leader_epoch)
@@ -339,8 +351,8 @@ class Consumer(TypedByDeserialisers[K, V], Observed):
             UnknownTopicError, AuthorizationError, BrokerUnreachableError: not within
                 default_api_timeout_ms.
         """
-        if any(timestamp < 0 for timestamp in timestamps.values()):
-            raise ValueError("times are milliseconds since the epoch, not negative")
+        for timestamp_ms in timestamps.values():
+            check_time(timestamp_ms)
         return dict(await self._list_offsets(timestamps))
 
     def pause(self, *partitions: TopicPartition) -> None:
@@ -381,7 +393,8 @@ class Consumer(TypedByDeserialisers[K, V], Observed):
             CommitFailedError: others may read the partitions by now.
             RebalanceInProgressError: poll, then commit again.
             OperationTimedOutError: no success within default_api_timeout_ms.
-            IllegalStateError: there is no group_id.
+            IllegalStateError: there is no group_id, or a partition is not assigned to this
+                consumer by the group (`commit_unassigned`).
         """
         engine = self._running()
         group = engine.group_offsets()
@@ -477,17 +490,24 @@ class Consumer(TypedByDeserialisers[K, V], Observed):
         config = self.config
         isolation = config.fetch.isolation_level
         cluster = self._running().cluster
-        return await list_offsets(cluster, specs, isolation, config.default_api_timeout_ms)
+        return await list_offsets(
+            cluster,
+            specs,
+            isolation,
+            config.default_api_timeout_ms,
+            request_timeout_ms=config.request_timeout_ms,
+        )
 
     def _to_commit(self, offsets: Mapping[TopicPartition, ToCommit] | None) -> Offsets:
         if offsets is None:
             return self._running().positions.consumed()
-        return {TopicPartition(*one): _with_metadata(given) for one, given in offsets.items()}
+        wanted = {TopicPartition(*one): _with_metadata(given) for one, given in offsets.items()}
+        self._running().check_committable(wanted)
+        return wanted
 
 
 def _with_metadata(given: ToCommit) -> OffsetAndMetadata:
     """As users write it, aiokafka's pairs included."""
-    made = OffsetAndMetadata(given) if isinstance(given, int) else OffsetAndMetadata(*given)
-    if made.offset < 0:
-        raise ValueError(f"offset {made.offset} is negative")
+    made = OffsetAndMetadata(*given) if isinstance(given, tuple) else OffsetAndMetadata(given)
+    check_offset(made.offset, made.leader_epoch)
     return made

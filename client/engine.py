@@ -11,8 +11,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from typing import Any, Final, TypeVar
 
 from client.auto_commit import AutoCommit
@@ -21,6 +20,7 @@ from client.coordinator import Coordinator
 from client.core.backoff import Backoff
 from client.core.errors import (
     BrokerUnreachableError,
+    CommitError,
     ConsumerClosedError,
     ConsumerError,
     IllegalStateError,
@@ -33,7 +33,7 @@ from client.core.subscription import Subscription, SubscriptionKind
 from client.fetched import Deserialisers
 from client.fetcher import Fetcher, Records
 from client.group import GroupMember
-from client.group_offsets import GroupOffsets, Outsider
+from client.group_offsets import GroupOffsets, Offsets, Outsider
 from client.metadata import MetadataConfig, MetadataKeeper
 from client.net.cluster import Cluster
 from client.net.connection import DisconnectedError
@@ -270,8 +270,30 @@ class Engine:
 
     # Waiting for records.
 
-    async def poll(self, timeout_s: float | None, take: Callable[[], T]) -> T | None:
-        """What `take` finds, as soon as it finds something; None if the time is over first."""
+    async def poll(
+        self,
+        timeout_s: float | None,
+        take: Callable[[], T],
+        only: frozenset[TopicPartition] | None = None,
+    ) -> T | None:
+        """What `take` finds, as soon as it finds something; None if the time is over first.
+
+        `only`: the partitions that `take` takes from, if not from all.
+        """
+        if self.positions.begin_reading(only):
+            self.fetcher.wake()
+        try:
+            return await self._poll(timeout_s, take, only)
+        finally:
+            if self.positions.end_reading(only):
+                self.fetcher.wake()
+
+    async def _poll(
+        self,
+        timeout_s: float | None,
+        take: Callable[[], T],
+        only: frozenset[TopicPartition] | None,
+    ) -> T | None:
         if time.monotonic() >= self._breathe_s:
             # Who always finds records does not wait, but others need the loop too.
             await self.fetcher.breathe()
@@ -287,7 +309,7 @@ class Engine:
             if left_s <= 0:
                 return None
             if self.turn_due_s:
-                await self.fetcher.wait(min(left_s, self._quiet_s(time.monotonic())))
+                await self.fetcher.wait(min(left_s, self._quiet_s(time.monotonic())), only)
 
     def _quiet_s(self, now_s: float) -> float:
         """How long nothing is due, if nothing happens."""
@@ -407,26 +429,23 @@ class Engine:
 
     # For the rest of the interface.
 
-    @contextmanager
-    def reading_only(
-        self, partitions: Collection[TopicPartition]
-    ) -> Iterator[Callable[[int], Records]]:
-        """Within it no others are read; gives what takes records."""
+    async def poll_only(
+        self, partitions: Collection[TopicPartition], timeout_s: float | None, max_records: int
+    ) -> Records:
+        """Records of these partitions, which are to be assigned; {} if the time is over first.
+
+        Raises:
+            IllegalStateError: one of them is not assigned, or none of them is any more.
+        """
         self.check_assigned(partitions)
         chosen = frozenset(partitions)
 
-        def take(max_records: int) -> Records:
+        def take() -> Records:
             if self._is_settled and chosen.isdisjoint(self.positions.assigned):
                 self.check_assigned(partitions)  # Nothing would ever come.
-            return self.fetcher.take(max_records)
+            return self.fetcher.take(max_records, chosen)
 
-        self.positions.read_alone(chosen)
-        self.fetcher.wake()
-        try:
-            yield take
-        finally:
-            self.positions.read_alone(None)
-            self.fetcher.wake()
+        return await self.poll(timeout_s, take, chosen) or {}
 
     @property
     def _is_settled(self) -> bool:
@@ -466,6 +485,27 @@ class Engine:
         """Asked for anew."""
         await self.cluster.refresh(None)
         return {name for name, info in self.cluster.topics.items() if info.partition_count}
+
+    def check_committable(self, offsets: Offsets) -> None:
+        """See that a member commits what it owns: another one's position would be overwritten.
+
+        Raises:
+            IllegalStateError: one of the partitions is not assigned to this consumer by its group.
+        """
+        member = self.member if self.subscription.is_by_group else None
+        if member is None or self.config.commit_unassigned:
+            return
+        try:
+            member.commits.commit_identity()
+        except CommitError:
+            return  # The commit will say that, which says more.
+        strange = offsets.keys() - self.subscription.assigned
+        if strange:
+            names = ", ".join(f"{one.topic}-{one.partition}" for one in sorted(strange)[:10])
+            raise IllegalStateError(
+                f"{names} is not assigned to this consumer, so the group may have given it to"
+                " another one; set commit_unassigned=True to commit it all the same"
+            )
 
     def check_assigned(self, partitions: Collection[TopicPartition]) -> None:
         """Raise an IllegalStateError for the first that is not assigned."""

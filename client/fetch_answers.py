@@ -12,8 +12,9 @@ from client.core.partitions import TopicPartition
 from client.core.positions import Positions
 from client.fetch_buffers import FetchBuffers
 from client.fetch_requests import PASSING, STALE, Asked, SentFetch, answers_in
-from client.fetch_troubles import Troubles, now_ms
+from client.fetch_troubles import Troubles
 from client.fetched import Aborted, Fetched, ReadOptions
+from client.leader_rounds import now_ms
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchResponse, PartitionData
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple, TypeAlias
 
 from client.core.errors import RecordError
@@ -16,6 +17,9 @@ from client.fetched import Fetched
 from client.records import AnyRecord
 
 Records: TypeAlias = dict[TopicPartition, list[AnyRecord]]
+
+Only: TypeAlias = AbstractSet[TopicPartition] | None
+"""The partitions that one reader wants; None: all."""
 
 AHEAD_RECORDS: Final = 64
 """How many records are made at a time for who reads one by one."""
@@ -107,19 +111,18 @@ class FetchBuffers:
         self._waiting.clear()
         self._ahead = None
 
-    @property
-    def has_readable(self) -> bool:
-        """Whether there is something to take."""
-        return any(True for _ in self._readable())
+    def has_readable(self, only: Only = None) -> bool:
+        """Whether there is something to take, of these partitions if they are given."""
+        return any(True for _ in self._readable(only))
 
     # For the consumer.
 
-    def take(self, max_records: int) -> Records:
+    def take(self, max_records: int, only: Only = None) -> Records:
         """Records of as many partitions as it takes; positions move past them."""
         self._put_back()
         taken: Records = {}
         left = max_records
-        for partition in self._readable():
+        for partition in self._readable(only):
             while left and (records := self._read(partition, left)) is not None:
                 last = records[-1]
                 self._positions.advance(partition, last.offset + 1, last.leader_epoch)
@@ -147,9 +150,11 @@ class FetchBuffers:
                 return self.next_record()
         return None
 
-    def _readable(self) -> Iterator[TopicPartition]:
+    def _readable(self, only: Only = None) -> Iterator[TopicPartition]:
         find = self._positions.find
         for partition in list(self._waiting):
+            if only is not None and partition not in only:
+                continue
             state = find(partition)
             waiting = self._waiting.get(partition)
             if (

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from client.core.errors import ConsumerError
 from client.core.fetch_plan import FetchPlan, PlannedFetch
 from client.core.partitions import TopicPartition
 from client.core.positions import Positions
@@ -76,8 +75,9 @@ class FetchSender:
         connection = None if address is None else self._cluster.connected(address)
         promise: _Promise | None = None
         if connection is not None:
-            # It will be met again, by the task.
-            with suppress(ConsumerError):
+            # Met again by the task, whatever it is: there it is told to who polls, and the broker
+            # does not stay marked as busy.
+            with suppress(Exception):
                 promise = self._send(fetch, connection)
         name = f"fetch from broker {fetch.node_id}"
         task = asyncio.get_running_loop().create_task(self._fetch(fetch, promise), name=name)

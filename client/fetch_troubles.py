@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable, Collection, Iterable
 
@@ -11,13 +10,10 @@ from client.core.errors import ConsumerError
 from client.core.fetch_plan import FetchPlan
 from client.core.partitions import TopicPartition
 from client.core.positions import Positions
+from client.fetch_buffers import Only
 from client.fetch_config import FetchConfig
+from client.leader_rounds import now_ms
 from client.net.cluster import Cluster
-
-
-def now_ms() -> int:
-    """On the running loop's clock, which is that of all plans."""
-    return int(asyncio.get_running_loop().time() * 1000)
 
 
 def leader_of(cluster: Cluster, partition: TopicPartition) -> int | None:
@@ -55,8 +51,14 @@ class Troubles:
     # To be told.
 
     def fail(self, partition: TopicPartition, error: ConsumerError) -> None:
-        """To be raised, if nobody seeks before; the partition is asked for again after a while."""
-        self._errors[partition] = (self._positions.state(partition).fence, error)
+        """To be raised, if nobody seeks before; the partition is asked for again after a while.
+
+        Nothing happens if it is not assigned any more.
+        """
+        state = self._positions.find(partition)
+        if state is None:
+            return
+        self._errors[partition] = (state.fence, error)
         self.postpone(partition)
         self._on_due()
 
@@ -65,22 +67,21 @@ class Troubles:
         self._failure = failure
         self._on_due()
 
-    @property
-    def are_due(self) -> bool:
-        """Whether there is something to be raised."""
-        return bool(self._failure or self._due_errors)
+    def are_due(self, only: Only = None) -> bool:
+        """Whether there is something to be raised to who reads `only`."""
+        return bool(self._failure or self._due_errors(only))
 
-    @property
-    def _due_errors(self) -> list[TopicPartition]:
-        """Of partitions that are asked for."""
-        return [one for one in self._errors if not self._positions.is_aside(one)]
+    def _due_errors(self, only: Only) -> list[TopicPartition]:
+        """The partitions that are asked for, and have one."""
+        is_aside = self._positions.is_aside
+        return [one for one in self._errors if (one in only if only else not is_aside(one))]
 
-    def raise_due(self) -> None:
-        """Raise the next, once."""
+    def raise_due(self, only: Only = None) -> None:
+        """Raise the next one, once, to who reads `only`."""
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
-        for partition in self._due_errors:
+        for partition in self._due_errors(only):
             fence, error = self._errors.pop(partition)
             if self._positions.has_fence(partition, fence):
                 raise error

@@ -23,12 +23,13 @@ from client.core.offsets import OffsetAndMetadata, OffsetSpec
 from client.core.partitions import TopicPartition
 from client.core.positions import Positions
 from client.fetch_answers import FetchAnswers
-from client.fetch_buffers import FetchBuffers, Records
+from client.fetch_buffers import FetchBuffers, Only, Records
 from client.fetch_config import FetchConfig
 from client.fetch_sending import FetchSender
-from client.fetch_troubles import Troubles, leader_of, now_ms
+from client.fetch_troubles import Troubles, leader_of
 from client.fetched import NO_DESERIALISERS, Deserialisers, IsolationLevel, ReadOptions
 from client.leader_checks import PositionChecks
+from client.leader_rounds import now_ms
 from client.memory import have_freed_memory_kept
 from client.net.cluster import Cluster
 from client.records import AnyRecord
@@ -150,8 +151,9 @@ class Fetcher:
         self._troubles.clear()
         self._changed.set()
 
-    def take(self, max_records: int) -> Records:
-        """Records that are here, in order within each partition, `max_records` at most in all.
+    def take(self, max_records: int, only: Only = None) -> Records:
+        """Records that are here, in order within each partition, `max_records` at most in all; of
+        the partitions `only` if it is given.
 
         Positions move past them. Empty if there are none, which may be although `wait` returned:
         what came was not for users (markers, aborted transactions).
@@ -166,10 +168,10 @@ class Fetcher:
         Such an error is raised once, and never instead of records that were there before it. If it
         lasts it comes again, because the partition is fetched again.
         """
-        self._troubles.raise_due()
-        taken = self._buffers.take(max_records)
+        self._troubles.raise_due(only)
+        taken = self._buffers.take(max_records, only)
         if not taken:
-            self._troubles.raise_due()
+            self._troubles.raise_due(only)
         return taken
 
     def next_record(self) -> AnyRecord | None:
@@ -187,8 +189,9 @@ class Fetcher:
         """What was fetched and not taken yet."""
         return self._plan.waiting_bytes
 
-    async def wait(self, timeout_s: float) -> bool:
-        """Until there is something to take (records or an error), or `wake` is called.
+    async def wait(self, timeout_s: float, only: Only = None) -> bool:
+        """Until there is something to take (records or an error; of the partitions `only` if it is
+        given), or `wake` is called.
 
         Lets others have the loop in any case, so that who always finds records does not keep the
         next ones from being received.
@@ -196,14 +199,14 @@ class Fetcher:
         Returns:
             whether there is something.
         """
-        if self._has_something:
+        if self._has_something(only):
             await asyncio.sleep(0)
             return True
         self._changed.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._changed.wait()
-        return self._has_something
+        return self._has_something(only)
 
     async def breathe(self) -> None:
         """Let others have the loop, and whatever has arrived be received.
@@ -274,9 +277,8 @@ class Fetcher:
             return False
         return True
 
-    @property
-    def _has_something(self) -> bool:
-        return self._troubles.are_due or self._buffers.has_readable
+    def _has_something(self, only: Only) -> bool:
+        return self._troubles.are_due(only) or self._buffers.has_readable(only)
 
     def _has_less(self, partition: TopicPartition, byte_count: int) -> None:
         if self._plan.set_waiting(partition, byte_count) and not self._plan.is_saturated:

@@ -12,7 +12,7 @@ import random
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from client.coordinator import Coordinator
 from client.core.backoff import Backoff
@@ -91,6 +91,9 @@ class Committer(Protocol):
     def commit_identity(self) -> Identity:
         """Who commits. Raises a CommitError if that cannot be done now."""
 
+    def check_still(self, asked: Identity) -> None:
+        """Raise a CommitError if `asked`, which a commit was made for, is not who commits now."""
+
     def commit_refused(self, sent: Identity, code: ErrorCode) -> CommitError | None:
         """The coordinator does not take `sent` for a member of this generation; what to raise."""
 
@@ -107,6 +110,9 @@ class Outsider:
     def commit_identity(self) -> Identity:
         return NOBODY
 
+    def check_still(self, asked: Identity) -> None:
+        """Pass: what is outside a group has one identity for ever."""
+
     def commit_refused(self, sent: Identity, code: ErrorCode) -> CommitError | None:  # noqa: ARG002
         return CommitFailedError(
             f"the group does not take commits from outside ({code.name}): it has members, which"
@@ -115,8 +121,19 @@ class Outsider:
         )
 
 
+class _Author(NamedTuple):
+    """Who asked for a commit, and as whom: what every attempt goes out under.
+
+    The offsets are those of that moment. Under a later identity the coordinator would take them,
+    although the partitions may have been another member's meanwhile, whose commit they would undo.
+    """
+
+    committer: Committer
+    identity: Identity
+
+
 class GroupOffsets:
-    """Those of one consumer's group."""
+    """Commits and looks up the positions of one consumer's group."""
 
     def __init__(
         self,
@@ -150,17 +167,21 @@ class GroupOffsets:
     ) -> None:
         """Store them, after all commits that were asked for before; tries again if that may help.
 
+        Every attempt goes out under the identity that the consumer has now.
+
         `is_automatic`: topics that are gone by now are not waited for.
 
         Raises:
-            CommitFailedError, RebalanceInProgressError: see there.
+            CommitFailedError, RebalanceInProgressError: see there. Also if the consumer becomes
+                another member, or one of a later generation, before an attempt succeeds.
             OperationTimedOutError: no success in time.
             AuthorizationError, CommitError: it is refused.
         """
         if offsets:
             doing = f"commit in group {self._coordinator.group_id}"
+            author = self._author()
             await self._retrying(
-                lambda: self._commit_once(offsets, is_automatic=is_automatic),
+                lambda: self._commit_once(author, offsets, is_automatic=is_automatic),
                 doing,
                 timeout_s,
                 self._in_turn(),
@@ -188,7 +209,12 @@ class GroupOffsets:
             )
         # Now, not when the task begins: a commit that is waited for does not wait for that.
         before, place = self._take_place()
-        task = asyncio.create_task(self._once_in_turn(offsets, before), name="commit")
+        author: _Author | CommitError
+        try:
+            author = self._author()
+        except CommitError as error:
+            author = error
+        task = asyncio.create_task(self._once_in_turn(author, offsets, before), name="commit")
         self._tasks.add(task)
 
         def done(task: asyncio.Task[None]) -> None:
@@ -228,10 +254,17 @@ class GroupOffsets:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _once_in_turn(self, offsets: Offsets, before: asyncio.Future[None] | None) -> None:
+    async def _once_in_turn(
+        self,
+        author: _Author | CommitError,
+        offsets: Offsets,
+        before: asyncio.Future[None] | None,
+    ) -> None:
         if before is not None:
             await asyncio.wait([before])
-        await self._commit_once(offsets)
+        if isinstance(author, CommitError):
+            raise author  # In its turn, so that callbacks keep the order of their commits.
+        await self._commit_once(author, offsets)
 
     @asynccontextmanager
     async def _in_turn(self) -> AsyncIterator[None]:
@@ -249,9 +282,16 @@ class GroupOffsets:
         place = self._last_place = asyncio.get_running_loop().create_future()
         return before, place
 
-    async def _commit_once(self, offsets: Offsets, *, is_automatic: bool = False) -> None:
-        identity = self.committer.commit_identity()
+    def _author(self) -> _Author:
+        return _Author(self.committer, self.committer.commit_identity())
+
+    async def _commit_once(
+        self, author: _Author, offsets: Offsets, *, is_automatic: bool = False
+    ) -> None:
+        committer, identity = author
         connection = await self._connection()
+        # Last of all, because what came before may have taken a while.
+        committer.check_still(identity)
         ids = self._topic_ids()
         version = connection.versions.best(OffsetCommitRequest)
         if version >= 10 and any(one.topic not in ids for one in offsets):
@@ -261,19 +301,19 @@ class GroupOffsets:
         began_s = asyncio.get_running_loop().time()
         answer = await self._call(connection, request, version)
         self.on_committed(asyncio.get_running_loop().time() - began_s)
-        self._look_at(errors_in(answer, ids), identity, is_automatic=is_automatic)
+        self._look_at(errors_in(answer, ids), author, is_automatic=is_automatic)
 
     def _look_at(
         self,
         errors: Mapping[TopicPartition, ErrorCode],
-        sent: Identity,
+        author: _Author,
         *,
         is_automatic: bool,
     ) -> None:
         """Raise the error that matters most, if there is one."""
         codes = set(errors.values())
         for code in codes & _LOST_MEMBERSHIP | codes & _IDENTITY_ERRORS:
-            if error := self.committer.commit_refused(sent, code):
+            if error := author.committer.commit_refused(author.identity, code):
                 raise error
         refused = codes - (_RETRIED if is_automatic else _COMMIT_RETRIED)
         if refused:

@@ -6,21 +6,18 @@ what is not in doubt is read meanwhile.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import random
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import groupby
 from typing import Any, Final
 
-from client.core.backoff import Backoff
 from client.core.errors import ConsumerError, error_for
 from client.core.offsets import OffsetSpec
 from client.core.partitions import TopicPartition
 from client.core.positions import Positions
 from client.core.truncation import Doubt, EpochEnd, LeaderChecks, LeaderEpoch
 from client.fetch_config import FetchConfig
+from client.leader_rounds import LeaderRounds
 from client.net.cluster import Cluster
 from client.net.connection import DisconnectedError
 from client.net.versions import UnsupportedVersionError
@@ -64,12 +61,20 @@ class PositionChecks:
         self._positions = positions
         self._config = config
         self._default_reset = default_reset
-        self._on_metadata_wanted = on_metadata_wanted
-        self._on_changed = on_changed
         self._on_failed = on_failed
         self._rules = LeaderChecks(positions)
         self._looked_at: tuple[int, int] | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._rounds: LeaderRounds[Doubt] = LeaderRounds(
+            "check positions",
+            self._ask,
+            leader_of=self._asked_leader,
+            backoff_ms=(config.retry_backoff_ms, config.retry_backoff_max_ms),
+            on_due=self._ask_doubted,
+            on_answered=self._answered,
+            on_metadata_wanted=on_metadata_wanted,
+            on_failed=_log_failure,
+        )
+        self._on_changed = on_changed
 
     def begin(self) -> bool:
         """Look at all positions, if something has changed, and have questions asked; whether there
@@ -80,49 +85,35 @@ class PositionChecks:
             return False
         has_doubts = self._rules.look(self._leader_of)
         self._looked_at = (self._cluster.version, self._positions.version)
-        if self._task is None and self._rules.doubts():
-            loop = asyncio.get_running_loop()
-            self._task = loop.create_task(self._run(), name="check positions")
-            self._task.add_done_callback(self._ended)
+        self._ask_doubted()
         return has_doubts
 
     async def close(self) -> None:
         """Give up."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._rounds.close()
 
     def _leader_of(self, partition: TopicPartition) -> LeaderEpoch | None:
         leader = self._cluster.leader(partition)
         return None if leader is None else LeaderEpoch(leader.node_id, leader.epoch)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._task = None
-        if not task.cancelled() and (failure := task.exception()) is not None:
-            logger.error("checking positions", exc_info=failure)
+    def _asked_leader(self, partition: TopicPartition) -> int | None:
+        """The leader that there is a doubt about, which may not be the newest one."""
+        doubt = self._rules.doubts().get(partition)
+        return None if doubt is None else doubt.leader.node_id
+
+    def _ask_doubted(self) -> None:
+        self._rounds.begin(self._rules.doubts())
+
+    def _answered(self) -> None:
+        self._ask_doubted()  # The same partition may have come into doubt again meanwhile.
         self._on_changed()
 
-    async def _run(self) -> None:
-        """Until nothing is in doubt."""
-        config = self._config
-        backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random.random)
-        while doubts := self._rules.doubts():
-            by_leader: dict[int, dict[TopicPartition, Doubt]] = defaultdict(dict)
-            for partition, doubt in doubts.items():
-                by_leader[doubt.leader.node_id][partition] = doubt
-            asking = [self._ask(node_id, some) for node_id, some in by_leader.items()]
-            are_answered = await asyncio.gather(*asking)
-            self._on_changed()
-            if not all(are_answered):
-                self._on_metadata_wanted()
-                await asyncio.sleep(backoff.fail() / 1000)
-
-    async def _ask(self, node_id: int, doubts: Doubts) -> bool:
-        """Whether there is nothing to be asked again."""
+    async def _ask(self, node_id: int, doubts: Doubts) -> Collection[TopicPartition]:
+        """Ask this leader once; those that are to be asked about again."""
         try:
             address = self._cluster.broker(node_id)
             if address is None:
-                return False
+                return doubts
             connection = await self._cluster.connection(address)
             version = connection.versions.best(OffsetForLeaderEpochRequest)
             if version < VERSION_MIN:
@@ -134,15 +125,15 @@ class PositionChecks:
             logger.debug("positions are not checked: %s", error)
             for partition, doubt in doubts.items():
                 self._rules.believed(partition, doubt)
-            return True
+            return ()
         except ConsumerError as error:
             logger.debug("asking broker %d about its epochs: %s", node_id, error)
             if not isinstance(error, DisconnectedError):
                 self._on_failed(next(iter(doubts)), error)
-            return False
+            return doubts
         return self._take_answer(answer, doubts)
 
-    def _take_answer(self, answer: Any, doubts: Doubts) -> bool:  # noqa: ANN401
+    def _take_answer(self, answer: Any, doubts: Doubts) -> Collection[TopicPartition]:  # noqa: ANN401
         left = dict(doubts)
         for topic in answer.topics:
             for one in topic.partitions:
@@ -157,7 +148,7 @@ class PositionChecks:
                 elif code in _FINAL:
                     error = error_for(code, f"asking about the epochs of {topic.topic}")
                     self._on_failed(partition, error)
-        return not left
+        return left
 
     def _decide(self, partition: TopicPartition, doubt: Doubt, end: EpochEnd) -> bool:
         error = self._rules.answered(partition, doubt, end, self._default_reset())
@@ -173,6 +164,10 @@ class PositionChecks:
                 end.offset if end.offset >= 0 else "where auto_offset_reset says",
             )
         return True
+
+
+def _log_failure(failure: BaseException) -> None:
+    logger.error("checking positions", exc_info=failure)
 
 
 def _request(doubts: Doubts) -> OffsetForLeaderEpochRequest:

@@ -52,15 +52,42 @@ class MemberCommits:
         if identity.is_valid and is_cooperative and state is not MemberState.UNJOINED:
             # Whether it is too late for what is kept, the coordinator knows.
             return identity
-        if identity.is_valid or self.is_joining:
+        raise self._not_now()
+
+    def check_still(self, asked: Identity) -> None:
+        """See that a commit which was asked for as `asked` is not sent as somebody else.
+
+        Raises:
+            RebalanceInProgressError: the group went on, and this member with it.
+            CommitFailedError: the group went on without it.
+        """
+        self._learn()
+        if asked == self._membership.identity:
+            return
+        if self._membership.identity.is_valid:
             raise RebalanceInProgressError(
+                "the group rebalanced before this commit was through, so others may read its"
+                " partitions; commit again what is still assigned",
+                ErrorCode.REBALANCE_IN_PROGRESS,
+            )
+        raise self._not_now()
+
+    def _not_now(self) -> CommitError:
+        membership = self._membership
+        if membership.identity.is_valid or self.is_joining:
+            return RebalanceInProgressError(
                 "the group rebalances; poll until that is over, then commit again",
                 ErrorCode.REBALANCE_IN_PROGRESS,
             )
-        raise CommitFailedError(
+        if not membership.has_joined:
+            return CommitFailedError(
+                "this consumer has not joined its group yet; poll first, and commit what was read",
+                ErrorCode.UNKNOWN_MEMBER_ID,
+            )
+        return CommitFailedError(
             "this consumer is not a member of the group now, so others may read its partitions;"
-            " if it was one before, polls came too seldom (max_poll_interval_ms) or heartbeats did"
-            " not get through (session_timeout_ms)",
+            " polls came too seldom (max_poll_interval_ms) or heartbeats did not get through"
+            " (session_timeout_ms)",
             ErrorCode.UNKNOWN_MEMBER_ID,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from itertools import groupby
 from typing import Final, NamedTuple
@@ -58,7 +58,7 @@ _STALE: Final = frozenset(
 
 
 class Lookup(NamedTuple):
-    """What one round of questions came to."""
+    """What came of questions."""
 
     found: dict[TopicPartition, Found]
     """None: no record is that late."""
@@ -71,34 +71,95 @@ async def list_offsets(
     specs: Mapping[TopicPartition, OffsetSpec],
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     timeout_ms: int = 30_000,
+    *,
+    request_timeout_ms: int = 30_000,
 ) -> Mapping[TopicPartition, Found]:
     """For each partition the first offset that is not older than a time, or an end of its log.
 
-    With READ_COMMITTED the end is the last stable offset. None: no record is that late.
+    With READ_COMMITTED the end is the last stable offset. None: no record is that late. A leader
+    that does not answer holds up its own partitions alone.
+
+    Args:
+        timeout_ms: for all of it.
+        request_timeout_ms: for one answer; then another leader is looked for.
 
     Raises:
         UnknownTopicError, OperationTimedOutError: not all were found within `timeout_ms`.
         AuthorizationError: a topic may not be looked at.
         UnexpectedResponseError: a broker answers with another error.
     """
-    found: dict[TopicPartition, Found] = {}
-    failed: dict[TopicPartition, ErrorCode] = {}
-    left = dict(specs)
-    backoff = Backoff(_RETRY_BACKOFF_MS, _RETRY_BACKOFF_MAX_MS, random.random)
+    result = Lookup({}, {})
     try:
         async with asyncio.timeout(timeout_ms / 1000):
-            if any(cluster.leader(partition) is None for partition in left):
-                await _refresh(cluster, left)
-            while left:
-                answered, failed = await look_up(cluster, left, isolation, timeout_ms)
-                found |= answered
-                left = {partition: left[partition] for partition in failed}
-                if left:
-                    await asyncio.sleep(backoff.fail() / 1000)
-                    await _refresh(cluster, left)
+            if any(cluster.leader(partition) is None for partition in specs):
+                await _refresh(cluster, specs)
+            await _look_up(cluster, specs, isolation, request_timeout_ms, result)
     except TimeoutError:
+        left = specs.keys() - result.found.keys()
+        failed = {one: code for one, code in result.failed.items() if one in left}
         raise _too_late(left, failed, timeout_ms) from None
-    return found
+    return result.found
+
+
+async def _look_up(
+    cluster: Cluster,
+    specs: Mapping[TopicPartition, OffsetSpec],
+    isolation: IsolationLevel,
+    request_timeout_ms: int,
+    result: Lookup,
+) -> None:
+    """Ask until all of them are in `result.found`; `result.failed` has the last failures."""
+    backoff = Backoff(_RETRY_BACKOFF_MS, _RETRY_BACKOFF_MAX_MS, random.random)
+    left = dict(specs)
+    while True:
+        by_leader, unled = _by_leader(cluster, left)
+        result.failed.update(unled)
+        if len(by_leader) + bool(unled) > 1:
+            parts = [*by_leader.values(), {one: left[one] for one in unled}]
+            await _all_of(
+                _look_up(cluster, part, isolation, request_timeout_ms, result)
+                for part in parts
+                if part
+            )
+            return
+        for node_id, ours in by_leader.items():
+            answer = await ask_leader(cluster, node_id, ours, isolation, request_timeout_ms)
+            result.found.update(answer.found)
+            result.failed.update(answer.failed)
+            left = {partition: left[partition] for partition in answer.failed}
+        if not left:
+            return
+        await asyncio.sleep(backoff.fail() / 1000)
+        await _refresh(cluster, left)
+
+
+async def _all_of(works: Iterable[Coroutine[None, None, None]]) -> None:
+    """Do them side by side; what the first one to fail raises ends the others."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _by_leader(
+    cluster: Cluster, specs: Mapping[TopicPartition, OffsetSpec]
+) -> tuple[dict[int, dict[TopicPartition, OffsetSpec]], dict[TopicPartition, ErrorCode]]:
+    """By the leader to be asked; and why there is none to ask about the rest."""
+    by_leader: dict[int, dict[TopicPartition, OffsetSpec]] = defaultdict(dict)
+    unled: dict[TopicPartition, ErrorCode] = {}
+    for partition, spec in specs.items():
+        leader = cluster.leader(partition)
+        if leader is not None:
+            by_leader[leader.node_id][partition] = spec
+            continue
+        info = cluster.topics.get(partition.topic)
+        may_come = info is None or partition.partition < info.partition_count
+        code = ErrorCode.LEADER_NOT_AVAILABLE
+        unled[partition] = code if may_come else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return by_leader, unled
 
 
 async def _refresh(cluster: Cluster, partitions: Collection[TopicPartition]) -> None:
@@ -124,53 +185,18 @@ def _too_late(
     )
 
 
-async def look_up(
-    cluster: Cluster,
-    specs: Mapping[TopicPartition, OffsetSpec],
-    isolation: IsolationLevel,
-    timeout_ms: int,
-) -> Lookup:
-    """Ask every leader once, all at the same time.
-
-    Raises:
-        ConsumerError: a broker answers with an error that asking again does not mend.
-    """
-    result = Lookup({}, {})
-    by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
-    for partition in specs:
-        leader = cluster.leader(partition)
-        if leader is None:
-            info = cluster.topics.get(partition.topic)
-            is_known = info is None or partition.partition < info.partition_count
-            code = ErrorCode.LEADER_NOT_AVAILABLE
-            result.failed[partition] = code if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        else:
-            by_leader[leader.node_id].append(partition)
-    rounds = [
-        asyncio.ensure_future(
-            _ask(cluster, node_id, {one: specs[one] for one in ours}, isolation, timeout_ms)
-        )
-        for node_id, ours in by_leader.items()
-    ]
-    try:
-        for one in rounds:
-            answer = await one
-            result.found.update(answer.found)
-            result.failed.update(answer.failed)
-    finally:
-        for one in rounds:
-            one.cancel()
-        await asyncio.gather(*rounds, return_exceptions=True)
-    return result
-
-
-async def _ask(
+async def ask_leader(
     cluster: Cluster,
     node_id: int,
     specs: Mapping[TopicPartition, OffsetSpec],
     isolation: IsolationLevel,
     timeout_ms: int,
 ) -> Lookup:
+    """Ask one broker once.
+
+    Raises:
+        ConsumerError: it answers with an error that asking again does not mend.
+    """
     address = cluster.broker(node_id)
     if address is None:
         return Lookup({}, dict.fromkeys(specs, ErrorCode.BROKER_NOT_AVAILABLE))

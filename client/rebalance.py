@@ -135,7 +135,10 @@ class Rebalance:
             self.own(owned)
         self._called.clear()
         self._is_committed = False
-        self._commit = None
+        if self._commit is not None:
+            # What it was asked for is not owned any more.
+            self._commit.cancel()
+            self._commit = None
 
     async def _tell(
         self, name: str, method: Callable[[Partitions], Answer], partitions: Partitions

@@ -6,25 +6,22 @@ read meanwhile.
 
 from __future__ import annotations
 
-import asyncio
-import random
-from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Mapping
 
-from client.core.backoff import Backoff
 from client.core.errors import ConsumerError, OffsetOutOfRangeError
 from client.core.offsets import UNKNOWN_EPOCH, OffsetSpec
 from client.core.partitions import TopicPartition
 from client.core.positions import Positions
 from client.fetch_config import FetchConfig
+from client.leader_rounds import LeaderRounds
 from client.net.cluster import Cluster
-from client.offset_lookup import look_up
+from client.offset_lookup import ask_leader
 from protocol.errors import ErrorCode
 from protocol.types import ZERO_UUID
 
 
 class OffsetResets:
-    """Those of one consumer."""
+    """Looks up what `Positions.awaiting_reset` names, with each leader for itself."""
 
     def __init__(
         self,
@@ -40,78 +37,50 @@ class OffsetResets:
         self._cluster = cluster
         self._positions = positions
         self._config = config
-        self._on_metadata_wanted = on_metadata_wanted
-        self._on_found = on_found
         self._on_failed = on_failed
-        self._task: asyncio.Task[None] | None = None
-        self._leaderless: Collection[TopicPartition] = ()
-        """Those that could not be looked up because nobody knew whom to ask."""
-        self._is_led = asyncio.Event()
-        """One of them has a leader by now."""
+        self._rounds: LeaderRounds[OffsetSpec] = LeaderRounds(
+            "look up offsets",
+            self._look_up,
+            leader_of=self._leader_of,
+            backoff_ms=(config.retry_backoff_ms, config.retry_backoff_max_ms),
+            on_due=self.begin,
+            on_answered=on_found,
+            on_metadata_wanted=on_metadata_wanted,
+            on_failed=on_failed,
+        )
 
     def begin(self) -> None:
         """See that whatever awaits a reset is looked up. To be called when metadata came, too."""
-        if self._task is None:
-            if self._positions.awaiting_reset():
-                loop = asyncio.get_running_loop()
-                self._task = loop.create_task(self._run(), name="look up offsets")
-                self._task.add_done_callback(self._ended)
-        elif any(self._cluster.leader(one) is not None for one in self._leaderless):
-            self._is_led.set()
+        self._rounds.begin(self._positions.awaiting_reset())
 
     async def close(self) -> None:
         """Give up."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._rounds.close()
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._task = None
-        if task.cancelled():
-            return
-        if (failure := task.exception()) is not None:
-            # Nothing that was to be expected. It begins again when something else happens.
-            self._on_failed(failure)
-        else:
-            self._on_found()
+    def _leader_of(self, partition: TopicPartition) -> int | None:
+        leader = self._cluster.leader(partition)
+        return None if leader is None else leader.node_id
 
-    async def _run(self) -> None:
-        """Until all that await it have a position."""
+    async def _look_up(
+        self, node_id: int, specs: Mapping[TopicPartition, OffsetSpec]
+    ) -> Collection[TopicPartition]:
+        """Ask this leader once; those that are to be asked about again."""
         config = self._config
-        backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random.random)
-        while specs := self._positions.awaiting_reset():
-            leaderless = [one for one in specs if self._cluster.leader(one) is None]
-            try:
-                found, failed = await look_up(
-                    self._cluster, specs, config.isolation_level, config.request_timeout_ms
-                )
-            except ConsumerError as error:
-                # To be told, and to be tried again, as a fetch that is refused.
-                self._on_failed(error)
-                found, failed = {}, dict.fromkeys(specs, error.code)
-            for partition, offset in found.items():
-                if offset is None:
-                    self._positions.reset_found(partition, specs[partition], None, UNKNOWN_EPOCH)
-                else:
-                    at, _, epoch = offset
-                    self._positions.reset_found(partition, specs[partition], at, epoch)
-            if found:
-                self._on_found()
-            if failed:
-                self._on_metadata_wanted()
-                await self._wait_led(leaderless, backoff.fail() / 1000)
-
-    async def _wait_led(self, leaderless: Collection[TopicPartition], backoff_s: float) -> None:
-        """The time until what failed is tried again; over when one of these has a leader, who has
-        not failed yet.
-        """
-        self._leaderless = leaderless
-        self._is_led.clear()
-        self.begin()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(backoff_s):
-                await self._is_led.wait()
-        self._leaderless = ()
+        try:
+            found, failed = await ask_leader(
+                self._cluster, node_id, specs, config.isolation_level, config.request_timeout_ms
+            )
+        except ConsumerError as error:
+            # To be told, and to be tried again, as a fetch that is refused.
+            self._on_failed(error)
+            return specs
+        for partition, offset in found.items():
+            if offset is None:
+                self._positions.reset_found(partition, specs[partition], None, UNKNOWN_EPOCH)
+            else:
+                at, _, epoch = offset
+                self._positions.reset_found(partition, specs[partition], at, epoch)
+        return failed
 
 
 class TopicIds:

@@ -375,6 +375,11 @@ class Membership:
     # For those who watch.
 
     @property
+    def has_joined(self) -> bool:
+        """Whether it has ever been a member of a generation."""
+        return self._has_joined
+
+    @property
     def failure(self) -> ConsumerError | None:
         """What every poll raises from now on; None if nothing."""
         return self._fatal

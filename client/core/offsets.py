@@ -25,6 +25,35 @@ class OffsetAndMetadata(NamedTuple):
     """Of the last record before that offset (KIP-320), -1 if it is not known."""
 
 
+OFFSET_MAX: Final = (1 << 63) - 1
+"""What fits in the protocol's int64; times are bounded by it as well."""
+
+_EPOCH_MAX: Final = (1 << 31) - 1
+
+
+def check_offset(offset: object, leader_epoch: object = UNKNOWN_EPOCH) -> None:
+    """Refuse what no record has as its offset, before it is stored anywhere.
+
+    Raises:
+        TypeError: one of them is not an int.
+        ValueError: one of them is out of range.
+    """
+    _check_int("offset", offset, 0, OFFSET_MAX)
+    _check_int("leader epoch", leader_epoch, UNKNOWN_EPOCH, _EPOCH_MAX)
+
+
+def check_time(timestamp_ms: object) -> None:
+    """Refuse what is not a number of milliseconds since the epoch. Raises as `check_offset`."""
+    _check_int("time", timestamp_ms, 0, OFFSET_MAX)
+
+
+def _check_int(what: str, value: object, least: int, most: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{what} {value!r} is not an int but of type {type(value).__name__}")
+    if not least <= value <= most:
+        raise ValueError(f"{what} {value} is not between {least} and {most}")
+
+
 class OffsetAndTimestamp(NamedTuple):
     """The first record that is not older than the time that was asked for."""
 

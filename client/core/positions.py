@@ -15,7 +15,13 @@ from collections.abc import Collection, Iterable
 from itertools import count
 
 from client.core.errors import IllegalStateError, NoOffsetError
-from client.core.offsets import LATEST, UNKNOWN_EPOCH, OffsetAndMetadata, OffsetSpec
+from client.core.offsets import (
+    LATEST,
+    UNKNOWN_EPOCH,
+    OffsetAndMetadata,
+    OffsetSpec,
+    check_offset,
+)
 from client.core.partitions import TopicPartition
 from protocol.errors import ErrorCode
 from protocol.lazy_dataclass import dataclass
@@ -58,7 +64,9 @@ class Positions:
         self._reads_committed = reads_committed
         self._states: dict[TopicPartition, PartitionState] = {}
         self._fences = count(1)
+        self._readers: list[frozenset[TopicPartition] | None] = []
         self._read_alone: frozenset[TopicPartition] | None = None
+        """All that the readers want; None: everything."""
         self.version = 0
         """Changes whenever it may matter to what was fetched: not by reading on."""
 
@@ -173,9 +181,13 @@ class Positions:
     def seek(
         self, partition: TopicPartition, offset: int, leader_epoch: int = UNKNOWN_EPOCH
     ) -> None:
-        """Go on from there, whether or not there is anything."""
-        if offset < 0:
-            raise ValueError(f"offset {offset} is negative")
+        """Go on from there, whether or not there is anything.
+
+        Raises:
+            TypeError, ValueError: there can be no such offset.
+            IllegalStateError: the partition is not assigned.
+        """
+        check_offset(offset, leader_epoch)
         self._place(self.state(partition), offset, leader_epoch)
 
     def seek_to(self, partition: TopicPartition, spec: OffsetSpec) -> None:
@@ -199,13 +211,33 @@ class Positions:
         """By the user."""
         return {partition for partition, state in self._states.items() if state.is_paused}
 
-    def read_alone(self, partitions: Iterable[TopicPartition] | None) -> None:
-        """Neither fetch nor return records of others until the next call; None: of all again. What
-        is paused is another matter.
+    def begin_reading(self, only: frozenset[TopicPartition] | None) -> bool:
+        """Somebody reads these, or all if None, until `end_reading` is called with the same.
+
+        While all who read want but some partitions, the others are put aside: neither fetched nor
+        returned. What is paused is another matter.
+
+        Returns:
+            whether that changes what may be fetched.
         """
+        self._readers.append(only)
+        return self._readers_changed()
+
+    def end_reading(self, only: frozenset[TopicPartition] | None) -> bool:
+        """Undo one `begin_reading`; whether that changes what may be fetched."""
+        self._readers.remove(only)
+        return self._readers_changed()
+
+    def _readers_changed(self) -> bool:
+        wanted: frozenset[TopicPartition] | None = None
+        if self._readers and None not in self._readers:
+            wanted = frozenset().union(*(only for only in self._readers if only is not None))
+        if wanted == self._read_alone:
+            return False
         self.version += 1
-        self._read_alone = None if partitions is None else frozenset(partitions)
+        self._read_alone = wanted
         self._set_aside()
+        return True
 
     def is_aside(self, partition: TopicPartition) -> bool:
         """Whether others are being read alone."""

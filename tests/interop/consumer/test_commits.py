@@ -135,7 +135,7 @@ async def test_who_is_no_member_cannot_commit(topics: Topics, members: Members) 
     topic = topics.create()
     partition = TopicPartition(topic, 0)
     subscribed = await members.start(topic)
-    with pytest.raises(errors.CommitFailedError, match="not a member"):
+    with pytest.raises(errors.CommitFailedError, match="poll first"):
         await subscribed.commit({partition: 1})
     await members.settle(subscribed, partitions=1)
     outsider = members.make()
@@ -187,3 +187,23 @@ async def test_a_member_that_reads_on_in_a_cooperative_rebalance_can_commit(
     await first.commit({kept: 3})
     assert await first.committed(kept) == 3
     await members.settle(first, second, partitions=2)
+
+
+async def test_a_member_commits_what_it_owns_unless_it_says_otherwise(
+    topics: Topics, members: Members
+) -> None:
+    topic = topics.create(2)
+    other = topics.create()
+    consumer = await members.start(topic, enable_auto_commit=False)
+    await members.settle(consumer, partitions=2)
+    mine, strange = TopicPartition(topic, 0), TopicPartition(other, 0)
+    with pytest.raises(errors.IllegalStateError, match="commit_unassigned"):
+        await consumer.commit({mine: 1, strange: 1})
+    with pytest.raises(errors.IllegalStateError, match=other):
+        consumer.commit_async({strange: 1})
+    assert await consumer.committed(mine) is None
+    await consumer.stop()
+    consumer = await members.start(topic, enable_auto_commit=False, commit_unassigned=True)
+    await members.settle(consumer, partitions=2)
+    await consumer.commit({mine: 1, strange: 1})
+    assert await consumer.committed(strange) == 1

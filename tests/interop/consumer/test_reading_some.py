@@ -77,3 +77,28 @@ async def test_a_rebalance_after_which_a_partition_comes_back_is_waited_for(
     topics.fill(topic, ["still"], 1)
     async with asyncio.timeout(PATIENCE_S):
         assert (await reading).value == b"still"
+
+
+async def test_tasks_that_read_a_partition_each_get_the_records_of_theirs(
+    topics: Topics, members: Members
+) -> None:
+    topic = topics.create(2)
+    partitions = [TopicPartition(topic, index) for index in range(2)]
+    consumer = await members.start(group_id=None)
+    consumer.assign(partitions)
+    for partition in partitions:
+        topics.fill(
+            topic, [f"{partition.partition}-{number}" for number in range(20)], partition.partition
+        )
+
+    async def reads(partition: TopicPartition) -> list[str]:
+        one_by_one = [await consumer.getone(partition) for _ in range(10)]
+        while len(one_by_one) < 20:
+            found = await consumer.getmany(partition, timeout_ms=100)
+            assert found.keys() <= {partition}
+            one_by_one += found.get(partition, [])
+        return values(one_by_one)
+
+    async with asyncio.timeout(PATIENCE_S):
+        found = await asyncio.gather(*(reads(partition) for partition in partitions))
+    assert found == [[f"{index}-{number}" for number in range(20)] for index in range(2)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from typing import Any, Final, cast
 
 from broker.clock import VirtualClock
@@ -49,6 +49,7 @@ TOPIC_ID: Final = b"i" * 16
 FETCH: Final = 1
 LIST_OFFSETS: Final = 2
 EPOCHS: Final = 23
+SILENCE_MS: Final = 30_000
 EARLIEST: Final = FetchConfig(auto_offset_reset=RESET_EARLIEST)
 
 
@@ -79,6 +80,8 @@ class ScriptedBroker:
         """Of our leader and of the position."""
         self.throttle_ms = 0
         self.is_down = False
+        self.is_silent = False
+        """Takes what it is sent, and does not answer."""
         self.requests: list[FetchRequest] = []
         self.request_versions: list[int] = []
         self.sent_count = 0
@@ -100,9 +103,11 @@ class ScriptedBroker:
         return await future
 
     async def call(self, request: Any, *, version: int, timeout_ms: int) -> Any:  # noqa: ANN401
-        del timeout_ms
         if self.is_down:
             raise DisconnectedError(f"broker {self.node_id} is down")
+        if self.is_silent:
+            await asyncio.sleep((timeout_ms or SILENCE_MS) / 1000)
+            raise DisconnectedError(f"broker {self.node_id} does not answer")
         if isinstance(request, ListOffsetsRequest):
             return self._offsets(_travelled(request, version))
         if isinstance(request, OffsetForLeaderEpochRequest):
@@ -204,6 +209,8 @@ class ScriptedCluster(Cluster):
         self.nodes = {1: ScriptedBroker(1), 2: ScriptedBroker(2)}
         self.is_connected = False
         self.to_come = 0
+        self.leaders_to_come: tuple[int, ...] | None = None
+        """What the next refresh finds; None: nothing new."""
         for node_id in self.nodes:
             self.remember(node_id, Address("broker", node_id))
         self.lead(*leaders)
@@ -215,6 +222,11 @@ class ScriptedCluster(Cluster):
             index: Leader(node_id, epoch) for index, node_id in enumerate(leaders) if node_id >= 0
         }
         self.topics[TOPIC] = TopicInfo(TOPIC, topic_id, False, ErrorCode.NONE, known, len(leaders))
+
+    async def refresh(self, topics: Collection[str] | None) -> None:
+        del topics
+        if self.leaders_to_come is not None:
+            self.lead(*self.leaders_to_come)
 
     async def connection(self, address: Address, purpose: str = "") -> Connection:
         del purpose

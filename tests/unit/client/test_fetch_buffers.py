@@ -39,7 +39,7 @@ class Fixture:
     def iterate(self) -> list[tuple[TopicPartition, int]]:
         """Until there is no more, by what is read one by one."""
         found = []
-        while self.buffers.has_readable:
+        while self.buffers.has_readable():
             if (record := self.buffers.next_record()) is not None:
                 found.append((TopicPartition(record.topic, record.partition), record.offset))
         return found
@@ -57,7 +57,7 @@ def test_taking_moves_positions_past_what_was_taken() -> None:
     assert (one.positions.position(A), one.positions.position(B)) == (4, 0)
     assert one.take() == {A: [4, 5], B: [0, 1]}
     assert (one.positions.position(A), one.positions.position(B)) == (6, 2)
-    assert not one.buffers.has_readable
+    assert not one.buffers.has_readable()
 
 
 def test_a_partition_whose_answer_is_used_up_lets_the_others_go_first() -> None:
@@ -77,7 +77,7 @@ def test_paused_partitions_keep_what_they_have_for_later() -> None:
     one.positions.pause([A])
     one.buffers.drop_outdated()
     assert one.take() == {B: [0, 1]}
-    assert not one.buffers.has_readable
+    assert not one.buffers.has_readable()
     one.positions.resume([A])
     assert one.take() == {A: [1]}
 

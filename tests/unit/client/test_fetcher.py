@@ -14,7 +14,8 @@ from client.core.partitions import TopicPartition
 from client.fetched import IsolationLevel
 from client.fetcher import RECEIVING_ROUNDS_MAX
 from client.net.versions import ApiVersionTable, UnsupportedVersionError
-from protocol.errors import ErrorCode
+from client.offset_lookup import list_offsets
+from protocol.errors import EncodeError, ErrorCode
 from tests.unit.client.scripted_brokers import EARLIEST, FETCH, TOPIC_ID, Scene, partition, run
 
 A, B = partition(0), partition(1)
@@ -323,16 +324,112 @@ def test_an_error_about_a_partition_waits_while_others_are_read_alone() -> None:
         scene = Scene(1, 1)
         scene.one.append(0, b"a")
         scene.one.faults[1].append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        while not scene.fetcher._troubles.are_due:
+        while not scene.fetcher._troubles.are_due():
             await scene.fetcher.wait(1)
-        scene.positions.read_alone([A])
+        scene.positions.begin_reading(frozenset({A}))
         scene.fetcher.wake()
         assert await scene.values(1) == [b"a"]
         assert scene.fetcher.take(1) == {}
         assert not await scene.fetcher.wait(1)
-        scene.positions.read_alone(None)
+        scene.positions.end_reading(frozenset({A}))
         with pytest.raises(AuthorizationError):
             scene.fetcher.take(1)
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_who_reads_some_partitions_gets_records_and_errors_of_those_alone() -> None:
+    async def test() -> None:
+        scene = Scene(1, 1)
+        scene.one.append(0, b"a")
+        scene.one.append(1, b"b")
+        for one in (A, B):
+            scene.positions.begin_reading(frozenset({one}))
+        while not (scene.fetcher._has_something({A}) and scene.fetcher._has_something({B})):
+            await scene.fetcher.wait(1, {A, B})
+        assert [one.value for one in scene.fetcher.take(10, {B})[B]] == [b"b"]
+        # A's record is no reason to return to who waits for B.
+        began_s = asyncio.get_running_loop().time()
+        assert not await scene.fetcher.wait(1, {B})
+        assert asyncio.get_running_loop().time() - began_s == pytest.approx(1)
+        scene.fetcher._troubles.fail(B, AuthorizationError("B", ErrorCode.NONE))
+        assert list(scene.fetcher.take(10, {A})) == [A]
+        with pytest.raises(AuthorizationError):
+            scene.fetcher.take(10, {B})
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_a_request_that_cannot_be_made_leaves_its_broker_free_for_others() -> None:
+    async def test() -> None:
+        scene = Scene(1, 1)
+        scene.cluster.is_connected = True
+        scene.one.append(1, b"b")
+        # Past the checks of `seek`, as any mistake of ours would be.
+        scene.positions.state(A).position = 1 << 63
+        scene.fetcher.wake()
+        with pytest.raises(EncodeError):
+            await scene.read(1)
+        scene.positions.seek(A, 0)
+        scene.fetcher.wake()
+        scene.one.append(0, b"a")
+        assert {*await scene.values(2)} == {b"a", b"b"}
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_a_leader_that_is_silent_holds_up_the_look_ups_of_its_own_partitions_alone() -> None:
+    async def test() -> None:
+        scene = Scene(1, 2)
+        scene.one.append(0, b"a")
+        scene.two.append(1, b"b")
+        scene.one.is_silent = True
+        for one in (A, B):
+            scene.positions.seek_to(one, EARLIEST_OFFSET)
+        scene.fetcher.wake()
+        began_s = asyncio.get_running_loop().time()
+        assert await scene.fetcher.wait_positions([B], 10)
+        assert asyncio.get_running_loop().time() - began_s < 0.1
+        assert scene.positions.position(A) is None
+        # Another leader is asked at once, though the silent one still owes its answer.
+        scene.cluster.lead(2, 2)
+        scene.fetcher.wake()
+        assert await scene.fetcher.wait_positions([A], 10)
+        assert asyncio.get_running_loop().time() - began_s < 0.2
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_the_ends_of_logs_are_found_at_leaders_that_come_while_one_is_silent() -> None:
+    async def test() -> None:
+        scene = Scene(1, 2)
+        scene.one.append(0, b"a")
+        scene.two.append(0, b"a")
+        scene.two.append(1, b"b", b"c")
+        scene.one.is_silent = True
+        scene.cluster.leaders_to_come = (2, 2)
+        began_s = asyncio.get_running_loop().time()
+        found = await list_offsets(
+            scene.cluster, {A: -1, B: -1}, timeout_ms=60_000, request_timeout_ms=2_000
+        )
+        assert {one: at.offset for one, at in found.items() if at} == {A: 1, B: 2}
+        assert asyncio.get_running_loop().time() - began_s < 3
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_an_error_about_a_partition_that_is_gone_is_dropped() -> None:
+    async def test() -> None:
+        scene = Scene(1, 1)
+        scene.positions.set_assigned([A])
+        scene.fetcher.assignment_changed()
+        scene.fetcher._troubles.fail(B, AuthorizationError("B", ErrorCode.NONE))
+        assert not scene.fetcher._troubles.are_due()
         await scene.fetcher.close()
 
     run(test())

@@ -148,6 +148,59 @@ def test_an_answer_about_an_identity_of_the_past_does_not_cost_the_present_one(
     on_virtual_time(test, instance_id="one")
 
 
+LATER = Identity(6, "me", "cooperative-sticky")
+
+
+@pytest.mark.parametrize(
+    ("now", "error"), [(LATER, RebalanceInProgressError), (NOBODY, CommitFailedError)]
+)
+def test_a_commit_that_is_tried_again_is_not_sent_as_somebody_else(
+    now: Identity, error: type[CommitError]
+) -> None:
+    async def test(scene: Scene) -> None:
+        scene.broker.faults.append(HANGS_UP)
+        commit = asyncio.create_task(scene.commit(10))
+        await asyncio.sleep(0.005)
+        assert len(scene.broker.request_versions) == 1
+        # Another member has the partition meanwhile, and has committed.
+        scene.broker.stored = {0: (50, "", -1)}
+        scene.membership.identity = now
+        with pytest.raises(error):
+            await commit
+        assert scene.broker.stored == {0: (50, "", -1)}
+        assert scene.broker.commits == []
+
+    on_virtual_time(test)
+
+
+def test_a_commit_that_waits_behind_another_keeps_the_identity_of_its_call() -> None:
+    async def test(scene: Scene) -> None:
+        told: list[Exception | None] = []
+        await scene.coordinator.find()
+        first = asyncio.create_task(scene.commit(1))
+        await asyncio.sleep(0.0005)
+        scene.offsets.commit_async({A: OffsetAndMetadata(2)}, lambda _, error: told.append(error))
+        await asyncio.sleep(0)
+        scene.membership.identity = LATER
+        # The first is under way already: its coordinator decides.
+        await first
+        await asyncio.sleep(0.01)
+        await scene.offsets.tell_callbacks()
+        assert [type(error) for error in told] == [RebalanceInProgressError]
+        assert [one.generation_id_or_member_epoch for one in scene.broker.commits] == [5]
+
+    on_virtual_time(test)
+
+
+def test_a_commit_before_the_first_join_says_what_to_do() -> None:
+    async def test(scene: Scene) -> None:
+        scene.membership.identity, scene.membership.state = NOBODY, MemberState.UNJOINED
+        with pytest.raises(CommitFailedError, match="poll first"):
+            await scene.commit()
+
+    on_virtual_time(test)
+
+
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
 def test_while_a_join_is_parked_its_answer_decides_and_not_that_of_a_commit(
     code: ErrorCode,
@@ -248,8 +301,9 @@ def test_a_commit_by_itself_does_not_wait_for_topics_that_are_gone() -> None:
 def test_commits_overtake_neither_each_other_nor_one_that_was_given_up() -> None:
     async def test(scene: Scene) -> None:
         scene.broker.faults.extend([ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 2)
+        await scene.coordinator.find()
         first = asyncio.create_task(scene.commit(1))
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.0005)
         given_up = asyncio.create_task(scene.commit(2))
         scene_offsets = {A: OffsetAndMetadata(3)}
         await asyncio.sleep(0)

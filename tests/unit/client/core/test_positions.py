@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -188,10 +189,26 @@ def test_lag_is_counted_to_where_this_consumer_may_read(reads_committed: bool, l
     assert positions.lag(A) == 0
 
 
-def test_a_negative_offset_is_refused() -> None:
+@pytest.mark.parametrize("offset", [-1, 1 << 63, -(1 << 63)])
+def test_an_offset_that_no_record_can_have_is_refused(offset: int) -> None:
     positions = positions_of(A)
-    with pytest.raises(ValueError, match="negative"):
-        positions.seek(A, -1)
+    with pytest.raises(ValueError, match=str(offset)):
+        positions.seek(A, offset)
+    assert positions.position(A) is None
+
+
+@pytest.mark.parametrize("offset", [3.0, "3", None, True])
+def test_what_is_no_number_of_a_record_is_refused(offset: Any) -> None:  # noqa: ANN401
+    positions = positions_of(A)
+    with pytest.raises(TypeError, match="not an int"):
+        positions.seek(A, offset)
+    assert positions.position(A) is None
+
+
+def test_a_leader_epoch_that_the_protocol_cannot_carry_is_refused() -> None:
+    positions = positions_of(A)
+    with pytest.raises(ValueError, match="leader epoch"):
+        positions.seek(A, 3, 1 << 31)
 
 
 def test_others_are_not_readable_while_some_are_read_alone_and_are_not_paused_either() -> None:
@@ -199,7 +216,7 @@ def test_others_are_not_readable_while_some_are_read_alone_and_are_not_paused_ei
     for one in (A, B):
         positions.seek(one, 0)
     positions.pause([B])
-    positions.read_alone([B])
+    assert positions.begin_reading(frozenset({B}))
     assert not positions.state(A).is_readable
     assert positions.paused() == {B}
     positions.set_assigned([A, B, C])
@@ -207,5 +224,19 @@ def test_others_are_not_readable_while_some_are_read_alone_and_are_not_paused_ei
     assert not positions.state(C).is_readable
     positions.resume([B])
     assert positions.state(B).is_readable
-    positions.read_alone(None)
+    assert positions.end_reading(frozenset({B}))
     assert all(positions.state(one).is_readable for one in (A, B, C))
+
+
+def test_what_any_of_several_readers_wants_is_readable() -> None:
+    positions = positions_of(A, B, C)
+    for one in (A, B, C):
+        positions.seek(one, 0)
+    positions.begin_reading(frozenset({A}))
+    positions.begin_reading(frozenset({B}))
+    assert [positions.state(one).is_readable for one in (A, B, C)] == [True, True, False]
+    positions.begin_reading(None)
+    assert positions.state(C).is_readable
+    positions.end_reading(frozenset({A}))
+    positions.end_reading(None)
+    assert [positions.state(one).is_readable for one in (A, B, C)] == [False, True, False]
