@@ -155,9 +155,9 @@ class GroupCoordinator(GroupHost):
         if self._is_closed:
             return ErrorCode.NOT_COORDINATOR
         actor = self._actors.get(group_id)
-        if actor is not None and not actor.is_available:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return self._error_of_partition(group_id)
+        if actor is None:
+            return self._error_of_partition(group_id)
+        return ErrorCode.NONE if actor.is_available else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     def describe(self, group_id: str) -> GroupDescription | None:
         """None if there is no such group."""

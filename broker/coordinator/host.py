@@ -15,6 +15,7 @@ from broker.coordinator.actor import GroupActor
 from broker.coordinator.command import Command
 from broker.coordinator.loading import load_groups, read_group
 from broker.coordinator.offsets_log import OffsetsLog, partition_of
+from broker.coordinator.rehoming import former_partition_of
 from broker.coordinator.turn_queue import TurnQueue
 from broker.core.group.classic_group import ClassicGroup
 from broker.core.group.config import GroupConfig
@@ -100,6 +101,7 @@ class GroupHost:
         self.load_times_ms: Sequence[int] = ()
         """How long the start took for each partition of the log that has records."""
         self._unreadable: frozenset[int] = frozenset()
+        self._refused: frozenset[str] = frozenset()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._sweeper: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -108,9 +110,10 @@ class GroupHost:
 
     async def start(self, on_crowd: Callable[[], object] | None = None) -> None:
         """Load all groups; to be called before requests are served. See `load_groups`."""
-        loaded = await load_groups(self._log, self._clock.monotonic_ms, on_crowd)
+        loaded = await load_groups(self._log, self._clock, on_crowd)
         self.load_times_ms = loaded.load_times_ms
         self._unreadable = loaded.unreadable_partitions
+        self._refused = loaded.refused_groups
         now = self.now()
         work = 0
         for group_id, records in loaded.records_by_group.items():
@@ -259,9 +262,13 @@ class GroupHost:
 
     def _error_of_partition(self, group_id: str) -> ErrorCode:
         """Groups whose part of the log could not be read must not seem to be absent."""
+        if group_id in self._refused:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if self._unreadable:
-            partition = partition_of(group_id, self._log.partition_count)
-            if partition in self._unreadable:
+            count = self._log.partition_count
+            # A group that was found is where it belongs; another may lie where it lay once.
+            places = {partition_of(group_id, count), former_partition_of(group_id, count)}
+            if not places.isdisjoint(self._unreadable):
                 return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE
 

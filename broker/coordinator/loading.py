@@ -13,7 +13,9 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+from broker.clock import Clock
 from broker.coordinator.offsets_log import OffsetsLog, StoredRecord, partition_of
+from broker.coordinator.rehoming import Rehoming, Stray
 from broker.core.group.records import DurableRecord, GroupRecord, decode_key, decode_record
 from protocol.errors import DecodeError, KafkaError
 from protocol.lazy_dataclass import dataclass
@@ -33,25 +35,26 @@ class LoadedGroups:
 
     records_by_group: dict[str, list[DurableRecord]]
     unreadable_partitions: frozenset[int]
+    refused_groups: frozenset[str]
+    """Those that could not be moved to their partition."""
     load_times_ms: tuple[int, ...]
     """How long each partition took that has records."""
 
 
 async def load_groups(
-    log: OffsetsLog,
-    monotonic_ms: Callable[[], int],
-    on_crowd: Callable[[], object] | None = None,
+    log: OffsetsLog, clock: Clock, on_crowd: Callable[[], object] | None = None
 ) -> LoadedGroups:
-    """All groups, as the last record of each of their keys. `on_crowd` is called when it turns out
-    that they have very many members.
+    """All groups, as the last record of each of their keys, each in its own partition: what lies
+    elsewhere is moved. `on_crowd` is called when it turns out that they have very many members.
     """
     member_count = 0
+    rehoming = Rehoming(log, clock.wall_ms())
     load_times_ms: list[int] = []
     by_group: dict[str, list[DurableRecord]] = {}
     unreadable: set[int] = set()
     for partition in range(log.partition_count):
         latest: dict[bytes, StoredRecord] = {}
-        begun_ms, count = monotonic_ms(), 0
+        begun_ms, count = clock.monotonic_ms(), 0
         try:
             for count, record in enumerate(log.read(partition), start=1):
                 _keep(latest, record)
@@ -66,8 +69,15 @@ async def load_groups(
             unreadable.add(partition)
             continue
         work = 0
-        for durable in _decode(latest.values()):
-            by_group.setdefault(durable.group_id, []).append(durable)
+        is_home: dict[str, bool] = {}
+        for stored, durable in _decode(latest.values()):
+            group_id = durable.group_id
+            if group_id not in is_home:
+                is_home[group_id] = partition_of(group_id, log.partition_count) == partition
+            if is_home[group_id]:
+                by_group.setdefault(group_id, []).append(durable)
+            else:
+                rehoming.add(Stray(partition, stored, durable))
             members = len(durable.members) if isinstance(durable, GroupRecord) else 0
             work += 1 + members
             member_count += members
@@ -78,8 +88,11 @@ async def load_groups(
                 work = 0
                 await asyncio.sleep(0)
         if count:
-            load_times_ms.append(monotonic_ms() - begun_ms)
-    return LoadedGroups(by_group, frozenset(unreadable), tuple(load_times_ms))
+            load_times_ms.append(clock.monotonic_ms() - begun_ms)
+    refused: frozenset[str] = frozenset()
+    if rehoming.is_needed:
+        refused = await rehoming.carry_out(by_group, unreadable)
+    return LoadedGroups(by_group, frozenset(unreadable), refused, tuple(load_times_ms))
 
 
 def read_group(log: OffsetsLog, group_id: str) -> list[DurableRecord]:
@@ -91,7 +104,7 @@ def read_group(log: OffsetsLog, group_id: str) -> list[DurableRecord]:
     latest: dict[bytes, StoredRecord] = {}
     for record in log.read(partition_of(group_id, log.partition_count)):
         _keep(latest, record)
-    return [durable for durable in _decode(latest.values()) if durable.group_id == group_id]
+    return [durable for _, durable in _decode(latest.values()) if durable.group_id == group_id]
 
 
 def _keep(latest: dict[bytes, StoredRecord], record: StoredRecord) -> None:
@@ -101,11 +114,11 @@ def _keep(latest: dict[bytes, StoredRecord], record: StoredRecord) -> None:
         latest[record.key] = record
 
 
-def _decode(records: Iterable[StoredRecord]) -> Iterator[DurableRecord]:
+def _decode(records: Iterable[StoredRecord]) -> Iterator[tuple[StoredRecord, DurableRecord]]:
     for record in records:
         try:
             key = decode_key(record.key)
             if key is not None:
-                yield decode_record(key, record.value, record.headers)
+                yield record, decode_record(key, record.value, record.headers)
         except DecodeError as error:
             logger.warning("Left out a record of the groups' log, key %r: %s", record.key, error)

@@ -26,6 +26,8 @@ from protocol.records.record import Record, decode_records
 
 PARTITION_COUNT_DEFAULT: Final = 50
 
+_JAVA_INT_MIN: Final = -0x8000_0000
+
 MEMBERS_AT_ONCE: Final = 500
 """Of a group that is written down in the turn that asks for it: two milliseconds."""
 
@@ -36,6 +38,8 @@ class StoredRecord(NamedTuple):
     key: bytes
     value: bytes | None
     headers: RecordHeaders
+    timestamp: int
+    """Wall time of the append, milliseconds."""
 
 
 class OffsetsLog(Protocol):
@@ -62,19 +66,52 @@ class OffsetsLog(Protocol):
         """
         ...
 
+    def append_stored(
+        self, partition: int, records: Sequence[StoredRecord], *, wall_ms: int
+    ) -> Awaitable[None] | None:
+        """As `append`, records as they lie in a log already, with their own timestamps."""
+        ...
+
+    async def force(self, partition: int) -> None:
+        """Return when all that the partition holds is on the disk, whatever is configured.
+
+        Raises:
+            KafkaError: it may not be.
+        """
+        ...
+
 
 def partition_of(group_id: str, partition_count: int) -> int:
-    """The partition a group lives in: Java's string hash, sign bit cleared, modulo the count."""
+    """The partition a group lives in: the absolute value of Java's string hash, modulo the count.
+
+    As in Kafka, the one hash that has no absolute value in 32 bits counts as 0 (`Utils.abs`).
+    """
+    hashed = java_hash(group_id)
+    return 0 if hashed == _JAVA_INT_MIN else abs(hashed) % partition_count
+
+
+def java_hash(text: str) -> int:
+    """What `String.hashCode` returns."""
     hashed = 0
-    units = group_id.encode("utf-16-be", "surrogatepass")
+    units = text.encode("utf-16-be", "surrogatepass")
     for position in range(0, len(units), 2):
         hashed = (31 * hashed + (units[position] << 8 | units[position + 1])) & 0xFFFF_FFFF
-    return (hashed & 0x7FFF_FFFF) % partition_count
+    return hashed - 0x1_0000_0000 if hashed & 0x8000_0000 else hashed
 
 
 def encode_as_batch(records: Sequence[DurableRecord], wall_ms: int) -> bytes:
     """The records as one batch of the topic."""
     return encode_batch([_stored(record, encode_value(record), wall_ms) for record in records])
+
+
+def encode_stored(records: Sequence[StoredRecord]) -> bytes:
+    """Records that lie in a log already as one batch of another partition."""
+    return encode_batch(
+        [
+            Record(record.value, key=record.key, headers=record.headers, timestamp=record.timestamp)
+            for record in records
+        ]
+    )
 
 
 def is_large(records: Sequence[DurableRecord]) -> bool:
@@ -120,7 +157,18 @@ class MemoryOffsetsLog:
         self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
     ) -> Awaitable[None] | None:
         """Durable at once unless held."""
-        batch = encode_as_batch(records, wall_ms)
+        return self._append(partition, encode_as_batch(records, wall_ms))
+
+    def append_stored(
+        self, partition: int, records: Sequence[StoredRecord], *, wall_ms: int
+    ) -> Awaitable[None] | None:
+        del wall_ms
+        return self._append(partition, encode_stored(records))
+
+    async def force(self, partition: int) -> None:
+        """Memory is as durable as it gets."""
+
+    def _append(self, partition: int, batch: bytes) -> Awaitable[None] | None:
         self.append_count += 1
         if self._held is None:
             self._store(partition, batch)
@@ -133,7 +181,7 @@ class MemoryOffsetsLog:
         for batch in self._batches[partition]:
             for record in decode_records(batch):
                 assert record.key is not None
-                yield StoredRecord(record.key, record.value, record.headers)
+                yield StoredRecord(record.key, record.value, record.headers, record.timestamp)
 
     def hold(self) -> None:
         """Appends from now on wait for `release`."""

@@ -16,6 +16,7 @@ from broker.coordinator.offsets_log import (
     StoredRecord,
     batch_steps,
     encode_as_batch,
+    encode_stored,
     is_large,
 )
 from broker.core.group.records import DurableRecord
@@ -58,7 +59,19 @@ class TopicOffsetsLog:
         found = topic.partitions[partition]
         for record in read_records(found, found.log.log_start_offset):
             if record.key is not None:
-                yield StoredRecord(record.key, record.value, record.headers)
+                yield StoredRecord(record.key, record.value, record.headers, record.timestamp)
+
+    def append_stored(
+        self, partition: int, records: Sequence[StoredRecord], *, wall_ms: int
+    ) -> Awaitable[None] | None:
+        """As `append`, records as they lie in a log already, with their own timestamps."""
+        return self._append_batch(partition, encode_stored(records), wall_ms)
+
+    async def force(self, partition: int) -> None:
+        """Return when all that the partition holds is on the disk. Raises KafkaError."""
+        topic = self._topics.get(CONSUMER_OFFSETS)
+        if topic is not None:
+            await topic.partitions[partition].force()
 
     async def _append_in_steps(
         self, partition: int, records: Sequence[DurableRecord], wall_ms: int

@@ -261,6 +261,21 @@ class Partition:
         if self._flush is not None:
             await asyncio.wait([self._flush])
 
+    async def force(self) -> None:
+        """Return when all that has been appended is on the disk, whatever is configured.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; the partition went offline first.
+        """
+        wanted = self.log.log_end_offset
+        while True:
+            self.check_online()
+            if self.log.flushed_offset >= wanted:
+                return
+            # One that runs may have begun before the last append.
+            self.start_flush()
+            await self.wait_flushed()
+
     def take_offline(self, reason: str) -> None:
         """The disk cannot be trusted: refuse everything until the next start."""
         if self.failure is None:

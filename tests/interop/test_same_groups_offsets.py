@@ -1,6 +1,9 @@
 """Positions, groups without members and the requests of administrators, as at Kafka."""
 
+from collections.abc import Sequence
+
 import pytest
+from kafka import KafkaConsumer
 
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest
@@ -23,8 +26,9 @@ from tests.interop.same_answers.offsets import (
     fetch_all,
     fetch_request,
 )
-from tests.interop.same_answers.pair import Pair
+from tests.interop.same_answers.pair import Pair, Twins
 from tests.interop.same_answers.scenes import NOWHERE, Topic, create_topic, fresh_name
+from tests.server_process import ServerProcess
 
 COMMIT_VERSIONS = range(2, 11)
 
@@ -44,6 +48,40 @@ def test_a_group_that_only_stores_positions(pair: Pair, group_topic: Topic, vers
     pair.ask(DeleteGroupsRequest(groups_names=[group.id]), 2)
     fetch_all(group, group_topic, versions=[version])
     group.describe()
+
+
+def test_groups_live_in_the_same_partitions(twins: Twins, pair: Pair, group_topic: Topic) -> None:
+    """Of the internal topic, where tools and whoever takes the directory over look for them."""
+    names = [fresh_name("place") for _ in range(20)]
+    for name in names:
+        commit(Group(pair, group_id=name), group_topic, {0: 5})
+
+    at_kafka, at_kohort = (places(server, names) for server in twins)
+
+    assert at_kafka == at_kohort
+    assert len(set(at_kafka.values())) > 1
+
+
+def places(server: ServerProcess, names: Sequence[str]) -> dict[str, int]:
+    """The partition of __consumer_offsets in which each of these groups has a record."""
+    found: dict[str, int] = {}
+    consumer = KafkaConsumer(
+        "__consumer_offsets",
+        bootstrap_servers=server.bootstrap,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        exclude_internal_topics=False,
+        consumer_timeout_ms=10_000,
+    )
+    for record in consumer:
+        # A version in two bytes, then the group's name behind its length.
+        name = record.key[4 : 4 + int.from_bytes(record.key[2:4])].decode()
+        if name in names:
+            found[name] = record.partition
+        if len(found) == len(names):
+            break
+    consumer.close()
+    return found
 
 
 @pytest.mark.parametrize("version", COMMIT_VERSIONS)

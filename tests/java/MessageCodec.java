@@ -1,4 +1,5 @@
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
@@ -8,11 +9,13 @@ import java.util.Map;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.Message;
 import org.apache.kafka.common.protocol.MessageUtil;
+import org.apache.kafka.common.utils.Utils;
 
 /**
  * Kafka's generated message classes at the tests' command: {"class", "version", "bytes"} reads bytes and tells what
  * they mean, {"class", "version", "json"} makes a message from its JSON form. Both answer with the bytes that Kafka
- * writes for the message, in base 64.
+ * writes for the message, in base 64. {"texts"} answers with the hash of each by which Kafka chooses a partition for a
+ * group of that name.
  */
 final class MessageCodec {
     private final Map<String, Class<?>> classes = new HashMap<>();
@@ -25,6 +28,11 @@ final class MessageCodec {
     }
 
     private JsonNode handle(JsonNode command) throws Exception {
+        if (command.has("texts")) {
+            ArrayNode hashes = LineServer.JSON.createArrayNode();
+            command.get("texts").forEach(text -> hashes.add(Utils.abs(text.asText().hashCode())));
+            return LineServer.JSON.createObjectNode().set("hashes", hashes);
+        }
         String name = command.get("class").asText();
         short version = (short) command.get("version").asInt();
         ObjectNode answer = LineServer.JSON.createObjectNode();

@@ -1,13 +1,13 @@
 """What is read back from the log, and what is not."""
 
 import asyncio
-import itertools
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
 
+from broker.clock import VirtualClock
 from broker.coordinator.loading import CROWD, RECORDS_PER_TURN, load_groups, read_group
 from broker.coordinator.offsets_log import MemoryOffsetsLog, StoredRecord, partition_of
 from broker.core.group.records import (
@@ -50,7 +50,7 @@ class Log(MemoryOffsetsLog):
 
 
 async def loaded(log: Log) -> dict[str, list[DurableRecord]]:
-    return (await load_groups(log, lambda: 0)).records_by_group
+    return (await load_groups(log, VirtualClock())).records_by_group
 
 
 async def test_of_each_key_the_last_record_counts() -> None:
@@ -76,10 +76,10 @@ async def test_what_was_deleted_and_made_again_is_there() -> None:
     "records",
     [
         # A type of group that we do not have (KIP-848), and keys and values that do not parse.
-        [StoredRecord(b"\0\3\0\1g", b"\0\0", ())],
-        [StoredRecord(b"\0\2\0\5g", b"\0\0", ())],
-        [StoredRecord(b"\0\2\0\1x", b"\0\3\0", ())],
-        [StoredRecord(b"", None, ())],
+        [StoredRecord(b"\0\3\0\1g", b"\0\0", (), 99)],
+        [StoredRecord(b"\0\2\0\5g", b"\0\0", (), 99)],
+        [StoredRecord(b"\0\2\0\1x", b"\0\3\0", (), 99)],
+        [StoredRecord(b"", None, (), 99)],
     ],
 )
 async def test_a_record_that_is_not_understood_is_left_out(
@@ -98,7 +98,7 @@ async def test_a_partition_that_cannot_be_read_to_its_end_gives_nothing(
     log.write(offset("g", 1), offset("payments", 1))
     log.unreadable.add(partition_of("g", 50))
     with caplog.at_level(logging.ERROR):
-        found = await load_groups(log, lambda: 0)
+        found = await load_groups(log, VirtualClock())
     assert found.records_by_group == {"payments": [offset("payments", 1)]}
     assert found.unreadable_partitions == {partition_of("g", 50)}
     assert "cannot be read" in caplog.text
@@ -107,8 +107,12 @@ async def test_a_partition_that_cannot_be_read_to_its_end_gives_nothing(
 async def test_the_time_of_each_partition_that_has_records_is_told() -> None:
     log = Log()
     log.write(offset("g", 1), offset("payments", 1))
-    clock = itertools.count(0, 7)
-    assert (await load_groups(log, lambda: next(clock))).load_times_ms == (7, 7)
+
+    class Clock(VirtualClock):
+        def monotonic_ms(self) -> int:
+            return self.advance(7)
+
+    assert (await load_groups(log, Clock())).load_times_ms == (7, 7)
 
 
 async def test_one_group_is_read_without_its_neighbours() -> None:
@@ -151,11 +155,12 @@ async def test_very_many_members_are_told_of_while_they_are_loaded(size: int, ca
     for group_id, count in zip(group_ids, sizes, strict=True):
         log.write(replace(group(group_id, 1), members=members[:count]))
 
-    def note_time() -> int:
-        read.append(1)
-        return 0
+    class Clock(VirtualClock):
+        def monotonic_ms(self) -> int:
+            read.append(1)
+            return 0
 
-    await load_groups(log, note_time, lambda: told.append(len(read)))
+    await load_groups(log, Clock(), lambda: told.append(len(read)))
     assert len(told) == calls
     if size > CROWD:
         assert told[0] < len(read) / 4
