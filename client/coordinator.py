@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from client.core.group_requests import coordinator_in, coordinator_request
 from client.net.cluster import Address, Cluster
@@ -20,6 +21,8 @@ class Coordinator:
     def __init__(self, cluster: Cluster, group_id: str) -> None:
         self.group_id = group_id
         self.address: Address | None = None
+        self.on_found: Callable[[Address], None] = lambda _: None
+        """Told where it is, whenever a broker has said so."""
         self._cluster = cluster
         self._search: asyncio.Task[ErrorCode] | None = None
 
@@ -70,6 +73,7 @@ class Coordinator:
         code, node_id, host, port = coordinator_in(await connection.call(request, version=version))
         if code is ErrorCode.NONE:
             self.address = Address(host, port)
+            self.on_found(self.address)
             logger.info("group %s: coordinated by broker %d", self.group_id, node_id)
         return code
 

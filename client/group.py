@@ -129,6 +129,9 @@ class GroupMember:
             on_findings=self._learn,
         )
 
+        # The thread may know only brokers that are gone by now.
+        coordinator.on_found = self.heartbeats.coordinator_found
+
     # What polls do.
 
     def polled(self) -> None:
@@ -353,7 +356,8 @@ class GroupMember:
         return self._leading.union(self.membership.watched_topics)
 
     def metadata_updated(self) -> None:
-        """There was an answer about topics."""
+        """There was an answer about topics and brokers."""
+        self.heartbeats.know_brokers(self._metadata.cluster.addresses)
         watched = self.membership.watched_topics
         self.membership.metadata_updated(self._metadata.cluster.partition_counts(watched))
 

@@ -15,6 +15,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from client.core.errors import AuthenticationError
@@ -81,7 +82,11 @@ class HeartbeatThread:
         self._coordinator: Address | None = None
         self._brokers: Sequence[Address] = ()
         self._connection: BlockingConnection | None = None
+        """Open, or being opened."""
+        self._suspects: dict[Address, None] = {}
+        """Brokers that did not answer when they were last asked; the latest is the last."""
         self._is_stopping = False
+        self._ended = asyncio.Event()
         self._thread = threading.Thread(
             target=self._run, name=f"kohort heartbeat of {config.group_id}", daemon=True
         )
@@ -97,6 +102,22 @@ class HeartbeatThread:
             self._coordinator = coordinator
             self._brokers = tuple(brokers)
             self._changed.notify()
+
+    def coordinator_found(self, address: Address) -> None:
+        """The loop has found the coordinator; the thread does not have to look for it then."""
+        with self._changed:
+            self._coordinator = address
+            self._suspects.pop(address, None)
+            if not self._rules.is_coordinator_known:
+                self._rules.found_coordinator(ErrorCode.NONE, _now_ms())
+            self._changed.notify()
+
+    def know_brokers(self, brokers: Sequence[Address]) -> None:
+        """These can be asked if the coordinator gets lost; the loop has newer metadata."""
+        with self._changed:
+            self._brokers = tuple(brokers)
+            for gone in self._suspects.keys() - set(brokers):
+                del self._suspects[gone]
 
     def end(self) -> None:
         """No member any more, or one whose JoinGroup is on its way."""
@@ -139,8 +160,11 @@ class HeartbeatThread:
         """Whether it has ended within that time."""
         if self._thread.ident is None:
             return True
-        await asyncio.to_thread(self._thread.join, timeout_s)
-        return not self._thread.is_alive()
+        # Told by the thread itself: the loop's executor may be full of the application's work.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._ended.wait()
+        return self._ended.is_set()
 
     # In the thread.
 
@@ -160,6 +184,9 @@ class HeartbeatThread:
                     continue
             self._act(action)
         self._disconnect()
+        # The loop may have ended before; then nobody waits.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._ended.set)
 
     def _is_forgotten(self) -> bool:
         """Whether nobody can poll or close this consumer any more. To go on would keep partitions
@@ -246,28 +273,45 @@ class HeartbeatThread:
         self._call_coordinator(LeaveGroupRequest, request, LEAVE_TIMEOUT_S)
 
     def _find_coordinator(self) -> ErrorCode:
-        """Ask the brokers one after the other; the first one that answers decides."""
+        """Ask the brokers one after the other; the first one that answers decides.
+
+        Those that did not answer when they were last asked come last: a machine that is gone
+        without a word costs the time of a whole attempt.
+        """
         self._disconnect()
+        with self._changed:
+            brokers = [one for one in self._brokers if one not in self._suspects]
+            brokers += [one for one in self._suspects if one in self._brokers]
         failure = DisconnectedError("no broker is known")
-        for address in self._brokers:
+        for address in brokers:
             try:
                 code, _, host, port = self._ask_for_coordinator(address)
             except DisconnectedError as error:
                 failure = error
+                self._suspect(address)
                 continue
-            if code is ErrorCode.NONE:
-                self._coordinator = Address(host, port)
+            with self._changed:
+                self._suspects.pop(address, None)
+                if code is ErrorCode.NONE:
+                    self._coordinator = Address(host, port)
             return code
         raise failure
 
+    def _suspect(self, address: Address) -> None:
+        with self._changed:
+            self._suspects.pop(address, None)
+            self._suspects[address] = None
+            if self._is_stopping:
+                raise DisconnectedError("stopped")
+
     def _ask_for_coordinator(self, address: Address) -> FoundCoordinator:
-        connection = BlockingConnection(address, self._config.connection, self._timeout_s)
         try:
+            connection = self._connect(address)
             version = connection.versions.best(FindCoordinatorRequest)
             request = coordinator_request(self._config.group_id, version)
             answer = connection.call(request, self._timeout_s, version=version)
         finally:
-            connection.close()
+            self._disconnect()
         return coordinator_in(answer)
 
     def _call_coordinator(
@@ -275,16 +319,28 @@ class HeartbeatThread:
     ) -> Any:  # noqa: ANN401 - the response that belongs to the request.
         with self._changed:
             address = self._coordinator
-            if self._is_stopping or address is None:
-                raise DisconnectedError("stopped" if self._is_stopping else "no coordinator")
-        connection = self._connection
-        if connection is None or connection.address != address or connection.is_retiring:
-            self._disconnect()
-            connection = BlockingConnection(address, self._config.connection, self._timeout_s)
-            with self._changed:
-                self._connection = connection
-        version = connection.versions.best(kind)
-        return connection.call(request_for(version), timeout_s, version=version)
+            connection = self._connection
+        if address is None:
+            raise DisconnectedError("no coordinator")
+        try:
+            if connection is None or connection.address != address or connection.is_retiring:
+                self._disconnect()
+                connection = self._connect(address)
+            version = connection.versions.best(kind)
+            return connection.call(request_for(version), timeout_s, version=version)
+        except DisconnectedError:
+            self._suspect(address)
+            raise
+
+    def _connect(self, address: Address) -> BlockingConnection:
+        """Where `stop` finds it, from the first moment on."""
+        connection = BlockingConnection(address, self._config.connection)
+        with self._changed:
+            if self._is_stopping:
+                raise DisconnectedError("stopped")
+            self._connection = connection
+        connection.open(self._timeout_s)
+        return connection
 
     def _disconnect(self) -> None:
         with self._changed:

@@ -133,6 +133,11 @@ class HeartbeatRules:
         return self._identity.is_valid
 
     @property
+    def is_coordinator_known(self) -> bool:
+        """Whether heartbeats can be sent, as far as is known."""
+        return self._is_coordinator_known
+
+    @property
     def has_findings(self) -> bool:
         return bool(self._findings)
 

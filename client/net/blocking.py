@@ -29,15 +29,13 @@ from protocol.errors import DecodeError
 
 
 class BlockingConnection:
-    """To one broker. Every call ends within its timeout; `close` may come from another thread."""
+    """A connection to one broker, to be opened first.
 
-    def __init__(self, address: Address, config: ConnectionConfig, timeout_s: float) -> None:
-        """Connect.
+    Every call ends within its timeout; `close` may come from another thread, and ends what is
+    under way, connecting included.
+    """
 
-        Raises:
-            DisconnectedError: the broker cannot be reached, or is none.
-            AuthenticationError: it does not let us in, or does not prove that it is the right one.
-        """
+    def __init__(self, address: Address, config: ConnectionConfig) -> None:
         self.address = address
         self.versions = ApiVersionTable()
         self._config = config
@@ -47,6 +45,14 @@ class BlockingConnection:
         self._socket: socket.socket | None = None
         self._frame_bytes_max = GREETING_BYTES_MAX
         self._retire_at_s: float | None = None
+
+    def open(self, timeout_s: float) -> None:
+        """Connect, to whichever of the host's addresses answers, and greet.
+
+        Raises:
+            DisconnectedError: the broker cannot be reached, or is none, or `close` was called.
+            AuthenticationError: it does not let us in, or does not prove that it is the right one.
+        """
         try:
             self._open(time.monotonic() + timeout_s)
         except BaseException:
@@ -66,7 +72,9 @@ class BlockingConnection:
         """
         try:
             return self._call(request, time.monotonic() + timeout_s, version)
-        except (OSError, DecodeError) as error:
+        except (OSError, DecodeError, ValueError) as error:
+            if isinstance(error, ValueError) and not self._is_closed:
+                raise  # Else it is what a TLS socket says that another thread has closed.
             self.close()
             text = str(error) or "no answer in time"
             raise DisconnectedError(f"{self.address.host}:{self.address.port}: {text}") from error
@@ -86,17 +94,57 @@ class BlockingConnection:
         host, port = self.address
         security = self._config.security
         try:
-            found = socket.create_connection(self.address, timeout=_left_s(deadline_s))
+            found = self._connect(deadline_s)
             found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket = found
             if security.ssl_context is not None:
                 found.settimeout(_left_s(deadline_s))
-                self._socket = security.ssl_context.wrap_socket(found, server_hostname=host)
+                wrapped = security.ssl_context.wrap_socket(
+                    found, server_hostname=host, do_handshake_on_connect=False
+                )
+                self._hold(wrapped)
+                wrapped.do_handshake()
             self._greet(deadline_s)
         except DecodeError as error:
             raise DisconnectedError(f"{host}:{port}: {error}") from error
         except OSError as error:
             raise connect_error(f"{host}:{port}", error, security) from error
+        except ValueError as error:
+            if not self._is_closed:
+                raise
+            raise DisconnectedError(f"{host}:{port}: the connection is closed") from error
+
+    def _connect(self, deadline_s: float) -> socket.socket:
+        """To the first of the host's addresses that answers; each has a part of the time."""
+        infos = socket.getaddrinfo(*self.address, type=socket.SOCK_STREAM)
+        failure: OSError = OSError("the name has no address")
+        for tried, (family, kind, proto, _, place) in enumerate(infos):
+            found = socket.socket(family, kind, proto)
+            self._hold(found)
+            left_s = _left_s(deadline_s)
+            is_last = tried == len(infos) - 1
+            limit_s = self._config.connect_timeout_ms / 1000
+            found.settimeout(min(left_s if is_last else left_s / 2, limit_s))
+            try:
+                found.connect(place)
+            except OSError as error:
+                failure = error
+                found.close()
+            else:
+                return found
+        raise failure
+
+    def _hold(self, found: socket.socket) -> None:
+        """Keep it where `close` finds it.
+
+        Raises:
+            OSError: `close` was called.
+        """
+        with self._lock:
+            if not self._is_closed:
+                self._socket = found
+                return
+        found.close()
+        raise OSError("the connection is closed")
 
     def _greet(self, deadline_s: float) -> None:
         steps = greeting(

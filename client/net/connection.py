@@ -11,8 +11,10 @@ import asyncio
 import dataclasses
 import random
 import secrets
+import socket
 import ssl
 from collections import deque
+from collections.abc import Iterable
 from typing import Any, Final, cast
 
 from client.core.errors import ConsumerError
@@ -25,6 +27,10 @@ from protocol.errors import DecodeError, ErrorCode
 from protocol.lazy_dataclass import dataclass
 
 NONCE_BYTES: Final = 24
+
+NEXT_ADDRESS_S: Final = 0.25
+"""How long an address of a host is waited for before the next one is tried beside it; what RFC 8305
+proposes."""
 
 RETIRE_AT: Final = 0.85
 """Of the session's lifetime: from then on others are used, and this one is closed when the last
@@ -47,6 +53,8 @@ class ConnectionConfig:
     client_id: str = "kohort"
     software_version: str = "0"
     request_timeout_ms: int = 30_000
+    connect_timeout_ms: int = 5_000
+    """For each address of a host, whose next one is tried then; and no longer than a request."""
     security: SecurityConfig = dataclasses.field(default_factory=SecurityConfig)
 
 
@@ -274,18 +282,66 @@ async def open_connection(host: str, port: int, config: ConnectionConfig) -> Con
 
 
 async def _connect(host: str, port: int, config: ConnectionConfig) -> Connection:
+    """To whichever of the host's addresses answers first (RFC 8305).
+
+    They are tried one after the other, each NEXT_ADDRESS_S after the one before it unless that has
+    failed by then.
+    """
     address = f"{host}:{port}"
-    context = config.security.ssl_context
+    loop = asyncio.get_running_loop()
     try:
-        _, connection = await asyncio.get_running_loop().create_connection(
-            lambda: Connection(address, config), host, port, ssl=context
-        )
-    except TimeoutError:
-        # Of the system, which gives up before we do.
-        raise DisconnectedError(f"{address} cannot be reached: no answer") from None
+        infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
         raise connect_error(address, error, config.security) from error
+    places = list(dict.fromkeys(info[4][:2] for info in infos))
+    attempts: set[asyncio.Task[Connection]] = set()
+    failure: OSError = OSError("the name has no address")
+    try:
+        while places or attempts:
+            if places:
+                ip, port_found = places.pop(0)
+                attempt = _connect_to(str(ip), int(port_found), address, host, config)
+                attempts.add(asyncio.create_task(attempt, name=f"connect to {ip}"))
+            done, _ = await asyncio.wait(
+                attempts,
+                timeout=NEXT_ADDRESS_S if places else None,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            for one in done:
+                attempts.remove(one)
+                try:
+                    return one.result()
+                except OSError as error:
+                    failure = error
+    finally:
+        await _give_up(attempts)
+    if isinstance(failure, TimeoutError):
+        raise DisconnectedError(f"{address} cannot be reached: no answer") from None
+    raise connect_error(address, failure, config.security) from failure
+
+
+async def _connect_to(
+    ip: str, port: int, address: str, host: str, config: ConnectionConfig
+) -> Connection:
+    context = config.security.ssl_context
+    async with asyncio.timeout(config.connect_timeout_ms / 1000):
+        _, connection = await asyncio.get_running_loop().create_connection(
+            lambda: Connection(address, config),
+            ip,
+            port,
+            ssl=context,
+            server_hostname=host if context is not None else None,
+        )
     return connection
+
+
+async def _give_up(attempts: Iterable[asyncio.Task[Connection]]) -> None:
+    """End what is under way, and close what has come of it."""
+    for attempt in attempts:
+        attempt.cancel()
+    for made in await asyncio.gather(*attempts, return_exceptions=True):
+        if isinstance(made, Connection):
+            made.close()
 
 
 def connect_error(address: str, error: OSError, security: SecurityConfig) -> ConsumerError:

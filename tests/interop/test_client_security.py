@@ -67,8 +67,9 @@ async def with_thread(host: str, port: int, security: SecurityConfig) -> set[int
     config = ConnectionConfig(security=security)
 
     def ask() -> set[int]:
-        connection = BlockingConnection(Address(host, port), config, TIMEOUT_MS / 1000)
+        connection = BlockingConnection(Address(host, port), config)
         try:
+            connection.open(TIMEOUT_MS / 1000)
             answer = connection.call(MetadataRequest(topics=[]), TIMEOUT_MS / 1000)
         finally:
             connection.close()

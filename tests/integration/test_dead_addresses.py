@@ -1,0 +1,180 @@
+"""Hosts with addresses that swallow what is sent to them, as those of dead machines do."""
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from client.core.backoff import Backoff
+from client.core.heartbeat import FindingKind, HeartbeatConfig, HeartbeatRules
+from client.core.identity import Identity
+from client.heartbeat_thread import HeartbeatThread, HeartbeatThreadConfig
+from client.net.blocking import BlockingConnection
+from client.net.cluster import Address
+from client.net.connection import ConnectionConfig, DisconnectedError, open_connection
+from tests.broker_thread import BrokerThread
+
+HOST = "brokers.test"
+DEAD_HOST = "127.0.0.2"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
+    with BrokerThread(tmp_path_factory.mktemp("broker")) as broker:
+        yield broker
+
+
+@pytest.fixture
+def dead(broker: BrokerThread) -> Iterator[Address]:
+    """An address of the broker's port where connections are neither accepted nor refused."""
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((DEAD_HOST, broker.port))
+        listener.listen(0)
+        waiting = [socket.socket() for _ in range(4)]
+        try:
+            for one in waiting:
+                one.setblocking(False)
+                one.connect_ex((DEAD_HOST, broker.port))
+            yield Address(DEAD_HOST, broker.port)
+        finally:
+            for one in waiting:
+                one.close()
+
+
+@pytest.fixture
+def name(dead: Address, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A name whose first address is dead, and whose second is the broker's."""
+    look_up = socket.getaddrinfo
+
+    def resolve(host: Any, port: Any, *args: Any, **options: Any) -> list[Any]:  # noqa: ANN401
+        if host != HOST:
+            return look_up(host, port, *args, **options)
+        ips = dead.host, "127.0.0.1"
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, port)) for ip in ips]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    return HOST
+
+
+async def test_the_next_address_of_a_name_is_tried_while_the_first_is_silent(
+    broker: BrokerThread, name: str
+) -> None:
+    began_s = time.monotonic()
+    connection = await open_connection(name, broker.port, ConnectionConfig())
+    connection.close()
+    await connection.wait_closed()
+    # Neither the connect timeout nor the request timeout is spent on it.
+    assert time.monotonic() - began_s < 3
+
+
+async def test_an_address_that_is_silent_is_given_up_after_the_connect_timeout(
+    dead: Address,
+) -> None:
+    began_s = time.monotonic()
+    config = ConnectionConfig(connect_timeout_ms=300)
+    with pytest.raises(DisconnectedError, match="no answer"):
+        await open_connection(*dead, config)
+    assert 0.2 < time.monotonic() - began_s < 5
+
+
+async def test_the_heartbeat_thread_tries_the_next_address_as_well(
+    broker: BrokerThread, name: str
+) -> None:
+    connection = BlockingConnection(
+        Address(name, broker.port), ConnectionConfig(connect_timeout_ms=300)
+    )
+    await asyncio.to_thread(connection.open, 30)
+    connection.close()
+
+
+def test_connecting_ends_when_another_thread_closes(dead: Address) -> None:
+    connection = BlockingConnection(dead, ConnectionConfig(connect_timeout_ms=60_000))
+    failures: list[Exception] = []
+
+    def connect() -> None:
+        try:
+            connection.open(60)
+        except DisconnectedError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=connect)
+    thread.start()
+    while connection._socket is None:
+        time.sleep(0.001)
+    connection.close()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert len(failures) == 1
+
+
+def heartbeats(told: asyncio.Event, session_timeout_ms: int) -> HeartbeatThread:
+    rules = HeartbeatRules(HeartbeatConfig(session_timeout_ms, 100), Backoff(20, 100, lambda: 0.5))
+    config = HeartbeatThreadConfig("g", None, session_timeout_ms // 2, ConnectionConfig())
+    return HeartbeatThread(config, rules, loop=asyncio.get_running_loop(), on_findings=told.set)
+
+
+async def test_a_coordinator_that_is_gone_without_a_word_is_asked_last(
+    broker: BrokerThread, dead: Address
+) -> None:
+    told = asyncio.Event()
+    thread = heartbeats(told, session_timeout_ms=3_000)
+    thread.polled()
+    thread.start()
+    began_s = time.monotonic()
+    live = Address("127.0.0.1", broker.port)
+    thread.begin(Identity(1, "somebody", "range"), dead, [dead, live])
+    kinds: list[FindingKind] = []
+    async with asyncio.timeout(30):
+        # The living broker does not know this member, and says so.
+        while FindingKind.MEMBERSHIP_LOST not in kinds:
+            told.clear()
+            kinds += [one.kind for one in thread.take_findings()]
+            if FindingKind.MEMBERSHIP_LOST not in kinds:
+                await told.wait()
+    # Half a session for the answer that did not come, and none for asking the dead one again.
+    assert time.monotonic() - began_s < 3
+    thread.stop()
+    assert await thread.wait_stopped(10)
+
+
+async def test_what_the_loop_has_found_is_used_by_the_thread(
+    broker: BrokerThread, dead: Address
+) -> None:
+    told = asyncio.Event()
+    thread = heartbeats(told, session_timeout_ms=60_000)
+    thread.polled()
+    thread.start()
+    thread.begin(Identity(1, "somebody", "range"), Address("127.0.0.1", 1), [dead])
+    kinds: list[FindingKind] = []
+    async with asyncio.timeout(30):
+        while FindingKind.COORDINATOR_LOST not in kinds:
+            await told.wait()
+            told.clear()
+            kinds += [one.kind for one in thread.take_findings()]
+        thread.know_brokers([Address("127.0.0.1", broker.port)])
+        thread.coordinator_found(Address("127.0.0.1", broker.port))
+        while FindingKind.MEMBERSHIP_LOST not in kinds:
+            await told.wait()
+            told.clear()
+            kinds += [one.kind for one in thread.take_findings()]
+    thread.stop()
+    assert await thread.wait_stopped(10)
+
+
+async def test_the_thread_stops_at_once_while_it_connects_to_a_dead_machine(dead: Address) -> None:
+    thread = heartbeats(asyncio.Event(), session_timeout_ms=60_000)
+    thread.polled()
+    thread.start()
+    thread.begin(Identity(1, "somebody", "range"), dead, [dead])
+    async with asyncio.timeout(10):
+        while thread._connection is None:  # noqa: ASYNC110 - it is another thread that acts.
+            await asyncio.sleep(0.01)
+    began_s = time.monotonic()
+    thread.stop()
+    assert await thread.wait_stopped(10)
+    assert time.monotonic() - began_s < 2
