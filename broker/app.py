@@ -206,7 +206,7 @@ class Broker:
         await dispatcher.close()
 
     def _limit_connections(self) -> int:
-        """max.connections, or fewer where this process may not open so many files."""
+        """How many connections there can be by the files that this process may open."""
         descriptors = raise_descriptor_limit()
         possible = connections_within(descriptors, OPEN_FILES_MAX)
         if possible < min(self.config.max_connections, FEW_CONNECTIONS):
@@ -215,7 +215,7 @@ class Broker:
                 possible,
                 descriptors,
             )
-        return min(self.config.max_connections, possible)
+        return possible
 
     def _bind(self, stack: AsyncExitStack) -> list[socket.socket]:
         """Take the addresses of all listeners, without listening yet."""
@@ -320,13 +320,27 @@ class Broker:
         )
 
     def _make_server(self) -> tuple[NetworkServer, Dispatcher]:
-        config = self.config
-        limits = NetworkLimits(
+        log = PeerLog(logging.getLogger("broker.network"), self._clock)
+        edge = self.metrics.edge
+        dispatcher = Dispatcher(Router(self.services.apis), self.services, edge, log)
+        settings = self.services.topics.settings
+        server = NetworkServer(
+            dispatcher,
+            self._network_limits(settings.config),
+            clock=self._clock,
+            metrics=edge,
+            log=log,
+        )
+        settings.on_change(lambda: server.set_limits(self._network_limits(settings.config)))
+        return server, dispatcher
+
+    def _network_limits(self, config: BrokerConfig) -> NetworkLimits:
+        return NetworkLimits(
             socket_request_max_bytes=config.socket_request_max_bytes,
             queued_max_request_bytes=config.queued_max_request_bytes,
             kohort_unsent_max_bytes=config.kohort_unsent_max_bytes,
             socket_listen_backlog_size=config.socket_listen_backlog_size,
-            max_connections=self._connections_max,
+            max_connections=min(config.max_connections, self._connections_max),
             max_connections_per_ip=config.max_connections_per_ip,
             max_connections_per_ip_overrides=parse_ip_overrides(
                 config.max_connections_per_ip_overrides
@@ -334,11 +348,6 @@ class Broker:
             connections_max_idle_ms=config.connections_max_idle_ms,
             kohort_frame_timeout_ms=config.kohort_frame_timeout_ms,
         )
-        log = PeerLog(logging.getLogger("broker.network"), self._clock)
-        edge = self.metrics.edge
-        dispatcher = Dispatcher(Router(self.services.apis), self.services, edge, log)
-        server = NetworkServer(dispatcher, limits, clock=self._clock, metrics=edge, log=log)
-        return server, dispatcher
 
     async def _start_http(self, stack: AsyncExitStack) -> HttpServer:
         """Answer probes before the logs are open, which may take a while after a crash."""

@@ -106,6 +106,10 @@ def problems(config: BrokerConfig) -> list[str]:
             f"log.cleaner.min.compaction.lag.ms={lag[0]} must not exceed "
             f"log.cleaner.max.compaction.lag.ms={lag[1]}"
         )
+    if config.max_connections_per_ip == 0 and not config.max_connections_per_ip_overrides:
+        found.append(
+            "max.connections.per.ip=0 can be set only where max.connections.per.ip.overrides is"
+        )
     return found + _listener_problems(config)
 
 

@@ -6,18 +6,22 @@ is set for all brokers (KIP-226). Each setting thereby has up to four values; th
 
 import dataclasses
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import IntEnum
-from functools import cache
+from functools import cache, cached_property
 from typing import Final
 
 from broker.config.broker import BrokerConfig, problems
 from broker.config.load import LoadedConfig
 from broker.config.settings import ConfigType, InvalidValueError, Setting, Value, settings_of
 from broker.config.topic import TOPIC_SETTINGS, broker_default, parse_overrides
+from broker.config.unused import unused_settings
 from protocol.lazy_dataclass import dataclass
 
 BROKER_SETTINGS: Final[Mapping[str, Setting]] = settings_of(BrokerConfig)
+
+SET_FOR_ALL: Final = ("min.insync.replicas",)
+"""Always set for all brokers, as by Kafka 4 (KIP-966): first to what was given at the start."""
 
 logger = logging.getLogger(__name__)
 
@@ -72,9 +76,10 @@ class CurrentConfig:
     ) -> None:
         self.loaded = loaded
         self._for_this = dict(for_this_broker or {})
-        self._for_all = dict(for_all_brokers or {})
+        self._for_all = self._always_set() | dict(for_all_brokers or {})
         self.config = self._combined(self._for_this, self._for_all)
         """The values; a new object after every change."""
+        self._listeners: list[Callable[[], None]] = []
 
     @property
     def broker(self) -> str:
@@ -93,9 +98,30 @@ class CurrentConfig:
         """These are what is set from now on; they have been checked."""
         self.config = self._candidate(broker, configs, strict=False)
         if broker == "":
-            self._for_all = dict(configs)
+            self._for_all = self._always_set() | dict(configs)
         else:
             self._for_this = dict(configs)
+        for listener in self._listeners:
+            listener()
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call this after every change from now on."""
+        self._listeners.append(listener)
+
+    def value_of(self, name: str) -> Value:
+        """What counts now of a broker setting, of one that changes nothing here, too."""
+        known = BROKER_SETTINGS.get(name)
+        if known is not None:
+            value: Value = getattr(self.config, known.attribute)
+            return value
+        synonyms = self._synonyms(name)
+        text = synonyms[0].value if synonyms else None
+        return None if text is None else known_setting(name).parse(text)
+
+    def _always_set(self) -> dict[str, str]:
+        known = (BROKER_SETTINGS[name] for name in SET_FOR_ALL)
+        config = self.loaded.config
+        return {one.name: str(one.format(getattr(config, one.attribute))) for one in known}
 
     def _candidate(self, broker: str, configs: Mapping[str, str], *, strict: bool) -> BrokerConfig:
         if broker == "":
@@ -108,7 +134,10 @@ class CurrentConfig:
         values: dict[str, Value] = {}
         for name, text in {**everyone, **this}.items():
             try:
-                values[_dynamic(name).attribute] = _dynamic(name).parse(text)
+                known = known_setting(name)
+                value = known.parse(text)
+                if name in BROKER_SETTINGS:
+                    values[known.attribute] = value
             except ValueError as error:
                 if strict:
                     raise
@@ -124,20 +153,31 @@ class CurrentConfig:
         return self.loaded.config
 
     def describe_broker(self) -> Iterator[ConfigEntry]:
-        """Every setting of this broker that is not internal."""
+        """Every setting of this broker that is not internal, those without effect included."""
         for known in BROKER_SETTINGS.values():
             if not known.declared.internal:
+                text = known.format(getattr(self.config, known.attribute))
+                yield _entry(
+                    known,
+                    text,
+                    self._synonyms(known.name),
+                    read_only=not known.declared.dynamic,
+                )
+        for unused in unused_settings().values():
+            known = unused.setting
+            set_now = known.name in self._for_this or known.name in self._for_all
+            if set_now or not known.declared.internal:
                 synonyms = self._synonyms(known.name)
-                value = getattr(self.config, known.attribute)
-                yield _entry(known, value, synonyms, read_only=not known.declared.dynamic)
+                text = synonyms[0].value if synonyms else None
+                yield _entry(known, text, synonyms, read_only=not known.declared.dynamic)
 
     def describe_all_brokers(self) -> Iterator[ConfigEntry]:
         """What is set at run time for all brokers."""
         for name, text in self._for_all.items():
-            known = BROKER_SETTINGS.get(name)
+            known = BROKER_SETTINGS.get(name) or unused_setting(name)
             if known is not None:
                 synonyms = (Synonym(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER),)
-                yield _entry(known, known.parse(text), synonyms, read_only=False)
+                yield _entry(known, text, synonyms, read_only=False)
 
     def describe_topic(self, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
         """Every config of a topic on which ``overrides`` are set."""
@@ -153,7 +193,7 @@ class CurrentConfig:
                 synonyms = (own, *synonyms)
             else:
                 value = broker_default(known, self.config)
-            yield _entry(known, value, synonyms, read_only=False)
+            yield _entry(known, known.format(value), synonyms, read_only=False)
 
     def _synonyms(self, name: str) -> tuple[Synonym, ...]:
         """Values of a setting and of those it falls back to, first that which counts.
@@ -161,7 +201,7 @@ class CurrentConfig:
         As in Kafka: what comes before the first value given under ``name`` itself is left out, so
         log.retention.ms has no synonyms where only log.retention.hours is set.
         """
-        chain = _chains()[name]
+        chain = _chains().get(name, (name,))
         found = [
             Synonym(one, text, source)
             for source, one, text in self._given(chain)
@@ -181,24 +221,54 @@ class CurrentConfig:
                 known = BROKER_SETTINGS[name]
                 value = getattr(self.loaded.config, known.attribute)
                 yield ConfigSource.STATIC_BROKER, name, known.format(value)
+            elif name in self._ignored:
+                yield ConfigSource.STATIC_BROKER, name, self._ignored[name]
         for name in names:
-            known = BROKER_SETTINGS[name]
+            known = known_setting(name)
             yield ConfigSource.DEFAULT, name, known.format(known.default)
 
+    @cached_property
+    def _ignored(self) -> dict[str, str | None]:
+        """What was given at the start and has no effect, as Kafka would show it."""
+        return {one.name: _shown(one.name, one.text) for one in self.loaded.ignored}
 
-def _dynamic(name: str) -> Setting:
-    known = BROKER_SETTINGS.get(name)
+
+def known_setting(name: str) -> Setting:
+    """A broker setting, with an effect here or without; raises InvalidValueError."""
+    known = BROKER_SETTINGS.get(name) or unused_setting(name)
     if known is None:
         raise InvalidValueError(name, "", "there is no such setting")
     return known
 
 
+@cache
+def all_broker_settings() -> Mapping[str, Setting]:
+    """Every broker setting by name, with an effect here or without."""
+    unused = {name: one.setting for name, one in unused_settings().items()}
+    return {**unused, **BROKER_SETTINGS}
+
+
+def unused_setting(name: str) -> Setting | None:
+    """A broker setting that has no effect here; None for another name."""
+    unused = unused_settings().get(name)
+    return None if unused is None else unused.setting
+
+
+def _shown(name: str, text: str) -> str | None:
+    known = unused_setting(name)
+    try:
+        return text if known is None else known.format(known.parse(text))
+    except ValueError:
+        # Taken at the start, as it changes nothing.
+        return text
+
+
 def _entry(
-    known: Setting, value: Value, synonyms: tuple[Synonym, ...], *, read_only: bool
+    known: Setting, value: str | None, synonyms: tuple[Synonym, ...], *, read_only: bool
 ) -> ConfigEntry:
     return ConfigEntry(
         name=known.name,
-        value=known.format(value),
+        value=value,
         source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
         read_only=read_only,
         type=known.type,

@@ -8,6 +8,7 @@ from broker.config.current import BROKER_SETTINGS
 from broker.config.ignored import IGNORED, IGNORED_PREFIXES, REFUSED
 from broker.config.settings import ConfigType, Setting
 from broker.config.topic import TOPIC_SETTINGS
+from broker.config.unused import unused_settings
 
 PATH: Final = Path("docs/configuration.md")
 
@@ -37,7 +38,9 @@ it was given and what is allowed. Settings of Kafka that change nothing here are
 once in the log at start; the last section lists them.
 
 Settings marked *at run time* can also be changed while the broker runs, for this broker or as the
-default of all, with IncrementalAlterConfigs (`kafka-configs.sh --entity-type brokers`).
+default of all, with IncrementalAlterConfigs (`kafka-configs.sh --entity-type brokers`), and hold
+from then on without a restart. As in Kafka 4, `min.insync.replicas` is always set as the default of
+all: to what was given at the start, until it is changed.
 """
 
 _TOPIC_HEAD: Final = """\
@@ -53,7 +56,10 @@ _IGNORED_HEAD: Final = """\
 ## Accepted and ignored
 
 A `server.properties` made for Kafka can be used as it is: these settings are accepted and change
-nothing. Where to ignore one would be to promise what is not kept, it is refused:
+nothing. DescribeConfigs describes those that Kafka describes, with Kafka's type and default, and
+those with an asterisk can be set at run time as well: they are checked as Kafka checks them,
+stored, described, and change nothing. Where to ignore a setting would be to promise what is not
+kept, it is refused:
 """
 
 
@@ -98,8 +104,12 @@ def _ignored_lists() -> Iterator[str]:
     for name, why in REFUSED.items():
         yield f"- `{name}`: {why}."
     by_reason: dict[str, list[str]] = {}
+    unused_at_run_time = {
+        name for name, one in unused_settings().items() if one.setting.declared.dynamic
+    }
     for name, reason in IGNORED.items():
-        by_reason.setdefault(reason, []).append(f"`{name}`")
+        mark = "*" if name in unused_at_run_time else ""
+        by_reason.setdefault(reason, []).append(f"`{name}`{mark}")
     for prefix, reason in IGNORED_PREFIXES.items():
         by_reason.setdefault(reason, []).append(f"`{prefix}*`")
     unused = [

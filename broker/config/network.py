@@ -67,16 +67,19 @@ class NetworkSettings(Settings):
     max_connections: Int = setting(
         INT_MAX,
         at_least=0,
+        dynamic=True,
         doc="Connections open at a time; more are closed at once.",
     )
     max_connections_per_ip: Int = setting(
         INT_MAX,
         at_least=0,
+        dynamic=True,
         doc="Connections open at a time from one address; more are closed at once.",
     )
     max_connections_per_ip_overrides: String = setting(
         "",
         check=ip_overrides_problem,
+        dynamic=True,
         doc="Limits of single addresses that replace `max.connections.per.ip`, as host:count "
         "pairs.",
     )

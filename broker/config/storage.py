@@ -243,11 +243,13 @@ class CleanerSettings(Settings):
     log_cleaner_backoff_ms: Long = setting(
         15_000,
         at_least=0,
+        dynamic=True,
         doc="How long compaction rests when it finds nothing to do.",
     )
     log_cleaner_dedupe_buffer_size: Long = setting(
         134_217_728,
         at_least=1 << 20,
+        dynamic=True,
         doc="Bytes of memory for the map of keys to offsets of one round of compaction.",
     )
     log_cleaner_min_cleanable_ratio: Double = setting(
@@ -283,6 +285,7 @@ class ProducerSettings(Settings):
     producer_id_expiration_ms: Int = setting(
         86_400_000,
         at_least=1,
+        dynamic=True,
         doc="What is known of a producer id is forgotten after so long without a batch from it.",
     )
     producer_id_expiration_check_interval_ms: Int = setting(

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Protocol
 
-from broker.config.current import BROKER_SETTINGS
 from broker.handlers.context import RequestContext
 from broker.topics.names import check_name
 from protocol.errors import ErrorCode, KafkaError
@@ -84,23 +83,7 @@ async def _alter_broker(
 ) -> None:
     if name:
         check_broker_id(ctx, name, kind="Node", expected=str(ctx.broker.node_id) + ",")
-
-    def checked(current: Mapping[str, str]) -> dict[str, str]:
-        result = alteration(current)
-        refused = [
-            key
-            for key, value in result.items()
-            if current.get(key) != value
-            and not (key in BROKER_SETTINGS and BROKER_SETTINGS[key].declared.dynamic)
-        ]
-        if refused:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST,
-                f"Cannot update these configs dynamically: [{', '.join(refused)}]",
-            )
-        return result
-
-    await ctx.broker.topics.alter_broker(name, checked, validate_only=validate_only)
+    await ctx.broker.topics.alter_broker(name, alteration, validate_only=validate_only)
 
 
 def check_broker_id(ctx: RequestContext, name: str, *, kind: str, expected: str) -> None:

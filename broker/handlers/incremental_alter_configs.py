@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from broker.config.alter import Change, altered
-from broker.config.current import BROKER_SETTINGS
+from broker.config.current import all_broker_settings
 from broker.config.topic import TOPIC_SETTINGS, broker_default
 from broker.handlers.config_resources import ResourceType, alter, repeated
 from broker.handlers.context import RequestContext
@@ -55,11 +55,11 @@ async def _change(
         Change(config.name, config.config_operation, config.value) for config in resource.configs
     ]
     is_topic = resource.resource_type == ResourceType.TOPIC
-    known = TOPIC_SETTINGS if is_topic else BROKER_SETTINGS
+    known = TOPIC_SETTINGS if is_topic else all_broker_settings()
 
     def default(name: str) -> str:
-        config, setting = ctx.broker.topics.settings.config, known[name]
-        value = broker_default(setting, config) if is_topic else getattr(config, setting.attribute)
+        settings, setting = ctx.broker.topics.settings, known[name]
+        value = broker_default(setting, settings.config) if is_topic else settings.value_of(name)
         return setting.format(value) or ""
 
     def alteration(current: Mapping[str, str]) -> dict[str, str]:

@@ -6,16 +6,16 @@ from broker.network.limits import NetworkLimits
 class Admission:
     """Counts the open connections."""
 
-    __slots__ = ("_limits", "_per_ip", "count")
+    __slots__ = ("_per_ip", "count", "limits")
 
     def __init__(self, limits: NetworkLimits) -> None:
-        self._limits = limits
+        self.limits = limits
         self._per_ip: dict[str, int] = {}
         self.count = 0
 
     def admit(self, ip: str) -> str | None:
         """Count a connection from `ip`; or return the name of the config that forbids it."""
-        limits = self._limits
+        limits = self.limits
         if self.count >= limits.max_connections:
             return "max.connections"
         from_ip = self._per_ip.get(ip, 0)

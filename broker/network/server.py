@@ -67,6 +67,10 @@ class NetworkServer:
     def connection_count(self) -> int:
         return len(self._connections)
 
+    def set_limits(self, limits: NetworkLimits) -> None:
+        """These hold from now on; those who are connected stay, however many they are."""
+        self.limits = self._admission.limits = limits
+
     async def listen(self, sockets: Iterable[socket.socket]) -> None:
         """Accept connections from bound sockets, which are the server's from now on."""
         for one in sockets:

@@ -10,6 +10,7 @@ the next start, as Kafka does it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
@@ -52,9 +53,16 @@ class Compactor:
 
     async def run(self) -> None:
         """Work until cancelled; rest when there is nothing to do."""
+        settings = self._settings()
+        changed = asyncio.Event()
+        settings.on_change(changed.set)
         while True:
-            if not (self._settings().config.log_cleaner_enable and await self.compact_one()):
-                await asyncio.sleep(self._settings().config.log_cleaner_backoff_ms / 1000)
+            changed.clear()
+            if not (settings.config.log_cleaner_enable and await self.compact_one()):
+                # A change may be to a shorter rest, and Kafka's cleaners begin at once after one.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(settings.config.log_cleaner_backoff_ms / 1000):
+                        await changed.wait()
 
     def forget(self, names: Iterable[str]) -> None:
         """The topics are deleted; a new one of the same name begins dirty."""

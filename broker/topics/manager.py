@@ -14,6 +14,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from broker.config import TopicConfig
+from broker.config.run_time import check_change
 from broker.storage.errors import StorageError
 from broker.storage.metadata_store import TopicRecord
 from broker.topics.creation import NewTopic, checked_partition_count
@@ -162,10 +163,7 @@ class TopicManager(TopicKeeper):
         """
         async with self._changing:
             configs = alteration(self.settings.set_at_run_time(broker))
-            try:
-                self.settings.check(broker, configs)
-            except ValueError as error:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+            check_change(self.settings, broker, configs)
             if validate_only:
                 return
             await self._run(self._data.store.set_broker_configs, broker, configs)

@@ -18,6 +18,12 @@ from protocol.messages.create_topics import (
 )
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.produce import (
     PartitionProduceData,
@@ -306,6 +312,42 @@ def test_connections_are_limited_per_address(tmp_path: Path, loop_factory: LoopF
         for expected_open in (True, False):
             one = stack.enter_context(RawClient(running.port, source="127.0.0.2"))
             assert one.is_answered() if expected_open else one.is_closed()
+
+
+def test_limits_of_connections_are_changed_while_the_broker_runs(
+    tmp_path: Path, loop_factory: LoopFactory
+) -> None:
+    with (
+        BrokerThread(tmp_path, loop_factory=loop_factory) as running,
+        RawClient(running.port) as admin,
+    ):
+
+        def set_limit(name: str, value: str | None) -> None:
+            config = AlterableConfig(name=name, config_operation=0 if value else 1, value=value)
+            resource = AlterConfigsResource(resource_type=4, resource_name="1", configs=[config])
+            request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+            (answer,) = admin.call(request, 1, IncrementalAlterConfigsResponse).responses
+            assert answer.error_code == ErrorCode.NONE, answer.error_message
+
+        def is_let_in() -> bool:
+            wait_until(lambda: connection_count(running) == 1)
+            try:
+                with RawClient(running.port) as second:
+                    return second.is_answered()
+            except ConnectionError:
+                return False
+
+        assert is_let_in()
+        for name, value in (
+            ("max.connections", "1"),
+            ("max.connections.per.ip", "1"),
+            ("max.connections.per.ip.overrides", "127.0.0.1:1"),
+        ):
+            set_limit(name, value)
+            assert not is_let_in(), name
+            assert admin.is_answered(), "who is connected stays"
+            set_limit(name, None)
+            assert is_let_in(), name
 
 
 def test_a_connection_without_requests_is_closed_and_one_that_waits_is_not(

@@ -92,7 +92,10 @@ def test_a_change_at_run_time_counts_at_once_and_can_be_taken_back() -> None:
     config = current()
     config.replace("", {"log.retention.ms": "5"})
     assert config.config.log_retention_ms == 5
-    assert [entry.name for entry in config.describe_all_brokers()] == ["log.retention.ms"]
+    assert [entry.name for entry in config.describe_all_brokers()] == [
+        "min.insync.replicas",
+        "log.retention.ms",
+    ]
     config.replace("1", {"log.retention.ms": "6"})
     assert config.config.log_retention_ms == 6
     config.replace("1", {})

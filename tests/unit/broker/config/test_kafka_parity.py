@@ -10,6 +10,7 @@ from broker.config.current import BROKER_SETTINGS
 from broker.config.ignored import IGNORED, REFUSED
 from broker.config.settings import Setting
 from broker.config.topic import TOPIC_SETTINGS
+from broker.config.unused import unused_settings
 
 OURS_DIFFER = {
     # Kafka has no default for these three; one broker needs no more than ours.
@@ -93,6 +94,19 @@ def test_a_broker_setting_has_kafkas_type_default_and_bounds(theirs: Theirs) -> 
     assert ours.type.name == theirs.type
     assert shown_default(ours) == OURS_DIFFER.get(theirs.name, theirs.default)
     if theirs.validator:
+        assert validator_of(ours) == theirs.validator
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [one for one in BROKER if one.name in unused_settings()],
+    ids=lambda theirs: theirs.name,
+)
+def test_a_setting_without_effect_has_kafkas_type_and_default(theirs: Theirs) -> None:
+    ours = unused_settings()[theirs.name].setting
+    assert ours.type.name == theirs.type
+    assert shown_default(ours) == theirs.default.replace("<none>", "null")
+    if ours.declared.dynamic and theirs.validator:
         assert validator_of(ours) == theirs.validator
 
 

@@ -222,7 +222,7 @@ async def test_settings_that_count_at_the_start_only_are_refused(
     tmp_path: Path, broker: str
 ) -> None:
     async with running_topics(tmp_path) as topics:
-        for name in ("num.partitions", "no.such.setting", "num.io.threads"):
+        for name in ("num.partitions", "no.such.setting", "process.roles"):
             assert await answer(topics, changing(BROKER, broker, (name, SET, "2"))) == (
                 ErrorCode.INVALID_REQUEST,
                 f"Cannot update these configs dynamically: [{name}]",

@@ -89,6 +89,46 @@ def test_a_record_is_on_the_disk_after_flush_ms() -> None:
     on_virtual_time(scenario)
 
 
+def test_producers_are_forgotten_after_a_time_that_is_set_at_run_time() -> None:
+    async def scenario(topics: TopicManager, clock: VirtualClock) -> None:
+        topic = await topics.create_topic("orders", partition_count=1)
+        partition = topic.partitions[0]
+        batch = encode_batch(
+            [Record(b"x", timestamp=clock.wall_ms())],
+            producer_id=7,
+            producer_epoch=0,
+            base_sequence=0,
+        )
+        partition.append(batch, read_header(batch), wall_ms=clock.wall_ms())
+        await asyncio.sleep(700)
+        assert len(partition.log.producers) == 1
+        await topics.alter_broker("1", lambda _: {"producer.id.expiration.ms": "60000"})
+        await asyncio.sleep(600)
+        assert len(partition.log.producers) == 0
+
+    on_virtual_time(scenario)
+
+
+def test_a_shorter_rest_of_compaction_counts_at_once() -> None:
+    async def scenario(topics: TopicManager, clock: VirtualClock) -> None:
+        await topics.alter_broker("1", lambda _: {"log.cleaner.backoff.ms": "1000"})
+        await asyncio.sleep(2)
+        topic = await topics.create_topic(
+            "orders",
+            partition_count=1,
+            configs={"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"},
+        )
+        partition = topic.partitions[0]
+        for _ in range(5):
+            append(partition, key=b"key")
+            partition.log.roll(wall_ms=clock.wall_ms())
+        before = partition.log.size_bytes
+        await asyncio.sleep(3)
+        assert partition.log.size_bytes < before
+
+    on_virtual_time(scenario, "log.cleaner.backoff.ms=86400000")
+
+
 def test_recovery_points_are_noted_from_time_to_time() -> None:
     async def scenario(topics: TopicManager, clock: VirtualClock) -> None:
         del clock

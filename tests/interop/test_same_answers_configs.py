@@ -1,0 +1,126 @@
+"""Configs are described, and changed at run time or not, as in Kafka."""
+
+from typing import Final
+
+from protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+)
+from protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from tests.interop.same_answers.each import Value
+from tests.interop.same_answers.pair import Pair
+from tests.interop.same_answers.scenes import create_topic
+
+TOPIC, BROKER = 2, 4
+SET, DELETE = 0, 1
+DEFAULT: Final = 5
+
+AT_START_ONLY: Final = {"listeners", "listener.security.protocol.map", "cordoned.log.dirs"}
+"""Described as read-only here: what is said of them in broker/config/run_time.py."""
+OTHER_DEFAULTS: Final = {
+    "node.id",
+    "controller.listener.names",
+    "log.dir",
+    "listeners",
+    "socket.listen.backlog.size",
+    "queued.max.request.bytes",
+}
+"""See tests/unit/broker/config/test_kafka_parity.py."""
+
+
+def describing(kind: int, name: str, *keys: str) -> DescribeConfigsRequest:
+    resource = DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=list(keys) or None
+    )
+    return DescribeConfigsRequest(
+        resources=[resource], include_synonyms=True, include_documentation=False
+    )
+
+
+def changing(broker: str, operation: int, name: str, value: str | None) -> Value:
+    config = AlterableConfig(name=name, config_operation=operation, value=value)
+    resource = AlterConfigsResource(resource_type=BROKER, resource_name=broker, configs=[config])
+    return IncrementalAlterConfigsRequest(resources=[resource], validate_only=True)
+
+
+def by_name(answer: Value) -> dict[str, DescribeConfigsResourceResult]:
+    assert isinstance(answer, DescribeConfigsResponse)
+    return {one.name: one for one in answer.results[0].configs}
+
+
+def default_of(entry: DescribeConfigsResourceResult) -> str | None:
+    return next((one.value for one in entry.synonyms if one.source == DEFAULT), None)
+
+
+def test_every_broker_setting_that_kafka_describes_is_described_alike(pair: Pair) -> None:
+    answers = pair.peek(describing(BROKER, "1"), 4)
+    theirs, ours = by_name(answers.kafka), by_name(answers.kohort)
+    assert theirs.keys() - ours.keys() == set()
+    if not pair.are_both_kafka:
+        assert all(name.startswith("kohort.") for name in ours.keys() - theirs.keys())
+    for name, entry in theirs.items():
+        own = ours[name]
+        assert own.config_type == entry.config_type, name
+        assert own.is_sensitive == entry.is_sensitive, name
+        if name not in AT_START_ONLY:
+            assert own.read_only == entry.read_only, name
+        if name not in OTHER_DEFAULTS:
+            assert default_of(own) == default_of(entry), name
+
+
+def test_a_topic_on_which_nothing_is_set_is_described_alike(pair: Pair) -> None:
+    topic = create_topic(pair)
+    for version in range(1, 5):
+        pair.ask(describing(TOPIC, topic.name), version)
+        pair.ask(describing(TOPIC, topic.name, "min.insync.replicas", "retention.ms"), version)
+
+
+CHANGES: Final[dict[str, list[str | None]]] = {
+    "log.cleaner.backoff.ms": ["15001", "-1", "x", None],
+    "log.cleaner.dedupe.buffer.size": ["9000000", "0"],
+    "log.cleaner.threads": ["2", "9", "0"],
+    "max.connections": ["5", "0", "-1"],
+    "max.connections.per.ip": ["1", "0", "-1"],
+    "max.connections.per.ip.overrides": ["127.0.0.1:5", "nonsense"],
+    "max.connection.creation.rate": ["5", "0"],
+    "producer.id.expiration.ms": ["1000", "0"],
+    "num.io.threads": ["9", "16", "17", "3", "0"],
+    "background.threads": ["5", "4"],
+    "num.replica.fetchers": ["2", "3"],
+    "sasl.kerberos.min.time.before.relogin": ["58000", "x"],
+    "sasl.jaas.config": ["x"],
+    "ssl.keystore.location": ["/x"],
+    "ssl.client.auth": ["required", "maybe"],
+    "leader.replication.throttled.rate": ["100", "-1"],
+    "min.insync.replicas": ["1", "2", "0"],
+    "node.id": ["2"],
+    "advertised.listeners": ["PLAINTEXT://127.0.0.1:1"],
+    "log.retention.ms": ["1", "-1", "0"],
+    "log.retention.hours": ["1"],
+    "log.local.retention.ms": ["1", "99999999999", "-1", "-2"],
+    "log.segment.bytes": ["1"],
+    "message.max.bytes": ["-1", "0"],
+    "group.streams.assignment.interval.ms": ["1", "5000000"],
+    "group.coordinator.cached.buffer.max.bytes": ["600000", "5"],
+    "transaction.partition.verification.enable": ["true", "x"],
+}
+
+
+def test_broker_settings_are_changed_at_run_time_as_in_kafka(pair: Pair) -> None:
+    for broker in ("1", ""):
+        for name, values in CHANGES.items():
+            for value in values:
+                pair.ask(changing(broker, SET, name, value), 1)
+
+
+def test_what_is_set_for_all_brokers_always_is_not_removed(pair: Pair) -> None:
+    pair.ask(changing("", DELETE, "min.insync.replicas", None), 1)
+    pair.ask(changing("", DELETE, "log.cleaner.backoff.ms", None), 1)
+    pair.ask(describing(BROKER, "", "min.insync.replicas"), 4)
+    pair.ask(describing(BROKER, "1", "min.insync.replicas"), 4)
