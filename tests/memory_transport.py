@@ -3,9 +3,13 @@
 It does what asyncio's socket transport does and no more: it reads into the protocol's buffer only
 while reading is not paused, keeps what the peer has not taken, tells the protocol when that is too
 much, and reports the loss of the connection in a later turn of the loop.
+
+As libuv does, it also asks for buffers into which nothing comes: always after a read that filled
+its buffer, and now and then for no reason that the protocol could see.
 """
 
 import asyncio
+import random
 from collections.abc import Iterable
 
 
@@ -22,6 +26,7 @@ class MemoryTransport(asyncio.Transport):
         self._is_reading = True
         self._is_protocol_paused = False
         self._is_closing = False
+        self._whims = random.Random(4)
         self.takes_all = True
         """False for a peer that does not read: its responses stay unsent until `take`."""
         self.taken = bytearray()
@@ -35,6 +40,8 @@ class MemoryTransport(asyncio.Transport):
     def send(self, data: bytes) -> None:
         """Bytes from the peer; those that the protocol does not want yet stay in the socket."""
         self._to_read += data
+        if self._is_reading and self._whims.random() < 0.5:
+            self._find_nothing()
         self._read()
 
     @property
@@ -105,9 +112,18 @@ class MemoryTransport(asyncio.Transport):
             room = memoryview(self._protocol.get_buffer(-1))
             assert len(room) > 0
             byte_count = min(len(room), len(self._to_read))
+            is_full = byte_count == len(room)
             room[:byte_count] = self._to_read[:byte_count]
             del self._to_read[:byte_count]
+            room.release()
             self._protocol.buffer_updated(byte_count)
+            if self._is_reading and (is_full or self._whims.random() < 0.5):
+                self._find_nothing()
+
+    def _find_nothing(self) -> None:
+        """A read that would block: the buffer is asked for before that is known."""
+        if not self._is_closing:
+            memoryview(self._protocol.get_buffer(-1)).release()
 
     def _after_sending(self) -> None:
         if self.takes_all:

@@ -5,7 +5,9 @@ buffer of its own that the socket is read into directly. Room is made in proport
 arrived, never to what was announced. A frame handed out is never written to again, so views of it
 stay good for as long as anybody keeps them.
 
-Between two reads nothing is left in the receive buffer, so all connections share one.
+Between two reads nothing is left in the receive buffer, so all connections share one. That includes
+a read that brings nothing: a transport may ask for a buffer and find that there is nothing to read,
+so asking must change nothing that another connection's read could spoil.
 """
 
 import struct
@@ -55,7 +57,8 @@ class FrameReader:
     """The receiving side of one connection.
 
     One cycle: read into `buffer()`, tell `received`, call `next_frame` as often as wanted, and then
-    `keep_rest`, before anybody else uses the receive buffer.
+    `keep_rest`, before anybody else uses the receive buffer. A cycle may end after `buffer()`: then
+    it never began.
     """
 
     __slots__ = (
@@ -119,7 +122,11 @@ class FrameReader:
         return self._asked_bytes > 0
 
     def buffer(self) -> memoryview:
-        """Where the next bytes go; never empty."""
+        """Where the next bytes go; never empty.
+
+        Nothing may come, and the next call may be another connection's. What is kept of a size
+        field stays where it is until `received`; here only the place for it is left free.
+        """
         room = self._room
         if room is not None and self._filled < self._size:
             if self._filled == len(room):
@@ -128,10 +135,8 @@ class FrameReader:
                 room.append(0)
             return memoryview(room)[self._filled :]
         if self._rest and not self.has_frame:
-            self._end = len(self._rest)
-            self._receive_buffer[: self._end] = self._rest
-            self._set_rest(b"")
-        return self._receive_buffer[self._end :] if self._end else self._receive_buffer
+            return self._receive_buffer[len(self._rest) :]
+        return self._receive_buffer
 
     def received(self, byte_count: int) -> None:
         """The first `byte_count` bytes of what `buffer` returned are there."""
@@ -140,12 +145,16 @@ class FrameReader:
             self._filled += byte_count
             if self._filled == len(room) < self._size and not self._asked_bytes:
                 self._ask_for_room()
-        elif self._rest or self._sole is not None:
+        elif self.has_frame:
             # As above: it was told to pause, and reads all the same.
             self._unfold()
             self._set_rest(self._rest + self._receive_buffer[:byte_count])
         else:
-            self._end += byte_count
+            kept_bytes = len(self._rest)
+            if kept_bytes:
+                self._receive_buffer[:kept_bytes] = self._rest
+                self._set_rest(b"")
+            self._end = kept_bytes + byte_count
 
     def received_small(self, byte_count: int) -> bool:
         """As `received`; and if it begins with a whole frame, all of it is moved out of the receive

@@ -1,6 +1,7 @@
 import asyncio
 import gc
 import logging
+import random
 import socket
 from collections.abc import AsyncIterator
 
@@ -443,3 +444,29 @@ async def test_bytes_are_counted_both_ways(edge: Edge) -> None:
     await turns()
     assert edge.metrics.received_bytes == 16
     assert edge.metrics.sent_bytes == 16
+
+
+@pytest.mark.parametrize("buffer_bytes", [5, 64, 4_096])
+async def test_many_who_send_ahead_get_their_own_answers(edge: Edge, buffer_bytes: int) -> None:
+    """Reads that end within a size field, and the next one finds nothing."""
+    edge.server.receive_buffer = memoryview(bytearray(buffer_bytes))
+    rng = random.Random(buffer_bytes)
+    peers = [edge.connect() for _ in range(8)]
+    sent: list[list[bytes]] = [[] for _ in peers]
+    ahead = [b"" for _ in peers]
+    for number in range(400):
+        one = rng.randrange(len(peers))
+        body = b"%d of %d" % (number, one) + bytes(rng.randrange(3_000))
+        sent[one].append(body[:100])
+        ahead[one] += framed(body)
+        # Sometimes within the size of the last one.
+        cut = max(0, len(ahead[one]) - rng.choice((0, len(body) + 1, len(body) + 3)))
+        peers[one].send(ahead[one][:cut])
+        ahead[one] = ahead[one][cut:]
+        if rng.random() < 0.3:
+            await turns(3)
+    for peer, rest in zip(peers, ahead, strict=True):
+        peer.send(rest)
+    await turns(400)
+    assert [bodies(peer.taken) for peer in peers] == sent
+    assert edge.server.memory.used_bytes == 0

@@ -43,6 +43,11 @@ class Side:
     def is_starved(self) -> bool:
         return self.reader.is_starved
 
+    def share_buffer(self, other: "Side") -> None:
+        """From the begin on, as all connections of a server do."""
+        self.buffer = other.buffer
+        self.reader = FrameReader(self.buffer, self.claimant, LIMIT)
+
     def read(self, data: bytes) -> int:
         """One read of a socket that has `data`; returns how much of it fitted."""
         room = self.reader.buffer()
@@ -149,6 +154,57 @@ def test_frames_that_are_left_waiting_come_out_in_order(
             side.scribble()
     frames += side.take_all()
     assert frames == bodies
+
+
+@settings(deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 40) | st.integers(1, 20_000), min_size=3, max_size=12),
+    cuts=st.lists(st.integers(1, 5) | st.integers(1, 9_000), min_size=1, max_size=30),
+    order=st.lists(st.integers(0, 5), min_size=1, max_size=30),
+    buffer_bytes=st.sampled_from([4, 5, 64, 1_000]),
+    puts_by=st.booleans(),
+)
+def test_no_connection_sees_bytes_of_another_however_their_reads_interleave(
+    sizes: list[int], cuts: list[int], order: list[int], buffer_bytes: int, *, puts_by: bool
+) -> None:
+    """Three connections and one buffer. Half of the numbers in `order` are reads that find nothing,
+    as libuv's may; the others bring something.
+    """
+    sides = [Side(buffer_bytes=buffer_bytes, puts_by=puts_by) for _ in range(3)]
+    for side in sides[1:]:
+        side.share_buffer(sides[0])
+    bodies = [[bytes([65 + at]) * size for size in sizes[at::3]] for at in range(3)]
+    streams = [b"".join(map(framed, some)) for some in bodies]
+    frames: list[list[bytes]] = [[] for _ in sides]
+    step = 0
+    while any(streams):
+        at = order[step % len(order)] if step < 1_000 else step
+        step += 1
+        if at in {3, 4, 5}:
+            sides[at % 3].reader.buffer()
+        else:
+            some = streams[at % 3][: cuts[step % len(cuts)]]
+            streams[at % 3] = streams[at % 3][len(some) :]
+            while some:
+                some = some[sides[at % 3].read(some) :]
+                frames[at % 3] += sides[at % 3].take_all()
+    assert frames == bodies
+    assert [side.memory.used_bytes for side in sides] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("kept", [1, 2, 3])
+def test_a_read_that_finds_nothing_leaves_the_begin_of_a_size_where_nobody_overwrites_it(
+    kept: int,
+) -> None:
+    side, other = Side(), Side()
+    other.share_buffer(side)
+    stream = framed(b"mine" * 100)
+    assert side.feed(stream[:kept]) == []
+    part, held_bytes = side.reader.part, side.claimant.held_bytes
+    side.reader.buffer()
+    assert (side.reader.part, side.claimant.held_bytes) == (part, held_bytes)
+    assert other.feed(framed(b"another's")) == [b"another's"]
+    assert side.feed(stream[kept:]) == [b"mine" * 100]
 
 
 def test_a_frame_that_came_alone_is_counted_until_it_is_taken() -> None:
