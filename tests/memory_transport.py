@@ -117,7 +117,7 @@ class MemoryTransport(asyncio.Transport):
             del self._to_read[:byte_count]
             room.release()
             self._protocol.buffer_updated(byte_count)
-            if self._is_reading and (is_full or self._whims.random() < 0.5):
+            if self.is_reading() and (is_full or self._whims.random() < 0.5):
                 self._find_nothing()
 
     def _find_nothing(self) -> None:

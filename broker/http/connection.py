@@ -9,6 +9,7 @@ Request bodies are refused: no page takes one.
 
 import asyncio
 import logging
+from enum import IntEnum
 from http import HTTPStatus
 from typing import Final
 
@@ -27,6 +28,7 @@ class HttpLimits:
     """What a peer may ask of the HTTP port. Some scrapers and some probes are all it is for."""
 
     connections_max: int = 32
+    """When one more comes, it takes the place of one that does nothing; see `HttpServer`."""
     head_bytes_max: int = 16 * 1024
     """Request line and headers."""
     head_timeout_s: float = 10.0
@@ -37,6 +39,19 @@ class HttpLimits:
     """What a page may take."""
     write_timeout_s: float = 30.0
     """What the peer may take to read an answer."""
+
+
+class Phase(IntEnum):
+    """What a connection is at; the lower, the less is lost when it ends now."""
+
+    IDLE = 0
+    """Between requests, or before the first."""
+    HEAD = 1
+    """A request has begun to arrive."""
+    WRITING = 2
+    """The peer has not taken all of its answer."""
+    ANSWERING = 3
+    """A page is at work."""
 
 
 class HttpConnection:
@@ -54,6 +69,10 @@ class HttpConnection:
         self._page_of = page_of
         self._limits = limits
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head_bytes_max)
+        self._loop = asyncio.get_running_loop()
+        self.phase = Phase.IDLE
+        self.since_s = self._loop.time()
+        """When the phase began."""
         self._is_head = False
         """An answer to HEAD tells the length of its body and leaves it out."""
 
@@ -69,6 +88,10 @@ class HttpConnection:
                 raise
         finally:
             self._writer.close()
+
+    def _enter(self, phase: Phase) -> None:
+        self.phase = phase
+        self.since_s = self._loop.time()
 
     async def _serve_request(self) -> bool:
         """Answer one request; False if it was the last, or if there was none."""
@@ -93,8 +116,10 @@ class HttpConnection:
             TimeoutError: the peer is silent, or does not come to the end of its headers.
         """
         if not self._http.trailing_data[0]:
+            self._enter(Phase.IDLE)
             async with asyncio.timeout(self._limits.idle_timeout_s):
                 await self._receive()
+        self._enter(Phase.HEAD)
         async with asyncio.timeout(self._limits.head_timeout_s):
             while (event := self._http.next_event()) is h11.NEED_DATA:
                 await self._receive()
@@ -111,6 +136,7 @@ class HttpConnection:
         self._http.receive_data(await self._reader.read(_READ_BYTES))
 
     async def _answer(self, request: HttpRequest) -> HttpResponse:
+        self._enter(Phase.ANSWERING)
         try:
             async with asyncio.timeout(self._limits.answer_timeout_s):
                 return await self._page_of(request)
@@ -124,6 +150,7 @@ class HttpConnection:
             await self._send(response)
 
     async def _send(self, response: HttpResponse) -> None:
+        self._enter(Phase.WRITING)
         length = sum(len(part) for part in response.body)
         head = h11.Response(
             status_code=response.status,

@@ -1,5 +1,11 @@
 """Listens on the HTTP port and hands connections to :mod:`broker.http.connection`.
 
+Promises: a probe gets its answer however many connections are open that do nothing. When there are
+as many as there may be, a new one takes the place of the longest idle; without an idle one, of the
+one whose request has been arriving for the longest, then of the one that has been taking its answer
+for the longest. One whose page is at work goes last, and neither of the last two before it had
+`PATIENCE_S`. The rest is told to come later.
+
 Starting costs next to nothing: what speaks HTTP is imported when the first connection comes.
 """
 
@@ -8,15 +14,18 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.http.messages import BadRequestError, HttpRequest, HttpResponse, Page
 
 if TYPE_CHECKING:
-    from broker.http.connection import HttpLimits
+    from broker.http.connection import HttpConnection, HttpLimits
     from broker.http.routes import Routes
 
 logger = logging.getLogger(__name__)
+
+PATIENCE_S: Final = 1.0
+"""What a request that has arrived is given before another connection may take its place."""
 
 _BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 21\r\n"
@@ -33,7 +42,9 @@ class HttpServer:
         """Of `_pages`; made by the first request."""
         self._limits = limits
         self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections: dict[asyncio.Task[None], HttpConnection] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        """Connections that had to make room; gone in the next turn of the loop."""
 
     def add_pages(self, pages: Mapping[str, Page]) -> None:
         """Serve more, by path; also while it runs, for what is not there from the start."""
@@ -65,10 +76,11 @@ class HttpServer:
         if self._server is None:
             return
         self._server.close()
-        for connection in self._connections:
+        self._ending.update(self._connections)
+        for connection in self._ending:
             connection.cancel()
-        if self._connections:
-            await asyncio.wait(self._connections)
+        if self._ending:
+            await asyncio.wait(self._ending)
         await self._server.wait_closed()
 
     async def _page_of(self, request: HttpRequest) -> HttpResponse:
@@ -94,17 +106,33 @@ class HttpServer:
         from broker.http.connection import HttpConnection, HttpLimits  # noqa: PLC0415
 
         limits = self._limits or HttpLimits()
-        if len(self._connections) >= limits.connections_max:
+        if len(self._connections) >= limits.connections_max and not self._make_room():
             writer.write(_BUSY)
             writer.close()
             return
         connection = HttpConnection(reader, writer, self._page_of, limits)
         task = asyncio.get_running_loop().create_task(connection.serve(), name="http connection")
-        self._connections.add(task)
+        self._connections[task] = connection
         task.add_done_callback(self._on_connection_done)
 
+    def _make_room(self) -> bool:
+        """End the connection that will be missed least; False if all are at something."""
+        from broker.http.connection import Phase  # noqa: PLC0415 - as above.
+
+        task, connection = min(
+            self._connections.items(), key=lambda item: (item[1].phase, item[1].since_s)
+        )
+        age_s = asyncio.get_running_loop().time() - connection.since_s
+        if connection.phase >= Phase.WRITING and age_s < PATIENCE_S:
+            return False
+        del self._connections[task]
+        self._ending.add(task)
+        task.cancel()
+        return True
+
     def _on_connection_done(self, task: asyncio.Task[None]) -> None:
-        self._connections.discard(task)
+        self._connections.pop(task, None)
+        self._ending.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("an HTTP connection ended", exc_info=error)
 

@@ -7,7 +7,6 @@ from protocol.framing cimport RequestHeader
 
 cdef class Dispatcher:
     cdef object _broker
-    cdef set _clients_with_extra_bytes
     cdef object _log
     cdef object _metrics
     cdef Router _router

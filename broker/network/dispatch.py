@@ -10,7 +10,7 @@ import logging
 from collections.abc import Coroutine
 from functools import partial
 from time import perf_counter
-from typing import Any, Final
+from typing import Any
 
 from broker.handlers.api_versions import unsupported_version
 from broker.handlers.context import BrokerServices, ConnectionInfo, RequestContext
@@ -37,10 +37,6 @@ from protocol.messages.produce import ProduceRequest
 
 logger = logging.getLogger(__name__)
 
-CLIENTS_REMEMBERED: Final = 1_000
-"""Clients whose extra bytes were logged; when there are more, all may be logged again."""
-
-
 _Call = tuple[RequestHeader, Route, Any, float]
 """A request on its way through a handler, the last being when that began, on `perf_counter`."""
 
@@ -56,7 +52,6 @@ class Dispatcher:
         self._metrics = metrics
         self._log = log
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._clients_with_extra_bytes: set[str | None] = set()
 
     def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | PendingAnswer:
         # Straight through, without calls that could be saved: this is what every request costs.
@@ -187,13 +182,13 @@ class Dispatcher:
     def _note_extra_bytes(
         self, route: Route, header: RequestHeader, connection: ConnectionInfo, byte_count: int
     ) -> None:
-        """Kafka ignores them too; but the client, or our reading of the message, has a mistake."""
-        if header.client_id in self._clients_with_extra_bytes:
-            return
-        if len(self._clients_with_extra_bytes) >= CLIENTS_REMEMBERED:
-            self._clients_with_extra_bytes.clear()
-        self._clients_with_extra_bytes.add(header.client_id)
-        self._log.note(
+        """Bytes behind a request are ignored, as Kafka does, and told to those who debug.
+
+        They are a mistake of the client's encoder, or of our reading of the message; but one that
+        every librdkafka makes (up to 2.16, when it asks for the Metadata of all topics: an array's
+        length in the form that versions before 9 have) is nothing that an operator could act upon.
+        """
+        self._log.mention(
             "extra_bytes",
             "Ignored %d bytes after %s v%d of %s at %s (%s %s)",
             byte_count,

@@ -10,9 +10,9 @@ from http import HTTPStatus
 
 import pytest
 
-from broker.http.connection import HttpLimits
+from broker.http.connection import HttpLimits, Phase
 from broker.http.messages import BadRequestError, HttpRequest, HttpResponse, Page
-from broker.http.server import HttpServer
+from broker.http.server import PATIENCE_S, HttpServer
 
 SECRET = "a secret of the page"
 
@@ -78,6 +78,17 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
         while not condition():  # noqa: ASYNC110 - what a socket does tells nobody.
             await asyncio.sleep(0.01)
+
+
+def phases(server: HttpServer) -> list[Phase]:
+    return [connection.phase for connection in server._connections.values()]
+
+
+async def closed(reader: asyncio.StreamReader) -> bool:
+    try:
+        return not await reader.read()
+    except ConnectionResetError:
+        return True
 
 
 async def test_a_page_gets_path_query_and_accept_apart() -> None:
@@ -239,17 +250,74 @@ async def test_a_peer_that_does_not_read_its_answer_is_cut_off_in_time() -> None
         assert not reader.at_eof()
 
 
-async def test_connections_beyond_the_limit_are_told_so_and_closed() -> None:
+async def test_connections_beyond_the_limit_are_told_so_and_closed_while_all_pages_work() -> None:
     async with serving(HttpLimits(connections_max=1)) as server:
-        first_reader, first = await asyncio.open_connection("127.0.0.1", server.port)
-        first.write(b"GET /echo HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert (await first_reader.readline()).startswith(b"HTTP/1.1 200 ")
+        _, first = await asyncio.open_connection("127.0.0.1", server.port)
+        first.write(b"GET /stuck HTTP/1.1\r\nHost: x\r\n\r\n")
+        await until(lambda: phases(server) == [Phase.ANSWERING])
         answer = await exchange(server, b"")
         assert answer.startswith(b"HTTP/1.1 503 ")
         assert answer.endswith(b"\r\n\r\ntoo many connections\n")
-        first.close()
-        await until(lambda: server.connection_count == 0)
+        # No page has to work for so long that a probe may not have its place.
+        await asyncio.sleep(PATIENCE_S)
         assert b" 200 " in await exchange(server, b"GET /echo HTTP/1.0\r\n\r\n")
+        first.close()
+
+
+@pytest.mark.parametrize(
+    ("sent", "phase"),
+    [
+        (b"", Phase.IDLE),
+        (b"GET /echo HTTP/1.1\r\nHost: x\r\n\r\n", Phase.IDLE),
+        (b"GET /echo HTTP/1.1\r\nHo", Phase.HEAD),
+    ],
+)
+async def test_a_probe_gets_its_answer_beside_more_connections_than_there_may_be(
+    sent: bytes, phase: Phase
+) -> None:
+    limit = 8
+    async with serving(HttpLimits(connections_max=limit)) as server:
+        others = []
+        for _ in range(2 * limit):
+            others.append(await asyncio.open_connection("127.0.0.1", server.port))
+            others[-1][1].write(sent)
+        await until(lambda: phases(server) == [phase] * limit)
+        for _ in range(3):
+            answer = await exchange(server, b"GET /echo HTTP/1.0\r\n\r\n")
+            assert answer.startswith(b"HTTP/1.1 200 ")
+        assert server.connection_count < limit
+        for _, writer in others:
+            writer.transport.abort()
+
+
+async def test_a_probe_takes_the_place_of_the_longest_idle_and_disturbs_nobody_else() -> None:
+    async with serving(HttpLimits(connections_max=3)) as server:
+        opened = []
+        for sent in (b"", b"", b"GET /stuck HTTP/1.1\r\nHost: x\r\n\r\n"):
+            opened.append(await asyncio.open_connection("127.0.0.1", server.port))
+            opened[-1][1].write(sent)
+            await until(lambda: server.connection_count == len(opened))
+        await until(lambda: sorted(phases(server)) == [Phase.IDLE, Phase.IDLE, Phase.ANSWERING])
+        assert b" 200 " in await exchange(server, b"GET /echo HTTP/1.0\r\n\r\n")
+        async with asyncio.timeout(10):
+            assert await closed(opened[0][0]), "the first of the two idle ones"
+        assert sorted(phases(server)) == [Phase.IDLE, Phase.ANSWERING]
+        for _, writer in opened:
+            writer.transport.abort()
+
+
+async def test_a_probe_need_not_wait_for_peers_that_do_not_read_their_answers() -> None:
+    async with serving(HttpLimits(connections_max=2)) as server:
+        opened = [
+            await asyncio.open_connection("127.0.0.1", server.port, limit=1000) for _ in range(2)
+        ]
+        for _, writer in opened:
+            writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+        await until(lambda: phases(server) == [Phase.WRITING] * 2)
+        await asyncio.sleep(PATIENCE_S)
+        assert b" 200 " in await exchange(server, b"GET /echo HTTP/1.0\r\n\r\n")
+        for _, writer in opened:
+            writer.transport.abort()
 
 
 async def test_closing_ends_connections_and_requests_under_way() -> None:

@@ -21,6 +21,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.message import RESPONSES, schema_of
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -68,6 +69,7 @@ class Side:
     def __init__(self, **handlers: Handler) -> None:
         requests = {
             "heartbeat": (HeartbeatRequest, "1-4"),
+            "metadata": (MetadataRequest, "0-13"),
             "produce": (ProduceRequest, "3-13"),
             "api_versions": (ApiVersionsRequest, "0-5"),
         }
@@ -202,14 +204,27 @@ def test_unknown_header_tags_are_ignored() -> None:
     assert side.answer(header(12, 4, tags=tags) + body)
 
 
-def test_extra_bytes_are_ignored_and_named_in_the_log_once_per_client(
+def test_extra_bytes_are_ignored_and_named_to_those_who_debug(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     side = Side(heartbeat=ok)
-    for _ in range(3):
-        assert side.answer(request_frame(HEARTBEAT, 4, extra=b"extra"))
-    assert len(caplog.messages) == 1
+    frame = request_frame(HEARTBEAT, 4, extra=b"extra")
+    assert side.answer(frame)
+    assert not caplog.messages
+    with caplog.at_level(logging.DEBUG):
+        assert side.answer(frame)
     assert "5 bytes after Heartbeat v4 of 'client' at /10.0.0.1" in caplog.text
+
+
+def test_librdkafka_may_ask_for_all_topics_as_it_does(caplog: pytest.LogCaptureFixture) -> None:
+    """It writes the length of "all topics" in four bytes, of which we read one as that length and
+    the others as the flags behind it.
+    """
+    asked = []
+    side = Side(metadata=lambda ctx, request: asked.append(request))
+    assert side.serve(header(3, 13, tags=b"\x00") + b"\0\0\0\0\1\0\0") is None
+    assert [request.topics for request in asked] == [None]
+    assert not caplog.messages
 
 
 @pytest.mark.parametrize("version", [6, 99, -1, 32767])

@@ -3,7 +3,13 @@ import logging
 import pytest
 
 from broker.clock import VirtualClock
-from broker.network.peer_log import INTERVAL_MS, LINES_PER_INTERVAL, PeerLog
+from broker.network.peer_log import (
+    INTERVAL_MS,
+    LINES_PER_INTERVAL,
+    PEERS_REMEMBERED,
+    SAME_PEER_MS,
+    PeerLog,
+)
 
 
 def test_lines_of_one_kind_are_rationed_and_the_rest_is_counted(
@@ -21,3 +27,35 @@ def test_lines_of_one_kind_are_rationed_and_the_rest_is_counted(
     assert caplog.messages[-1] == f"Closed 100 (and {100 - LINES_PER_INTERVAL} more like it)"
     log.note("bad_frame", "Closed %s", 101)
     assert caplog.messages[-1] == "Closed 101"
+
+
+def test_what_is_said_once_of_a_peer_is_said_again_much_later(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = VirtualClock()
+    log = PeerLog(logging.getLogger("peers"), clock)
+    for peer in ("one", "two", "one", "two"):
+        log.note_once("slow", peer, "%s is slow", peer)
+    assert caplog.messages == ["one is slow", "two is slow"]
+    clock.advance(SAME_PEER_MS)
+    log.note_once("slow", "one", "%s is slow", "one")
+    assert caplog.messages[-1] == "one is slow"
+    assert len(caplog.messages) == 3
+
+
+def test_peers_of_whom_something_was_said_are_not_remembered_without_end() -> None:
+    log = PeerLog(logging.getLogger("peers"), VirtualClock())
+    for number in range(2 * PEERS_REMEMBERED + 5):
+        log.note_once("slow", str(number), "slow")
+    assert len(log._said_ms) <= PEERS_REMEMBERED
+
+
+def test_what_only_those_who_debug_want_is_written_for_them_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = PeerLog(logging.getLogger("peers"), VirtualClock())
+    log.mention("odd", "something odd")
+    assert not caplog.messages
+    with caplog.at_level(logging.DEBUG):
+        log.mention("odd", "something odd")
+    assert [(one.levelname, one.message) for one in caplog.records] == [("DEBUG", "something odd")]
