@@ -3,13 +3,22 @@
 A log is clean up to an offset that the caller notes (Kafka's cleaner-offset-checkpoint) and dirty
 behind it. `plan_compaction` says whether there is enough dirt to be worth it. A `Compaction` then
 reads the dirty part and remembers the latest offset of every key, as many as its memory allows;
-rewrites all segments up to there without records that have a later one; and puts the new segments
+rewrites the segments up to there without records that have a later one; and puts the new segments
 in the place of the old ones (:mod:`broker.storage.compaction_swap`). The active segment is never
 touched.
 
-Three threads' worth of rules: `plan_compaction` and `swap_next` belong to the thread of the log and
-are quick; `work` may run on any other, a step at a time. Retention may delete segments meanwhile;
-what was made from them is then thrown away.
+What keeps a deleted key from coming back, however far a run gets and wherever it is broken off:
+
+- Segments are replaced from the oldest on, each group before the next is read. So a tombstone gets
+  its horizon only when what it deletes is gone, and a run broken off has done a beginning.
+- What lies behind the end of the map is not looked at.
+- A log is clean only up to where every group was replaced and its directory is synced, and only as
+  far as it is on the disk. Otherwise a power loss could take the later record of a key, or bring
+  back the earlier one behind the back of the checkpoint.
+
+`plan_compaction` and `swap` belong to the thread of the log and are quick; `work` may run on any
+other, a step at a time. Retention may delete segments meanwhile; what was made of them is then
+made once more of those that are left.
 """
 
 from __future__ import annotations
@@ -19,18 +28,14 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import NamedTuple
 
 from broker.storage.batch_walk import MANY_BYTES, BatchAt, walk_batches
-from broker.storage.compaction_filter import (
-    KeyOffsets,
-    RetentionTerms,
-    filler,
-    filter_batch,
-)
+from broker.storage.compaction_filter import RetentionTerms, filler, filter_batch, note_keys
 from broker.storage.compaction_writer import CleanedSegment
 from broker.storage.errors import CorruptBatchError, StorageError
+from broker.storage.key_offsets import KeyOffsets
 from broker.storage.log import PartitionLog
 from broker.storage.offset_index import RELATIVE_OFFSET_MAX
 from broker.storage.segment import LogSegment
-from broker.storage.segment_times import load_max_timestamp
+from broker.storage.segment_times import load_first_timestamp, load_max_timestamp
 from protocol.errors import DecodeError
 from protocol.lazy_dataclass import dataclass
 
@@ -79,10 +84,12 @@ def plan_compaction(
         ]
         size_bytes = sum(segment.size_bytes for segment in segments)
         ratio = sum(segment.size_bytes for segment in dirty) / size_bytes if size_bytes else 0.0
-        is_overdue = any(_is_older(one, wall_ms - config.max_compaction_lag_ms) for one in dirty)
+        is_overdue = any(
+            _first_written_ms(segment) < wall_ms - config.max_compaction_lag_ms for segment in dirty
+        )
     except OSError as error:
         raise StorageError(f"{log!r} cannot be looked through for compaction: {error}") from error
-    if not dirty or (ratio < config.min_cleanable_dirty_ratio and not is_overdue):
+    if not dirty or (ratio <= config.min_cleanable_dirty_ratio and not is_overdue):
         return None
     return CompactionPlan(tuple(segments), first_dirty_offset, end_offset, ratio)
 
@@ -106,69 +113,88 @@ def _is_older(segment: LogSegment, wall_ms: int) -> bool:
     return latest is not None and (latest if latest >= 0 else segment.created_ms) < wall_ms
 
 
+def _first_written_ms(segment: LogSegment) -> int:
+    """When a segment was begun: what max.compaction.lag.ms counts from, as in Kafka."""
+    first = load_first_timestamp(segment)
+    return first if first > 0 else segment.created_ms
+
+
 class Compaction:
-    """One run over one log. Use: `work` until it says so, `swap_next` until False, `close`."""
+    """One run over one log. Use: `work` until it returns False, `swap` after each; then `close`."""
 
     def __init__(
         self, log: PartitionLog, plan: CompactionPlan, *, memory_bytes: int, wall_ms: int
     ) -> None:
         """`memory_bytes` bounds the map of keys; with less, a run gets less far."""
         self.cleaned_up_to = plan.first_dirty_offset
-        """The first dirty offset of the next run; final once all is swapped."""
+        """The first dirty offset of the next run; true once `work` has returned False."""
         self._log = log
         self._plan = plan
         self._wall_ms = wall_ms
-        self._offsets = KeyOffsets(memory_bytes)
+        self._offsets = KeyOffsets(
+            memory_bytes, offset_span=plan.end_offset - plan.first_dirty_offset
+        )
         self._config = log.config
         self._gone: _Gone | None = None
-        self._terms = RetentionTerms(
-            self._offsets,
-            wall_ms,
-            log.config.delete_retention_ms,
-            {taken.producer_id: taken.last_offset for taken in log.producers.snapshot()},
-        )
-        self._ready: list[tuple[list[LogSegment], CleanedSegment]] = []
+        self._last_offsets = {
+            taken.producer_id: taken.last_offset for taken in log.producers.snapshot()
+        }
+        self._ready: tuple[list[LogSegment], CleanedSegment] | None = None
         self._steps = self._run()
 
     def work(self) -> bool:
         """Do one step, of STEP_BYTES or one batch; whether there is more. For one thread at a time.
 
-        Raises StorageError if the disk refuses or damage is met; then `close` is all that is left.
+        Raises StorageError if the disk refuses, CorruptBatchError if damage is met; then `close` is
+        all that is left.
         """
         try:
             next(self._steps)
         except StopIteration:
             return False
-        except (OSError, CorruptBatchError) as error:
+        except OSError as error:
             raise StorageError(f"{self._log!r} cannot be compacted: {error}") from error
         return True
 
-    def swap_next(self) -> bool:
-        """Put one finished segment in its place; whether there was one. For the log's thread.
+    def swap(self, *, wall_ms: int) -> None:
+        """Put a finished segment in its place, if there is one. For the log's thread.
 
-        Raises StorageError; the log then needs to be opened anew.
+        Raises StorageError.
         """
-        if not self._ready:
-            return False
-        replaced, cleaned = self._ready.pop(0)
-        if not self._log.replace_segments(replaced, cleaned, wall_ms=self._wall_ms):
+        if self._ready is None:
+            return
+        # Once it is decided, a start after a failure needs its files.
+        (replaced, cleaned), self._ready = self._ready, None
+        if not self._log.replace_segments(replaced, cleaned, wall_ms=wall_ms):
             cleaned.discard()
-        return True
 
     def close(self) -> None:
         """Throw away what is not in its place."""
         self._steps.close()
-        for _, cleaned in self._ready:
-            cleaned.discard()
-        self._ready.clear()
+        if self._ready is not None:
+            self._ready[1].discard()
+            self._ready = None
 
     def _run(self) -> Generator[None, None, None]:
+        if self._log.flushed_offset < self._plan.end_offset:
+            # A record that goes because a later one has its key must not be the only one on disk.
+            self._log.flush()
         yield from self._note_keys()
+        terms = RetentionTerms(
+            self._offsets,
+            self.cleaned_up_to,
+            self._wall_ms,
+            self._config.delete_retention_ms,
+            self._last_offsets,
+        )
         segments = [
             segment for segment in self._plan.segments if segment.base_offset < self.cleaned_up_to
         ]
         for group in _grouped(segments, self._config.segment_bytes, self._plan.end_offset):
-            yield from self._clean(group)
+            while living := [segment for segment in group if not segment.is_deleted]:
+                yield from self._clean(living, terms)
+        # Before anything is noted that relies on it.
+        self._log.files.sync_directory(str(self._log.directory))
 
     def _note_keys(self) -> Iterator[None]:
         """Fill the map from the dirty part, as far as it goes; whole batches only."""
@@ -176,22 +202,40 @@ class Compaction:
         for segment, end in _with_ends(plan.segments, plan.end_offset):
             if end <= plan.first_dirty_offset:
                 continue
-            for batch, data in self._batches(segment):
-                if batch is None:
-                    yield
-                    continue
-                header = batch.header
-                if header.next_offset <= plan.first_dirty_offset:
-                    continue
-                if not self._offsets.has_room_for(header.record_count):
-                    return
-                try:
-                    self._offsets.note_batch(data, header)
-                except DecodeError as error:
-                    logger.warning("%r: batch at %d is left alone: %s", segment, batch[0], error)
-                self.cleaned_up_to = header.next_offset
+            try:
+                has_room = yield from self._note_keys_of(segment)
+            except (OSError, CorruptBatchError):
+                if not segment.is_deleted:
+                    raise
+                has_room = True
+            if not has_room:
+                return
+            # It may end in a gap that Kafka left.
+            self.cleaned_up_to = end
 
-    def _clean(self, group: list[LogSegment]) -> Iterator[None]:
+    def _note_keys_of(self, segment: LogSegment) -> Generator[None, None, bool]:
+        """The same for one segment; whether there was room for all of it."""
+        for batch, data in self._batches(segment):
+            if batch is None:
+                yield
+                continue
+            header = batch.header
+            if header.next_offset <= self._plan.first_dirty_offset:
+                continue
+            if not self._offsets.has_room_for(header.record_count):
+                return False
+            try:
+                note_keys(self._offsets, data, header)
+            except DecodeError as error:
+                logger.warning("%r: batch at %d is left alone: %s", segment, batch[0], error)
+            self.cleaned_up_to = header.next_offset
+        return True
+
+    def _clean(self, group: list[LogSegment], terms: RetentionTerms) -> Iterator[None]:
+        """Make one segment of a group and have it put in place.
+
+        If one of the group is deleted meanwhile, the others are as they were.
+        """
         cleaned = CleanedSegment(
             self._log.files,
             str(self._log.directory),
@@ -200,22 +244,32 @@ class Compaction:
         )
         try:
             for segment in group:
-                yield from self._rewrite(segment, cleaned)
+                yield from self._rewrite(segment, cleaned, terms)
             self._fill(cleaned)
             cleaned.finish()
+        except (OSError, CorruptBatchError):
+            self._gone = None
+            cleaned.discard()
+            if not any(segment.is_deleted for segment in group):
+                raise
+            return
         except BaseException:
             cleaned.discard()
             raise
-        self._ready.append((group, cleaned))
+        self._ready = group, cleaned
+        yield
+        assert self._ready is None, "`swap` comes after each `work`"
 
-    def _rewrite(self, segment: LogSegment, cleaned: CleanedSegment) -> Iterator[None]:
+    def _rewrite(
+        self, segment: LogSegment, cleaned: CleanedSegment, terms: RetentionTerms
+    ) -> Iterator[None]:
         for batch, data in self._batches(segment):
             if batch is None:
                 yield
                 continue
             header = batch.header
             try:
-                kept = filter_batch(data, header, self._terms)
+                kept = filter_batch(data, header, terms)
             except DecodeError:
                 kept = data
             gone = self._gone

@@ -12,8 +12,8 @@ log never has a gap that is not damage.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from hashlib import blake2b
 
+from broker.storage.key_offsets import KeyOffsets, hash_of
 from protocol.lazy_dataclass import dataclass
 from protocol.records.batch import (
     NO_PRODUCER_EPOCH,
@@ -27,7 +27,6 @@ from protocol.records.builder import assemble
 from protocol.records.compression import compress
 from protocol.records.record import (
     decode_records,
-    field_of,
     inflate,
     iter_spans,
     write_record,
@@ -35,51 +34,23 @@ from protocol.records.record import (
 from protocol.records.varint import Buffer
 from protocol.records.walk import RecordSpan
 
-KEY_BYTES_MAX = 16
-"""Longer keys are represented by a hash of this size."""
-KEY_MEMORY_BYTES = 200
-"""What one entry of KeyOffsets takes, measured."""
-
 _HORIZON_BIT = 0x40
 _CODEC_MASK = 0x07
 
 
-class KeyOffsets:
-    """The latest offset of every key in a range of the log; bounded in memory."""
-
-    __slots__ = ("_keys_max", "_offsets")
-
-    def __init__(self, memory_bytes: int) -> None:
-        self._keys_max = max(1, memory_bytes // KEY_MEMORY_BYTES)
-        self._offsets: dict[bytes, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._offsets)
-
-    def has_room_for(self, count: int) -> bool:
-        """Whether `count` more keys are within the bound."""
-        return not self._offsets or len(self._offsets) + count <= self._keys_max
-
-    def note_batch(self, batch: Buffer, header: BatchHeader) -> None:
-        """Note every key of a batch. Raises DecodeError."""
-        if header.is_control or not header.record_count:
-            return
-        block = inflate(batch, header)
-        for span in iter_spans(block, header.record_count):
-            key = _key_of(block, span)
-            if key is not None:
-                self._offsets[key] = header.base_offset + span.offset_delta
-
-    def has_later(self, key: bytes, offset: int) -> bool:
-        """Whether a record behind `offset` has the key."""
-        return self._offsets.get(key, -1) > offset
-
-
-def _key_of(block: Buffer, span: RecordSpan) -> bytes | None:
-    key = field_of(block, span.key_start, span.key_length)
-    if key is None or len(key) < KEY_BYTES_MAX:
-        return key
-    return blake2b(key, digest_size=KEY_BYTES_MAX).digest()
+def note_keys(offsets: KeyOffsets, batch: Buffer, header: BatchHeader) -> None:
+    """Note every key of a batch, or none of them and DecodeError."""
+    if header.is_control or not header.record_count:
+        return
+    block = inflate(batch, header)
+    # All of them first: a batch that cannot be read must not outdate what can.
+    spans = list(iter_spans(block, header.record_count))
+    base_offset = header.base_offset
+    for span in spans:
+        length = span.key_length
+        if length >= 0:
+            start = span.key_start
+            offsets.note(hash_of(block[start : start + length]), base_offset + span.offset_delta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +58,8 @@ class RetentionTerms:
     """What decides about the records of one compaction."""
 
     offsets: KeyOffsets
+    up_to_offset: int
+    """Where the range ends that `offsets` knows; at the start of a batch."""
     wall_ms: int
     delete_retention_ms: int
     last_offsets: Mapping[int, int]
@@ -94,8 +67,12 @@ class RetentionTerms:
 
 
 def filter_batch(batch: Buffer, header: BatchHeader, terms: RetentionTerms) -> bytes | None:
-    """The batch as it is to be written again, None if nothing of it is. Raises DecodeError."""
-    if header.is_control:
+    """The batch as it is to be written again, None if nothing of it is. Raises DecodeError.
+
+    A batch behind the range of the map stays exactly as it is. Above all its tombstones get no
+    horizon: what they delete is still there, and a tombstone must outlast that.
+    """
+    if header.is_control or header.base_offset >= terms.up_to_offset:
         return bytes(batch)
     if not header.record_count:
         return bytes(batch) if _ends_a_producer(header, terms) else None
@@ -115,8 +92,11 @@ def filter_batch(batch: Buffer, header: BatchHeader, terms: RetentionTerms) -> b
 
 
 def _stays(block: Buffer, span: RecordSpan, header: BatchHeader, terms: RetentionTerms) -> bool:
-    key = _key_of(block, span)
-    if key is None or terms.offsets.has_later(key, header.base_offset + span.offset_delta):
+    length = span.key_length
+    if length < 0:
+        return False
+    key_hash = hash_of(block[span.key_start : span.key_start + length])
+    if terms.offsets.latest(key_hash) > header.base_offset + span.offset_delta:
         return False
     is_tombstone = span.value_length < 0
     return not (

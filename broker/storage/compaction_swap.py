@@ -7,7 +7,9 @@ The new files are written under *.cleaned. Then, in this order:
 3. the indexes and at last the .log get their final names.
 
 A start that finds a .log.swap goes on from there; anything less is thrown away. Each step relies on
-the renames before it, which file systems with a metadata journal keep in order.
+the renames before it, which file systems with a metadata journal keep in order. All three are done
+in one go: a replacement that was decided and then left lying would bring back, at a later start,
+what compaction or retention has taken away meanwhile.
 """
 
 from __future__ import annotations
@@ -48,7 +50,6 @@ def decide_swap(files: FileSystem, directory: str, base_offset: int) -> None:
         path = f"{directory}/{file_name(base_offset, suffix)}"
         if files.exists(path + CLEANED_SUFFIX):
             files.rename(path + CLEANED_SUFFIX, path + SWAP_SUFFIX)
-    files.sync_directory(directory)
 
 
 def finish_swap(files: FileSystem, directory: str, base_offset: int) -> None:

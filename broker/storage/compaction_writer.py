@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from broker.storage.compaction_swap import cleaned_path, decide_swap, discard_cleaned, finish_swap
 from broker.storage.filesystem import FileSystem, write_fully
 from broker.storage.layout import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
@@ -12,11 +14,13 @@ from broker.storage.time_index import ENTRY_BYTES as TIME_INDEX_ENTRY_BYTES
 from broker.storage.time_index import TimeIndex, TimestampOffset
 from protocol.records.batch import NO_TIMESTAMP, read_header
 
+logger = logging.getLogger(__name__)
+
 BUFFER_BYTES = 1 << 16
 
 
 class CleanedSegment:
-    """Written by one thread, put in place by another. All methods may raise OSError."""
+    """Written by one thread, put in place by another. Only `discard` raises no OSError."""
 
     def __init__(self, files: FileSystem, directory: str, base_offset: int, interval: int) -> None:
         """`interval`: bytes between two index entries."""
@@ -55,7 +59,7 @@ class CleanedSegment:
             self._write_out()
 
     def finish(self) -> None:
-        """Force the files to disk and decide: a start after a crash finishes the replacement."""
+        """Force the files to disk, complete; `decide` may follow."""
         self._write_out()
         self._time_index.append_if_later(*self._latest)
         for index in (self._index, self._time_index):
@@ -64,14 +68,25 @@ class CleanedSegment:
             index.close()
         self._log.sync()
         self._log.close()
+
+    def decide(self) -> None:
+        """Let a start after a crash finish the replacement. On OSError nothing is decided."""
         decide_swap(self._files, self._directory, self.base_offset)
 
-    def discard(self) -> None:
-        """Remove the files, unless they are in place already."""
+    def discard(self) -> bool:
+        """Remove the files, unless they are in place already; whether that was possible.
+
+        As long as nothing is decided, what cannot be removed does no harm.
+        """
         self._log.close()
         self._index.close()
         self._time_index.close()
-        discard_cleaned(self._files, self._directory, self.base_offset)
+        try:
+            discard_cleaned(self._files, self._directory, self.base_offset)
+        except OSError as error:
+            logger.warning("%s cannot be removed: %s", self._log.path, error)
+            return False
+        return True
 
     def put_in_place(self) -> LogSegment:
         """Give the files their final names; those of the old segments must be gone."""

@@ -112,6 +112,16 @@ class PartitionLog:
         return self._state.end_offset
 
     @property
+    def opened_end_offset(self) -> int:
+        """`log_end_offset` as it was when the log was opened."""
+        return self._state.opened_end_offset
+
+    @property
+    def rewrite_count(self) -> int:
+        """Changes when stored batches were replaced or removed since the log was opened."""
+        return self._state.rewrite_count
+
+    @property
     def flushed_offset(self) -> int:
         """Every batch below survives a power loss: the recovery point."""
         return self._state.flusher.flushed_offset
@@ -290,16 +300,24 @@ class PartitionLog:
     ) -> bool:
         """Put what compaction made of neighbouring segments in their place.
 
-        False, and nothing has changed, if one of them has been deleted since. If the file system
-        refuses, the log fails; when it is opened anew the replacement is carried out.
+        False, and nothing has changed, if one of them has been deleted since. On StorageError
+        nothing has changed either, or the log has failed; when it is opened anew a replacement that
+        was decided is carried out.
         """
         state = self._state
         state.check_usable()
+        if not state.holds(replaced):
+            return False
+        is_decided = False
         try:
-            return state.replace_segments(replaced, cleaned, wall_ms)
+            cleaned.decide()
+            is_decided = True
+            state.replace_segments(replaced, cleaned, wall_ms)
         except OSError as error:
-            state.fail(f"{state.directory}: compacted segments cannot be put in place: {error}")
+            if is_decided or not cleaned.discard():
+                state.fail(f"{state.directory}: compacted segments cannot be put in place: {error}")
             raise StorageError(f"{state.directory}: {error}") from error
+        return True
 
     def remove_deleted_files(self, *, wall_ms: int) -> int:
         """Unlink files of segments deleted file.delete.delay.ms ago; how many. For any thread."""

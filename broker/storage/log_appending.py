@@ -122,9 +122,13 @@ def must_roll(
         return True
     if len(active.time_index) >= config.segment_index_bytes // TIME_INDEX_ENTRY_BYTES - 1:
         return True
+    segment_ms = config.segment_ms
+    if config.max_compaction_lag_ms < segment_ms and "compact" in config.cleanup_policy:
+        # The active segment is never compacted.
+        segment_ms = config.max_compaction_lag_ms
     first = active.first_timestamp
     if first is None:
         first = load_first_timestamp(active)
     if first != NO_TIMESTAMP:
-        return header.max_timestamp - first > config.segment_ms
-    return wall_ms - active.created_ms > config.segment_ms
+        return header.max_timestamp - first > segment_ms
+    return wall_ms - active.created_ms > segment_ms

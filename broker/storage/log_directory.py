@@ -91,6 +91,8 @@ class DeletedFiles:
     files: FileSystem
     waiting: list[tuple[int, str]] = field(default_factory=list)
     """(wall time of the deletion, path), in order."""
+    _taken: set[str] = field(default_factory=set)
+    """The paths in `waiting`."""
 
     def delete_segment(
         self, segment: LogSegment, wall_ms: int, *, with_snapshot: bool = True
@@ -128,9 +130,25 @@ class DeletedFiles:
                 self.files.remove(path)
             except OSError as error:
                 logger.warning("%s cannot be removed: %s", path, error)
+            # Only now may another file get the name.
+            self._taken.discard(path)
             removed += 1
         return removed
 
     def _rename(self, path: str, wall_ms: int) -> None:
-        self.files.rename(path, path + DELETED_SUFFIX)
-        self.waiting.append((wall_ms, path + DELETED_SUFFIX))
+        target = self._free_name(path)
+        self.files.rename(path, target)
+        self.waiting.append((wall_ms, target))
+        self._taken.add(target)
+
+    def _free_name(self, path: str) -> str:
+        """A *.deleted name that no waiting file has.
+
+        A segment that is compacted twice leaves two files of one name, and each has its own delay.
+        """
+        target = path + DELETED_SUFFIX
+        number = 1
+        while target in self._taken:
+            target = f"{path}.{number}{DELETED_SUFFIX}"
+            number += 1
+        return target

@@ -35,6 +35,10 @@ class LogState:
         self.segments = tuple(opened.segments)
         """Oldest first, the last one is active. Replaced as a whole: other threads may look."""
         self.end_offset = opened.end_offset
+        self.opened_end_offset = opened.end_offset
+        """Where the log ended when it was opened: all that earlier processes left of it."""
+        self.rewrite_count = 0
+        """How often stored batches were replaced or removed: what was read before may be gone."""
         first = self.segments[0].base_offset
         self.start_offset = min(max(terms.log_start_offset, first), opened.end_offset)
         self.snapshots = opened.snapshots
@@ -109,19 +113,24 @@ class LogState:
         self.deleted.delete_segment(first, wall_ms)
         self.segments = self.segments[1:]
         self.start_offset = max(self.start_offset, following.base_offset)
+        self.rewrite_count += 1
         self.snapshots[:] = [offset for offset in self.snapshots if offset > first.base_offset]
         self.flusher.note_name(self.directory)
 
+    def holds(self, neighbours: Sequence[LogSegment]) -> bool:
+        """Whether these segments are all in the log still, and sealed."""
+        if not neighbours or neighbours[0] not in self.segments[:-1]:
+            return False
+        first = self.segments.index(neighbours[0])
+        behind = first + len(neighbours)
+        return behind < len(self.segments) and self.segments[first:behind] == tuple(neighbours)
+
     def replace_segments(
         self, replaced: Sequence[LogSegment], cleaned: CleanedSegment, wall_ms: int
-    ) -> bool:
-        """See PartitionLog.replace_segments. Raises OSError, perhaps half-way."""
-        if replaced[0] not in self.segments[:-1]:
-            return False
+    ) -> None:
+        """Put a decided replacement in its place. Raises OSError, perhaps half-way."""
         first = self.segments.index(replaced[0])
         behind = first + len(replaced)
-        if list(self.segments[first:behind]) != list(replaced) or behind >= len(self.segments):
-            return False
         for segment in replaced:
             # The first one's snapshot is as true of the new segment, which starts there as well.
             keeps_snapshot = segment is replaced[0]
@@ -132,8 +141,8 @@ class LogState:
         segment.created_ms = max(one.created_ms for one in replaced)
         segment.following_offset = self.segments[behind].base_offset
         self.segments = (*self.segments[:first], segment, *self.segments[behind:])
+        self.rewrite_count += 1
         self.flusher.note_name(self.directory)
-        return True
 
     def check_usable(self) -> None:
         """Raise StorageError if the log has failed or is closed."""

@@ -3,8 +3,11 @@
 Reading and rewriting go on in the executor, a step at a time, so that a stop never waits for more
 than one; looking for work and putting finished segments in place are quick and belong to the loop's
 thread. How far each log is clean is noted in Kafka's cleaner-offset-checkpoint; losing it costs a
-second look at records that are clean already. A log that cannot be compacted is left alone until
-the next start, as Kafka does it.
+second look at records that are clean already.
+
+A log whose compaction fails, because the disk is full or for any other reason of the file system,
+is tried again, later each time; Kafka would leave it alone until the next start, and it would grow.
+Damage is left alone: a log is compacted up to the first segment that holds some.
 """
 
 from __future__ import annotations
@@ -15,17 +18,33 @@ import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from pathlib import Path
+from typing import Final
 
 from broker.clock import Clock
 from broker.config.current import CurrentConfig
 from broker.storage.cleaner import Compaction, CompactionPlan, plan_compaction
-from broker.storage.errors import CorruptFileError, StorageError
+from broker.storage.errors import CorruptBatchError, CorruptFileError, StorageError
 from broker.storage.filesystem import FileSystem
 from broker.storage.offset_checkpoint import CLEANER_OFFSET_FILE, read_offsets, write_offsets
 from broker.topics.partition import Partition
 from broker.topics.topic import Topic
+from protocol.lazy_dataclass import dataclass
 
 logger = logging.getLogger(__name__)
+
+RETRY_MS_MIN: Final = 1000
+RETRY_MS_MAX: Final = 600_000
+"""At most this long after a failure a log is tried again; the time doubles up to there."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """The last run over a log failed."""
+
+    retry_ms: int
+    """How long to leave it alone."""
+    retry_at_ms: int
+    """Until then, by the monotonic clock."""
 
 
 class Compactor:
@@ -49,7 +68,20 @@ class Compactor:
         self._executor = executor
         self._clean_up_to = self._read_checkpoint()
         """First dirty offset by (topic, partition); 0 for what is not in it."""
-        self._left_alone: set[Partition] = set()
+        self._unchecked = set(self._clean_up_to)
+        """What an earlier process noted, until it is compared with the log."""
+        self._failures: dict[Partition, _Failure] = {}
+        self._damaged: set[Partition] = set()
+        self.failure_count = 0
+        """Runs that failed since the start."""
+
+    @property
+    def uncleanable_count(self) -> int:
+        """Partitions whose last run failed, or that are compacted up to damage only."""
+        return sum(
+            partition.failure is None and "compact" in partition.config.cleanup_policy
+            for partition in self._damaged.union(self._failures)
+        )
 
     async def run(self) -> None:
         """Work until cancelled; rest when there is nothing to do."""
@@ -69,7 +101,10 @@ class Compactor:
         gone = set(names)
         for key in [key for key in self._clean_up_to if key[0] in gone]:
             del self._clean_up_to[key]
-        self._left_alone = {one for one in self._left_alone if one.topic_name not in gone}
+        self._failures = {
+            one: failure for one, failure in self._failures.items() if one.topic_name not in gone
+        }
+        self._damaged = {one for one in self._damaged if one.topic_name not in gone}
 
     async def compact_one(self) -> bool:
         """Compact the log that needs it most; whether there was one."""
@@ -79,14 +114,16 @@ class Compactor:
         partition, plan = found
         try:
             clean_up_to = await self._compact(partition, plan)
-            if clean_up_to is None or partition.failure is not None:
-                return True
-            if clean_up_to <= plan.first_dirty_offset:
-                raise StorageError(f"{partition!r}: not one batch fits into the dedupe buffer")
-            self._clean_up_to[partition.topic_name, partition.index] = clean_up_to
-            await self._write_checkpoint()
+        except CorruptBatchError as error:
+            self._note_damage(partition, error)
         except StorageError as error:
-            self._leave_alone(partition, error)
+            self._note_failure(partition, error)
+        else:
+            if partition.failure is None:
+                self._clean_up_to[partition.topic_name, partition.index] = clean_up_to
+                await self._write_checkpoint()
+            if self._failures.pop(partition, None) is not None:
+                logger.info("%r is compacted again", partition)
         return True
 
     def _dirtiest(self) -> tuple[Partition, CompactionPlan] | None:
@@ -101,26 +138,35 @@ class Compactor:
         return best
 
     def _plan(self, partition: Partition) -> CompactionPlan | None:
-        if partition.failure is not None or partition in self._left_alone:
+        failure = self._failures.get(partition)
+        is_waiting = failure is not None and self._clock.monotonic_ms() < failure.retry_at_ms
+        if partition.failure is not None or is_waiting:
             return None
         try:
             return plan_compaction(
                 partition.log,
-                first_dirty_offset=self._clean_up_to.get(
-                    (partition.topic_name, partition.index), 0
-                ),
+                first_dirty_offset=self._first_dirty_offset(partition),
                 up_to_offset=partition.high_watermark,
                 wall_ms=self._clock.wall_ms(),
             )
         except StorageError as error:
-            self._leave_alone(partition, error)
+            self._note_failure(partition, error)
             return None
 
-    async def _compact(self, partition: Partition, plan: CompactionPlan) -> int | None:
+    def _first_dirty_offset(self, partition: Partition) -> int:
+        key = partition.topic_name, partition.index
+        if key in self._unchecked:
+            self._unchecked.discard(key)
+            if self._clean_up_to.get(key, 0) > partition.log.opened_end_offset:
+                # The log lost its end, or is another one of that name: what has been appended since
+                # was never looked at.
+                del self._clean_up_to[key]
+        return self._clean_up_to.get(key, 0)
+
+    async def _compact(self, partition: Partition, plan: CompactionPlan) -> int:
         """Do what is planned; returns up to where the log is clean then.
 
-        None if retention has taken a segment away before it was read: another plan is needed.
-        Raises StorageError.
+        Raises StorageError and CorruptBatchError.
         """
         compaction = Compaction(
             partition.log,
@@ -129,15 +175,8 @@ class Compactor:
             wall_ms=self._clock.wall_ms(),
         )
         try:
-            try:
-                while await self._step(compaction):
-                    pass
-            except StorageError:
-                if partition.log.failed or not any(one.is_deleted for one in plan.segments):
-                    raise
-                return None
-            for _ in iter(compaction.swap_next, False):
-                await asyncio.sleep(0)
+            while await self._step(compaction):
+                compaction.swap(wall_ms=self._clock.wall_ms())
         finally:
             compaction.close()
         return compaction.cleaned_up_to
@@ -152,13 +191,28 @@ class Compactor:
             await asyncio.wait([step])
             raise
 
-    def _leave_alone(self, partition: Partition, error: StorageError) -> None:
+    def _note_damage(self, partition: Partition, error: CorruptBatchError) -> None:
+        """The segment is marked; plans end before it from now on."""
+        self.failure_count += 1
+        self._damaged.add(partition)
+        logger.warning("%r is only compacted up to damage: %s", partition, error)
+
+    def _note_failure(self, partition: Partition, error: StorageError) -> None:
         if partition.log.failed:
+            self._failures.pop(partition, None)
             if partition.failure is None:
                 partition.take_offline(str(error))
             return
-        logger.warning("%r is not compacted until the next start: %s", partition, error)
-        self._left_alone.add(partition)
+        self.failure_count += 1
+        before = self._failures.get(partition)
+        retry_ms = max(RETRY_MS_MIN, self._settings().config.log_cleaner_backoff_ms)
+        if before is not None:
+            retry_ms = max(retry_ms, 2 * before.retry_ms)
+        retry_ms = min(retry_ms, RETRY_MS_MAX)
+        self._failures[partition] = _Failure(retry_ms, self._clock.monotonic_ms() + retry_ms)
+        logger.warning(
+            "%r: compaction failed, next try in %d s: %s", partition, retry_ms // 1000, error
+        )
 
     def _read_checkpoint(self) -> dict[tuple[str, int], int]:
         try:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import Executor
 from typing import TypeVar
 
@@ -167,7 +167,7 @@ class Partition:
             asked = self.log.detached_read(
                 offset, max_bytes, up_to_offset=self.high_watermark, min_one=min_one
             )
-            key = (self, offset, max_bytes, self.high_watermark, min_one)
+            key = self._read_key(offset, max_bytes, min_one=min_one)
             is_true, found = await self._aside(asked)
             if is_true and found is not None:
                 self._tail_cache.put(key, found)
@@ -182,11 +182,15 @@ class Partition:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         if offset == self.high_watermark or (max_bytes <= 0 and not min_one):
             return b""
-        return self._tail_cache.get((self, offset, max_bytes, self.high_watermark, min_one))
+        return self._tail_cache.get(self._read_key(offset, max_bytes, min_one=min_one))
+
+    def _read_key(self, offset: int, max_bytes: int, *, min_one: bool) -> Hashable:
+        """Everything that determines what a read returns, now."""
+        return self, self.log.rewrite_count, offset, max_bytes, self.high_watermark, min_one
 
     def _read(self, offset: int, max_bytes: int, *, min_one: bool) -> bytes:
         data = self.log.read(offset, max_bytes, up_to_offset=self.high_watermark, min_one=min_one)
-        self._tail_cache.put((self, offset, max_bytes, self.high_watermark, min_one), data)
+        self._tail_cache.put(self._read_key(offset, max_bytes, min_one=min_one), data)
         return data
 
     async def _aside(self, asked: Detached[T]) -> tuple[bool, T | None]:

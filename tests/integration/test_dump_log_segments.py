@@ -89,9 +89,7 @@ def compacted(directory: Path) -> PartitionLog:
     assert plan is not None
     run = Compaction(log, plan, memory_bytes=1 << 20, wall_ms=WALL_MS)
     while run.work():
-        pass
-    while run.swap_next():
-        pass
+        run.swap(wall_ms=WALL_MS)
     log.close()
     log.remove_deleted_files(wall_ms=WALL_MS + 10**9)
     return log

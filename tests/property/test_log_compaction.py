@@ -11,7 +11,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from broker.storage.cleaner import Compaction, plan_compaction
-from broker.storage.errors import StorageError
+from broker.storage.errors import CorruptBatchError, StorageError
 from broker.storage.log import PartitionLog
 from broker.storage.simulated_filesystem import SimulatedFileSystem
 from protocol.records.batch import Codec, read_header
@@ -84,9 +84,7 @@ class Keyed:
         run = Compaction(self.log, plan, memory_bytes=memory_bytes, wall_ms=wall_ms)
         try:
             while run.work():
-                pass
-            while run.swap_next():
-                pass
+                run.swap(wall_ms=wall_ms)
         finally:
             run.close()
         self.first_dirty_offset = run.cleaned_up_to
@@ -258,7 +256,7 @@ def test_a_damaged_batch_stops_the_compaction_before_its_segment() -> None:
     keyed.log = open_log(keyed.files, config=settings(**CONFIG))
     damaged = keyed.log.segments[2]
     keyed.files.flip(damaged.path(".log"), 70, 1)
-    with pytest.raises(StorageError):
+    with pytest.raises(CorruptBatchError):
         keyed.compact()
     assert keyed.compact()
     assert keyed.first_dirty_offset == damaged.base_offset
@@ -270,13 +268,15 @@ def test_segments_deleted_during_a_compaction_do_not_come_back() -> None:
     plan = plan_compaction(log, first_dirty_offset=0, up_to_offset=60, wall_ms=WALL_MS)
     assert plan is not None
     run = Compaction(log, plan, memory_bytes=1 << 20, wall_ms=WALL_MS)
-    while run.work():
-        pass
     start = log.segments[2].base_offset
+    assert run.work()
     log.delete_records_before(start, wall_ms=WALL_MS)
-    while run.swap_next():
-        pass
+    run.swap(wall_ms=WALL_MS)
+    while run.work():
+        run.swap(wall_ms=WALL_MS)
     run.close()
+    keyed.first_dirty_offset = run.cleaned_up_to
+    keyed.check_clean()
     assert log.segments[0].base_offset == start
     assert all(record.offset >= start for record in keyed.kept())
     again = open_log(keyed.files, clean=False, recovery_point=60, config=settings(**CONFIG))

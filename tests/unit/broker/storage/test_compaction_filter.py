@@ -2,7 +2,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from broker.storage.compaction_filter import KeyOffsets, RetentionTerms, filler, filter_batch
+from broker.storage.compaction_filter import RetentionTerms, filler, filter_batch, note_keys
+from broker.storage.key_offsets import KeyOffsets
 from protocol.errors import DecodeError
 from protocol.records.batch import (
     BatchHeader,
@@ -26,13 +27,14 @@ def terms(
     *,
     wall_ms: int = NOW_MS,
     last_offsets: Mapping[int, int] | None = None,
+    up_to_offset: int = 1000,
 ) -> RetentionTerms:
     """`later`: key -> an offset at which it is written again."""
-    offsets = KeyOffsets(1 << 20)
+    offsets = KeyOffsets(1 << 20, offset_span=1000)
     for key, offset in (later or {}).items():
         batch = encode_batch([Record(b"later", key)], base_offset=offset)
-        offsets.note_batch(batch, read_header(batch))
-    return RetentionTerms(offsets, wall_ms, DAY_MS, last_offsets or {})
+        note_keys(offsets, batch, read_header(batch))
+    return RetentionTerms(offsets, up_to_offset, wall_ms, DAY_MS, last_offsets or {})
 
 
 def filtered(batch: bytes, using: RetentionTerms) -> tuple[BatchHeader, list[Record]] | None:
@@ -162,11 +164,25 @@ def test_a_filler_is_an_empty_batch_that_covers_its_offsets() -> None:
     assert filter_batch(batch, header, terms()) is None
 
 
-def test_the_map_of_keys_is_bounded_but_takes_at_least_one_batch() -> None:
-    offsets = KeyOffsets(memory_bytes=1000)
-    assert offsets.has_room_for(1000)
-    batch = batch_of(A, B, C)
-    offsets.note_batch(batch, read_header(batch))
-    assert len(offsets) == 3
-    assert offsets.has_room_for(2)
-    assert not offsets.has_room_for(3)
+@pytest.mark.parametrize("options", [{}, {"producer_id": 7, "producer_epoch": 0}])
+def test_a_batch_behind_the_map_stays_exactly_as_it_is(options: dict[str, int]) -> None:
+    """What is deleted by a tombstone there is still in the log, so its time has not begun."""
+    batch = batch_of(A, TOMBSTONE, Record(b"no key"), **options)
+    beyond = terms({b"a": 200}, up_to_offset=100)
+    assert filter_batch(batch, read_header(batch), beyond) == batch
+    within = filtered(batch, terms({b"a": 200}, up_to_offset=101))
+    assert within is not None
+    assert [record.key for record in within[1]] == [b"t"]
+    marked = filter_batch(batch, read_header(batch), terms())
+    assert marked is not None
+    late = terms(wall_ms=NOW_MS + 2 * DAY_MS, up_to_offset=100)
+    assert filter_batch(marked, read_header(marked), late) == marked
+
+
+def test_a_batch_that_cannot_be_read_to_its_end_outdates_nothing() -> None:
+    whole = batch_of(A, B)
+    cut = with_block(whole[61:-1], 2)
+    offsets = KeyOffsets(1 << 20, offset_span=1000)
+    with pytest.raises(DecodeError):
+        note_keys(offsets, cut, read_header(cut))
+    assert len(offsets) == 0

@@ -1,6 +1,6 @@
 import pytest
 
-from broker.storage.compaction_swap import complete_swaps, decide_swap, discard_cleaned
+from broker.storage.compaction_swap import complete_swaps, discard_cleaned
 from broker.storage.compaction_writer import CleanedSegment
 from broker.storage.simulated_filesystem import SimulatedFileSystem
 from tests.storage_tools import batch_of, fill, memory_log, open_log, read_all, stored
@@ -35,6 +35,7 @@ def test_a_replacement_that_is_not_decided_is_thrown_away_at_a_start() -> None:
 def test_a_decided_replacement_is_carried_out_at_a_start(deleted: int) -> None:
     files, cleaned, expected = prepared()
     cleaned.finish()
+    cleaned.decide()
     for base_offset in (0, 58)[:deleted]:
         for suffix in (".log", ".index", ".timeindex"):
             path = f"/data/t-0/{base_offset:020d}{suffix}"
@@ -61,6 +62,7 @@ def test_indexes_without_their_log_are_no_replacement() -> None:
 def test_a_replacement_damaged_since_gives_way_to_what_it_was_made_from() -> None:
     files, cleaned, _ = prepared()
     cleaned.finish()
+    cleaned.decide()
     files.flip("/data/t-0/00000000000000000000.log.swap", 7, 1)
     log = open_log(files, clean=False, recovery_point=200)
     assert [segment.base_offset for segment in log.segments[:2]] == [0, 58]
@@ -70,6 +72,7 @@ def test_a_replacement_damaged_since_gives_way_to_what_it_was_made_from() -> Non
 def test_a_replacement_damaged_since_is_kept_if_nothing_else_is_left() -> None:
     files, cleaned, expected = prepared()
     cleaned.finish()
+    cleaned.decide()
     files.flip("/data/t-0/00000000000000000000.log.swap", 40, 1)
     for base_offset in (0, 58):
         path = f"/data/t-0/{base_offset:020d}.log"
@@ -83,14 +86,16 @@ def test_a_replacement_damaged_since_is_kept_if_nothing_else_is_left() -> None:
 def test_discarding_takes_files_of_any_state() -> None:
     files, cleaned, _ = prepared()
     cleaned.finish()
+    cleaned.decide()
     discard_cleaned(files, "/data/t-0", 0)
     assert not names(files, ".swap")
     discard_cleaned(files, "/data/t-0", 0)
 
 
-def test_deciding_makes_the_names_durable() -> None:
+def test_a_decision_is_durable_when_the_directory_is() -> None:
     files, cleaned, expected = prepared()
     cleaned.finish()
-    decide_swap(files, "/data/t-0", 0)
+    cleaned.decide()
+    files.sync_directory("/data/t-0")
     files.lose_power(lambda _count: 0)
     assert read_all(open_log(files, clean=False, recovery_point=200)) == expected

@@ -63,6 +63,27 @@ def test_a_deleted_segment_is_renamed_at_once_and_removed_after_the_delay() -> N
     assert names_in(files) == set()
 
 
+def test_a_segment_deleted_twice_leaves_files_that_each_have_their_delay(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As when it is compacted twice within file.delete.delay.ms."""
+    files, segment, deleted = deletable()
+    deleted.delete_segment(segment, 1000)
+    files.create("/t-0/00000000000000000000.log")
+    again = LogSegment(files, "/t-0", 0, {})
+    deleted.delete_segment(again, 1050)
+    assert len(names_in(files)) == 4
+    assert all(name.endswith(".deleted") for name in names_in(files))
+    assert deleted.remove_due(1100, 100) == 3
+    assert len(names_in(files)) == 1
+    files.create("/t-0/00000000000000000000.log")
+    deleted.delete_segment(LogSegment(files, "/t-0", 0, {}), 1120)
+    assert len(names_in(files)) == 2
+    assert deleted.remove_due(1220, 100) == 2
+    assert names_in(files) == set()
+    assert not caplog.records
+
+
 def test_a_segment_whose_log_cannot_be_renamed_is_not_deleted() -> None:
     files, segment, deleted = deletable()
     files.remove("/t-0/00000000000000000000.log")

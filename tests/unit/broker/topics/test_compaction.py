@@ -5,25 +5,30 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from broker.clock import VirtualClock
+from broker.storage.metadata_store import MetadataStore
 from broker.storage.offset_checkpoint import CLEANER_OFFSET_FILE
+from broker.storage.simulated_filesystem import SimulatedFileSystem
 from broker.topics.compaction import Compactor
 from broker.topics.manager import TopicManager
 from broker.topics.partition import Partition
+from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch import split_batches
-from protocol.records.record import decode_records
-from tests.running_topics import append, running_topics
+from protocol.records.record import Record, decode_records
+from tests.running_topics import InlineExecutor, append, running_topics
 
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
 
 
-def compactor_of(topics: TopicManager) -> Compactor:
+def compactor_of(topics: TopicManager, clock: VirtualClock | None = None) -> Compactor:
     return Compactor(
         topics.all,
         lambda: topics.settings,
         topics._files,
         topics.directory,
-        clock=VirtualClock(),
+        clock=clock or VirtualClock(),
         executor=topics._executor,
     )
 
@@ -44,6 +49,17 @@ def content(partition: Partition) -> list[tuple[int, bytes | None, bytes | None]
             found += [(record.offset, record.key, record.value) for record in decode_records(batch)]
             offset = header.next_offset
     return found
+
+
+def flip_a_byte(path: str) -> bytes:
+    data = bytearray(Path(path).read_bytes())
+    data[70] ^= 1
+    Path(path).write_bytes(data)
+    return bytes(data)
+
+
+def content_of(data: bytes | memoryview) -> list[Record]:
+    return [record for _, batch in split_batches(data) for record in decode_records(batch)]
 
 
 async def test_a_compacted_topic_keeps_the_last_value_of_every_key_at_its_offset(
@@ -75,8 +91,8 @@ async def test_the_next_start_knows_what_is_clean_and_still_has_the_records(
         assert not await compactor_of(topics).compact_one()
 
 
-async def test_retention_during_a_compaction_only_delays_it(tmp_path: Path) -> None:
-    """The log is compacted as it is then; it used to be given up until the next start."""
+async def test_retention_during_a_compaction_does_not_stop_it(tmp_path: Path) -> None:
+    """What is left of the log is compacted; it used to be given up until the next start."""
     async with running_topics(tmp_path) as topics:
         topic = await topics.create_topic("t", partition_count=1, configs=COMPACTED)
         partition = topic.partitions[0]
@@ -93,7 +109,7 @@ async def test_retention_during_a_compaction_only_delays_it(tmp_path: Path) -> N
         await asyncio.sleep(0)
         blocked.set()
         assert await running
-        assert await compactor.compact_one()
+        assert not await compactor.compact_one(), "nothing is dirty any more"
         assert content(partition) == [(40 + key, b"key %d" % key, b"value 4") for key in range(10)]
 
 
@@ -115,3 +131,104 @@ async def test_a_new_topic_of_a_deleted_ones_name_begins_dirty(tmp_path: Path) -
             assert await compactor.compact_one()
             assert len(content(topic.partitions[0])) == 10
             await topics.delete_topic(topic)
+
+
+async def test_a_full_disk_delays_compaction_and_does_not_end_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    files = SimulatedFileSystem()
+    files.make_directory("/data")
+    clock = VirtualClock()
+    # No upkeep of its own: only the compactor of this test works.
+    async with running_topics(
+        Path("/data"),
+        "log.cleaner.enable=false",
+        files=files,
+        store=MetadataStore(None, new_cluster_id="x"),
+        clock=clock,
+        executor=InlineExecutor(),
+    ) as topics:
+        topic = await topics.create_topic("t", partition_count=1, configs=COMPACTED)
+        partition = topic.partitions[0]
+        fill(partition, rounds=5)
+        compactor = compactor_of(topics, clock)
+        files.space_left = 100
+        waits = []
+        for _ in range(9):
+            assert await compactor.compact_one()
+            assert compactor.uncleanable_count == 1
+            waited_ms = 0
+            while not compactor._dirtiest():
+                waited_ms += 1000
+                clock.advance(1000)
+            waits.append(waited_ms // 1000)
+        assert waits == [15, 30, 60, 120, 240, 480, 600, 600, 600]
+        assert compactor.failure_count == 9
+        assert caplog.text.count("compaction failed, next try in") == 9
+        assert partition.failure is None
+        files.space_left = None
+        assert await compactor.compact_one()
+        assert compactor.uncleanable_count == 0
+        assert content(partition) == [(40 + key, b"key %d" % key, b"value 4") for key in range(10)]
+
+
+async def test_damage_is_left_alone_and_what_lies_before_it_compacted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_topics(tmp_path) as topics:
+        topic = await topics.create_topic("t", partition_count=1, configs=COMPACTED)
+        partition = topic.partitions[0]
+        fill(partition, rounds=5)
+        compactor = compactor_of(topics)
+        path = partition.log.segments[3].path(".log")
+        damaged = flip_a_byte(path)
+        assert await compactor.compact_one()
+        assert "is only compacted up to damage" in caplog.text
+        assert await compactor.compact_one(), "up to the damage"
+        assert not await compactor.compact_one()
+        assert (compactor.uncleanable_count, compactor.failure_count) == (1, 1)
+        assert await asyncio.to_thread(Path(path).read_bytes) == damaged
+        first, *_ = split_batches(partition.read(0, 1 << 20, min_one=True))
+        assert first[0].record_count == 0
+
+
+async def test_what_an_earlier_log_of_the_name_was_clean_up_to_means_nothing(
+    tmp_path: Path,
+) -> None:
+    """As after a power loss that took the end of the log, or a deletion just before a kill."""
+    (tmp_path / CLEANER_OFFSET_FILE).write_text("0\n1\nt 0 30\n")
+    async with running_topics(tmp_path) as topics:
+        topic = await topics.create_topic("t", partition_count=1, configs=COMPACTED)
+        fill(topic.partitions[0], rounds=4)
+        assert await compactor_of(topics).compact_one()
+        assert len(content(topic.partitions[0])) == 10
+    async with running_topics(tmp_path) as topics:
+        assert not await compactor_of(topics).compact_one()
+
+
+async def test_reads_after_a_compaction_see_nothing_from_before_it(tmp_path: Path) -> None:
+    """Though offset, limit and high watermark are the same."""
+    async with running_topics(tmp_path) as topics:
+        topic = await topics.create_topic("t", partition_count=1, configs=COMPACTED)
+        partition = topic.partitions[0]
+        fill(partition, rounds=2)
+        before = bytes(partition.read(0, 1 << 20, min_one=True))
+        aside = await partition.read_aside(1, 1 << 20, min_one=True)
+        assert partition.read_at_hand(0, 1 << 20, min_one=True) == before
+        assert await compactor_of(topics).compact_one()
+        after = partition.read(0, 1 << 20, min_one=True)
+        assert bytes(after) != before
+        assert bytes(await partition.read_aside(1, 1 << 20, min_one=True)) != bytes(aside)
+        assert [record.offset for record in content_of(after)] == list(range(10, 20))
+
+
+async def test_reads_after_records_are_deleted_see_none_of_them(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        topic = await topics.create_topic("t", partition_count=1)
+        partition = topic.partitions[0]
+        fill(partition, rounds=2)
+        partition.read(0, 1 << 20, min_one=True)
+        topics.delete_records_before(partition, 5)
+        with pytest.raises(KafkaError) as caught:
+            partition.read(0, 1 << 20, min_one=True)
+        assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
