@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-FOLDERS = ("/broker/", "/protocol/")
+FOLDERS = ("/broker/", "/client/", "/protocol/")
 
 
 class Meter:
-    """How many bytecodes of the broker have run."""
+    """How many bytecodes of the broker, the client and the protocol have run."""
 
     def __init__(self) -> None:
         self.count = 0

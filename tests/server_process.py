@@ -9,6 +9,7 @@ import struct
 import subprocess
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from pathlib import Path
 from typing import Self
 
@@ -16,17 +17,33 @@ _METADATA_REQUEST = struct.pack(">ihhihi", 14, 3, 1, 1, -1, 0)
 """Metadata v1 for no topics. ApiVersions would not do: Kafka answers it while still fenced."""
 
 
+_RESERVED_MAX = 200
+_reserved: deque[socket.socket] = deque()
+"""The UDP sockets that stand for the ports given out last, oldest first."""
+
+
 def free_port() -> int:
-    """A TCP port that nobody listens on, from below the range that outgoing connections use."""
-    for _ in range(100):
+    """A TCP port that nobody listens on, from below the range that outgoing connections use.
+
+    A Kafka binds it seconds later, and is restarted on it. Other test processes of this machine do
+    not get it meanwhile: this one holds the UDP port of that number, which no broker wants, until
+    it ends or has asked for many more.
+    """
+    for _ in range(1_000):
         port = random.SystemRandom().randint(20_000, 32_000)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
+        mark = socket.socket(type=socket.SOCK_DGRAM)
+        try:
+            mark.bind(("127.0.0.1", port))
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
+        except OSError:
+            mark.close()
+            continue
+        _reserved.append(mark)
+        if len(_reserved) > _RESERVED_MAX:
+            _reserved.popleft().close()
+        return port
     message = "no free port found"
     raise RuntimeError(message)
 
@@ -75,7 +92,7 @@ class ServerProcess(ABC):
     def command(self) -> list[str]:
         """The command line; called before each start."""
 
-    def start(self, *, timeout_s: float = 60) -> Self:
+    def start(self, *, timeout_s: float = 180) -> Self:
         """Starts the broker and returns once it answers; else raises with its last words."""
         self.directory.mkdir(parents=True, exist_ok=True)
         with self.log_file.open("ab") as log:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -41,6 +41,8 @@ class Load:
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
                 "linger.ms": 1,
+                # While the broker is away no more than these gather, however long that takes.
+                "queue.buffering.max.messages": 5_000,
                 "message.timeout.ms": 0,
                 "reconnect.backoff.max.ms": 200,
                 "log_level": 0,
@@ -102,27 +104,49 @@ def create_topic(bootstrap: str, topic: str) -> None:
         future.result(20)
 
 
-def read_everything(bootstrap: str, topic: str) -> Records:
+def read_everything(bootstrap: str, *topics: str) -> dict[str, Records]:
+    """All that the topics hold. One consumer reads all of their partitions together: to wait for
+    each on its own, or for more than there is, takes longer than what is tested.
+    """
     consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False}
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,
+        }
     )
-    found: Records = {}
+    places = [TopicPartition(topic, index) for topic in topics for index in range(PARTITIONS)]
+    found: dict[str, Records] = {
+        topic: {index: [] for index in range(PARTITIONS)} for topic in topics
+    }
+    unread = {}
+    for place in places:
+        low, high = consumer.get_watermark_offsets(place, timeout=60)
+        place.offset = low
+        unread[place.topic, place.partition] = high
+    deadline_s = time.monotonic() + 120
     try:
-        for partition in range(PARTITIONS):
-            assigned = TopicPartition(topic, partition)
-            low, high = consumer.get_watermark_offsets(assigned, timeout=20)
-            consumer.assign([TopicPartition(topic, partition, low)])
-            records = found[partition] = []
-            while not records or records[-1][0] < high - 1:
-                if low == high:
-                    break
-                for message in consumer.consume(10_000, timeout=0.2):
-                    if message.error():
-                        raise KafkaException(message.error())
-                    offset, value = message.offset(), message.value()
-                    assert offset is not None
+        consumer.assign(places)
+        while unread:
+            assert time.monotonic() < deadline_s, f"not read to their ends: {unread}"
+            for message in consumer.consume(10_000, timeout=0.2):
+                topic, partition, offset = message.topic(), message.partition(), message.offset()
+                error, value = message.error(), message.value()
+                assert topic is not None
+                assert partition is not None
+                assert offset is not None
+                if error is None:
                     assert value is not None
-                    records.append((offset, value.decode()))
+                    found[topic][partition].append((offset, value.decode()))
+                    at = offset + 1
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    at = offset
+                else:
+                    raise KafkaException(error)
+                if at >= unread.get((topic, partition), at + 1):
+                    del unread[topic, partition]
     finally:
         consumer.close()
     return found
@@ -166,10 +190,11 @@ def test_no_acknowledged_record_is_lost_doubled_or_reordered_by_kill_9(
         finally:
             for load in loads:
                 load.stop()
-        check(loads, read_everything(broker.bootstrap, topic))
+        check(loads, read_everything(broker.bootstrap, topic)[topic])
     # Later crashes must not have harmed what was written before them.
+    found = read_everything(broker.bootstrap, *(topic for topic, _ in rounds))
     for topic, loads in rounds:
-        check(loads, read_everything(broker.bootstrap, topic))
+        check(loads, found[topic])
     total = sum(len(load.acknowledged) for _, loads in rounds for load in loads)
     print(f"{crash_runs} kills, {total} acknowledged records, all read back in place")
     assert total > crash_runs

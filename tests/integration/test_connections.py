@@ -353,7 +353,8 @@ def test_limits_of_connections_are_changed_while_the_broker_runs(
 def test_a_connection_without_requests_is_closed_and_one_that_waits_is_not(
     tmp_path: Path, loop_factory: LoopFactory
 ) -> None:
-    overrides = {"connections.max.idle.ms": "400"}
+    idle_max_s = 0.4
+    overrides = {"connections.max.idle.ms": str(round(idle_max_s * 1_000))}
     with (
         BrokerThread(tmp_path, overrides=overrides, loop_factory=loop_factory) as running,
         ExitStack() as stack,
@@ -361,14 +362,20 @@ def test_a_connection_without_requests_is_closed_and_one_that_waits_is_not(
         create_topic(running.port, "t")
         idle, waiting, busy = (stack.enter_context(RawClient(running.port)) for _ in range(3))
         waiting.send(framed(request_body(fetch("t", max_wait_ms=1_500), 11)))
-        began_s = time.monotonic()
+        began_s = asked_s = time.monotonic()
         while time.monotonic() - began_s < 1.2:
-            assert busy.is_answered()
+            last_s, asked_s = asked_s, time.monotonic()
+            try:
+                assert busy.is_answered()
+            except ConnectionError:
+                # Unless this process itself was held up, it has asked often enough.
+                assert time.monotonic() - last_s > idle_max_s
+                busy = stack.enter_context(RawClient(running.port))
             time.sleep(0.05)
         assert idle.is_closed()
         response_in(waiting.receive(), FetchResponse, 11)
         closed = running.call(lambda: dict(running.broker.metrics.edge.closed))
-        assert closed["idle"] == 1
+        assert closed["idle"] >= 1
 
 
 def test_stopping_answers_what_is_parked_and_is_over_soon(

@@ -56,6 +56,13 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield server.bootstrap
 
 
+@pytest.fixture(scope="module", autouse=True)
+def old_objects_out_of_sight() -> None:
+    """As after collection (tests/conftest.py): brokers in this process undo that when they end."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def leave_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     """Collects what a client library dropped now, so that no other test is blamed for it."""

@@ -127,7 +127,11 @@ def test_what_comes_while_a_request_waits(pair: Pair, filled: Topic) -> None:
         request = fetch_request(filled, {0: end, 1: 1}, max_wait_ms=15_000, min_bytes=1)
         pending = waiting.send(request, version)
         produce(pair, filled, batch(b"new"))
-        pending.answers()
+        answers = pending.answers(differs=differences.watermark_before_the_append(end))
+        for answer in answers:
+            (found,) = answer.responses
+            came = {one.partition_index: bool(one.records) for one in found.partitions}
+            assert came == {0: True, 1: False}
 
 
 @pytest.mark.parametrize("low_limit", ["max_bytes", "partition_max_bytes"])

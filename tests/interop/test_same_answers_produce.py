@@ -10,6 +10,7 @@ from protocol.records.batch import Codec, TimestampType
 from protocol.records.record import Record
 from tests.batches import one_record, with_block, with_header
 from tests.interop.same_answers import differences
+from tests.interop.same_answers.differences import CLOSED
 from tests.interop.same_answers.pair import SESSION_STARTED_MS, Pair
 from tests.interop.same_answers.scenes import (
     NOWHERE,
@@ -266,12 +267,13 @@ def test_failures_without_an_answer_close_the_connection(pair: Pair) -> None:
     topic = create_topic(pair)
     is_still_open = MetadataRequest(topics=[])
     for version in VERSIONS:
+        pair.line.send(produce_request(topic, batch(), acks=0), version)
+        pair.ask(is_still_open, 4)
         for request in (
-            produce_request(topic, batch(), acks=0),
             produce_request(topic, b"", acks=0),
             produce_request(NOWHERE, batch(), acks=0),
             produce_request(topic, {0: batch(), 1: batch()}, acks=0),
         ):
             pair.line.send(request, version)
-            pair.ask(is_still_open, 4)
+            assert pair.ask(is_still_open, 4, may_close=True) == (CLOSED, CLOSED)
     pair.ask(fetch_request(topic), 12)

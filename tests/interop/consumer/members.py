@@ -21,7 +21,7 @@ PATIENCE_S = 60
 
 
 class Topics:
-    """Of one broker, under names of their own."""
+    """Topics of one broker, under names of their own, and what it says of groups."""
 
     def __init__(self, bootstrap: str) -> None:
         self._admin: AdminClient = admin_client(bootstrap)
@@ -45,6 +45,11 @@ class Topics:
     def add_partitions(self, name: str, count: int) -> None:
         """So that it has `count`."""
         self._admin.create_partitions([NewPartitions(name, count)])[name].result(30)
+
+    def describe_group(self, group_id: str) -> tuple[str, int]:
+        """Its state and how many members it has."""
+        described = self._admin.describe_consumer_groups([group_id])[group_id].result(30)
+        return described.state.name, len(described.members)
 
     def delete(self, name: str) -> None:
         self._made.remove(name)

@@ -187,6 +187,17 @@ NO_FOLLOWERS: Final = Difference(
     ],
 )
 
+
+def watermark_before_the_append(end: int) -> Difference:
+    """Of a fetch that waited at that end for one record."""
+    return Difference(
+        "Kafka looks at the watermark before it reads: an append in between is in the records of"
+        " an answer whose watermark does not know it yet",
+        [("high_watermark", end, end + 1), ("last_stable_offset", end, end + 1)],
+        by_chance=True,
+    )
+
+
 # ListOffsets and OffsetForLeaderEpoch.
 NO_TIMES: Final = Difference(
     "where no record has a time, none has the largest; Kafka names the first record",

@@ -91,10 +91,18 @@ class Pending:
         self.then: Callable[[Answers], None] | None = None
         """Told of the answers once they have been compared."""
 
-    def answers(self, *, differs: Difference | None = None, about: Collection[str] = ()) -> Answers:
-        """Wait for both answers and compare them; see Pair.ask."""
+    def answers(
+        self,
+        *,
+        differs: Difference | None = None,
+        about: Collection[str] = (),
+        may_close: bool = False,
+    ) -> Answers:
+        """Wait for both answers and compare them; see Line.ask."""
         answers = self.line.receive(self.request, self.version)
-        self.line.pair.compare(self.request, self.version, answers, differs, about)
+        self.line.pair.compare(
+            self.request, self.version, answers, differs, about, may_close=may_close
+        )
         if self.then is not None:
             self.then(answers)
         return answers
@@ -161,14 +169,17 @@ class Line:
         *,
         differs: Difference | None = None,
         about: Collection[str] = (),
+        may_close: bool = False,
     ) -> Answers:
         """Send to both, wait for both and compare.
 
         Args:
             differs: the answers must be different in this way.
             about: names of topics or groups, where an answer tells of all: others are left out.
+            may_close: both may do without an answer, which otherwise is a mistake of the test's.
         """
-        return self.send(request, version).answers(differs=differs, about=about)
+        pending = self.send(request, version)
+        return pending.answers(differs=differs, about=about, may_close=may_close)
 
     def receive(self, request: object, version: int) -> Answers:
         """The next answers, not compared."""
@@ -248,9 +259,10 @@ class Pair:
         *,
         differs: Difference | None = None,
         about: Collection[str] = (),
+        may_close: bool = False,
     ) -> Answers:
         """As Line.ask, on a line that is there already."""
-        return self.line.ask(request, version, differs=differs, about=about)
+        return self.line.ask(request, version, differs=differs, about=about, may_close=may_close)
 
     def peek(self, request: object, version: int) -> Answers:
         """Both answers, not compared."""
@@ -287,9 +299,13 @@ class Pair:
         answers: Answers,
         differs: Difference | None = None,
         about: Collection[str] = (),
+        *,
+        may_close: bool = False,
     ) -> None:
         """Fail unless the answers are equal, or differ as they should."""
         Pair.compared += 1
+        if not may_close and not any(isinstance(answer, Struct) for answer in answers):
+            self.fail(request, version, f"  neither answers: {answers.kafka}, {answers.kohort}")
         found = self._found(answers, version, self._ids, about)
         wrong = [one for one in found if differs is None or not differs.allows(*one)]
         if wrong:

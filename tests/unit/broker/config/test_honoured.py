@@ -1,6 +1,7 @@
-"""A setting is said to be honoured exactly if some code reads it."""
+"""A setting is said to be honoured exactly if some code reads it and does something with it."""
 
-import re
+import ast
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -21,13 +22,40 @@ HONOURED_WITHOUT_BEING_READ = {
 
 
 @cache
-def words() -> frozenset[str]:
-    """Every word of the broker's sources, apart from where settings are declared."""
+def read_attributes() -> frozenset[str]:
+    """Every attribute that the broker's code looks up, apart from where settings are declared.
+
+    What a comment, a parameter or a name of another kind says does not count, and neither does a
+    value that is looked up and dropped.
+    """
     declared_in = {BROKER / "config", BROKER / "storage" / "config.py"}
     sources = [path for path in BROKER.rglob("*.py") if declared_in.isdisjoint(path.parents)]
     sources = [path for path in sources if path not in declared_in]
     sources.append(BROKER / "config" / "broker.py")
-    return frozenset(re.findall(r"\w+", "\n".join(path.read_text("utf-8") for path in sources)))
+    return frozenset(
+        name for path in sources for name in attributes_in(ast.parse(path.read_text("utf-8")))
+    )
+
+
+def attributes_in(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr):
+            continue
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Attribute) and isinstance(child.ctx, ast.Load):
+                yield child.attr
+
+
+def test_only_what_is_looked_up_and_used_counts() -> None:
+    source = """
+# in_a_comment
+def function(parameter, config):
+    "in_a_docstring"
+    config.dropped
+    config.assigned = parameter
+    return config.used
+"""
+    assert set(attributes_in(ast.parse(source))) == {"used"}
 
 
 FALLBACKS = {
@@ -38,7 +66,7 @@ FALLBACKS = {
 
 @pytest.mark.parametrize("setting", TOPIC_SETTINGS.values(), ids=lambda setting: setting.name)
 def test_a_topic_config_is_honoured_exactly_if_it_is_read(setting: Setting) -> None:
-    is_read = setting.attribute in words() or setting.name in HONOURED_WITHOUT_BEING_READ
+    is_read = setting.attribute in read_attributes() or setting.name in HONOURED_WITHOUT_BEING_READ
     assert setting.declared.honoured is is_read
 
 
@@ -48,4 +76,4 @@ def test_a_topic_config_is_honoured_exactly_if_it_is_read(setting: Setting) -> N
     ids=lambda setting: setting.name,
 )
 def test_a_broker_setting_is_honoured_exactly_if_it_is_read(setting: Setting) -> None:
-    assert setting.declared.honoured is (setting.attribute in words())
+    assert setting.declared.honoured is (setting.attribute in read_attributes())

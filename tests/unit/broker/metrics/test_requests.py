@@ -7,8 +7,11 @@ from protocol.messages.heartbeat import HeartbeatResponse
 
 
 def test_the_edge_can_be_given_these_counters() -> None:
-    counters: NetworkMetrics = EdgeMetrics()
+    edge = EdgeMetrics()
+    counters: NetworkMetrics = edge
     counters.bytes_received(5)
+    counters.bytes_received(2)
+    assert edge.received_bytes == 7
 
 
 def test_answers_are_counted_by_api_and_version_with_their_durations_and_errors() -> None:

@@ -42,10 +42,15 @@ def test_a_killed_holder_leaves_nothing_to_clean_up(tmp_path: Path) -> None:
     DataDirectoryLock(tmp_path).release()
 
 
-def test_releasing_twice_is_harmless(tmp_path: Path) -> None:
+def test_releasing_twice_takes_nothing_from_the_next_holder(tmp_path: Path) -> None:
+    """Whose lock may have the number of the descriptor that was closed."""
     lock = DataDirectoryLock(tmp_path)
     lock.release()
+    next_holder = DataDirectoryLock(tmp_path)
     lock.release()
+    with pytest.raises(DataDirectoryLockedError):
+        DataDirectoryLock(tmp_path)
+    next_holder.release()
 
 
 def test_a_directory_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
