@@ -25,7 +25,7 @@ take 0.1 to 0.4 s. The largest that clients send have 40,000 (every partition of
 in a topic of its own)."""
 
 TEXT_BYTES_MAX: Final = 0x7FFF
-"""Longest text, as Kafka reads it: the compact encoding could say more, and nobody does."""
+"""Longest text, as Kafka reads and writes it: the compact encoding could say more."""
 
 TAGS_MAX: Final = 1_024
 """Tagged fields accepted in one structure; Kafka's own messages use single digits."""
@@ -149,6 +149,8 @@ class Text(Sized):
 
     def _build(self, obj: Any, stream: Any, context: Any, path: Any) -> Any:
         data = None if obj is None else obj.encode()
+        if data is not None and len(data) > TEXT_BYTES_MAX:
+            raise WireError(f"text of {len(data)} bytes", path=path)
         self._build_length(None if data is None else len(data), stream, path)
         if data:
             construct.stream_write(stream, data, len(data), path)

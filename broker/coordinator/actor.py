@@ -7,10 +7,11 @@ no task. A task exists only from an append to the moment when nothing is left in
 alone wait until the loop has looked at all sockets, because an append costs more than all the rest
 of a commit and several can share it.
 
-If an append fails, the group compensates (see :mod:`broker.core.group.base`). If a step raises, the
-mistake is ours and nothing in memory is believed any more: the command that raised is answered
-UNKNOWN_SERVER_ERROR, everybody else who waits COORDINATOR_NOT_AVAILABLE, and the group is made anew
-from the log.
+If an append fails, the group compensates (see :mod:`broker.core.group.base`), and a record that
+cannot be written down is nothing else: the write it belongs to fails, those that came with it do
+not. So what peers send cannot make a step raise. If one does, the mistake is ours and nothing in
+memory is believed any more: the command that raised is answered UNKNOWN_SERVER_ERROR, everybody
+else who waits COORDINATOR_NOT_AVAILABLE, and the group is made anew from the log.
 """
 
 from __future__ import annotations
@@ -117,6 +118,11 @@ class GroupActor:
     def waiting_count(self) -> int:
         """Requests that wait for an answer of the group."""
         return len(self._waiting) + len(self._inbox) + len(self._deferred)
+
+    @property
+    def fault_count(self) -> int:
+        """Steps that have raised."""
+        return self._faults
 
     @property
     def is_available(self) -> bool:

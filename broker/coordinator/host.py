@@ -183,6 +183,7 @@ class GroupHost:
             "offsets": sum(actor.group.offsets.count for actor in actors),
             "waiting_requests": sum(actor.waiting_count for actor in actors),
             "tasks": len(self._tasks),
+            "faults": sum(actor.fault_count for actor in actors),
         }
 
     # For the actors.

@@ -20,7 +20,7 @@ from broker.core.group.records import (
     value_steps,
 )
 from broker.core.steps import Steps
-from protocol.errors import KafkaError
+from protocol.errors import EncodeError, ErrorCode, KafkaError
 from protocol.records.builder import encode_batch
 from protocol.records.record import Record, decode_records
 
@@ -100,8 +100,15 @@ def java_hash(text: str) -> int:
 
 
 def encode_as_batch(records: Sequence[DurableRecord], wall_ms: int) -> bytes:
-    """The records as one batch of the topic."""
-    return encode_batch([_stored(record, encode_value(record), wall_ms) for record in records])
+    """The records as one batch of the topic.
+
+    Raises:
+        KafkaError: INVALID_RECORD, for what the topic's format cannot say.
+    """
+    try:
+        return encode_batch([_stored(record, encode_value(record), wall_ms) for record in records])
+    except EncodeError as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
 
 
 def encode_stored(records: Sequence[StoredRecord]) -> bytes:
@@ -125,11 +132,14 @@ def is_large(records: Sequence[DurableRecord]) -> bool:
 def batch_steps(records: Sequence[DurableRecord], wall_ms: int) -> Steps[bytes]:
     """As `encode_as_batch`, in steps."""
     encoded: list[Record] = []
-    for record in records:
-        value = yield from value_steps(record)
-        encoded.append(_stored(record, value, wall_ms))
-    yield
-    return encode_batch(encoded)
+    try:
+        for record in records:
+            value = yield from value_steps(record)
+            encoded.append(_stored(record, value, wall_ms))
+        yield
+        return encode_batch(encoded)
+    except EncodeError as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
 
 
 def _stored(record: DurableRecord, value: bytes | None, wall_ms: int) -> Record:

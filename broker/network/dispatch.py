@@ -6,7 +6,6 @@ log says why.
 """
 
 import asyncio
-import logging
 from collections.abc import Coroutine
 from functools import partial
 from time import perf_counter
@@ -34,8 +33,6 @@ from protocol.framing import (
 from protocol.message import Struct
 from protocol.messages.api_versions import ApiVersionsResponse
 from protocol.messages.produce import ProduceRequest
-
-logger = logging.getLogger(__name__)
 
 _Call = tuple[RequestHeader, Route, Any, float]
 """A request on its way through a handler, the last being when that began, on `perf_counter`."""
@@ -145,7 +142,7 @@ class Dispatcher:
         if isinstance(error, KafkaError):
             code, text = error.code, error.message
         else:
-            logger.error("A fault of ours fails %s", name, exc_info=error)
+            self._note_fault(name, error)
         duration_s = perf_counter() - started_s
         self._metrics.request_failed(route.api.name, route.version, code, duration_s)
         if isinstance(request, ProduceRequest) and request.acks == 0:
@@ -154,7 +151,20 @@ class Dispatcher:
             response = error_response(request, route.version, code, text)
         except NoErrorField:
             raise self._rejected("not_answerable", f"{name}: {code.name}") from None
-        return _buffers(header, route, response)
+        try:
+            return _buffers(header, route, response)
+        except EncodeError as unsaid:
+            raise self._rejected("not_answerable", f"{name}: {code.name}, {unsaid}") from None
+
+    def _note_fault(self, name: str, error: Exception) -> None:
+        """What a peer can make happen, it can make happen a thousand times a second."""
+        if isinstance(error, EncodeError):
+            # Says by itself what cannot be said in this version.
+            text = "The answer to %s cannot be written: %s"
+            self._log.fault("unwritable", text, name, error)
+        else:
+            text = "A fault of ours fails %s"
+            self._log.fault("fault", text, name, error=error)
 
     def _answer_unserved(self, header: RequestHeader) -> Answer:
         """ApiVersions of any version is answered in v0, which every client reads; others cannot."""

@@ -53,7 +53,22 @@ class PeerLog:
         if self._logger.isEnabledFor(logging.DEBUG):
             self._write(logging.DEBUG, kind, text, args)
 
-    def _write(self, level: int, kind: str, text: str, args: tuple[object, ...]) -> None:
+    def fault(self, kind: str, text: str, *args: object, error: Exception | None = None) -> None:
+        """As `note`, of a fault of ours that a peer may bring about as often as it likes.
+
+        Args:
+            error: whose traceback is written with it.
+        """
+        self._write(logging.ERROR, kind, text, args, error)
+
+    def _write(
+        self,
+        level: int,
+        kind: str,
+        text: str,
+        args: tuple[object, ...],
+        error: Exception | None = None,
+    ) -> None:
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._interval_ends_ms.get(kind, 0):
             self._interval_ends_ms[kind] = now_ms + INTERVAL_MS
@@ -65,4 +80,4 @@ class PeerLog:
         left_out = self._left_out.pop(kind, 0)
         if left_out:
             text, args = f"{text} (and %d more like it)", (*args, left_out)
-        self._logger.log(level, text, *args)
+        self._logger.log(level, text, *args, exc_info=error)

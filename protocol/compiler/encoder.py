@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from protocol.compiler.writer import Writer, absent, is_literal
 from protocol.constructs import (
+    TEXT_BYTES_MAX,
     Array,
     Blob,
     LenientInt8,
@@ -101,7 +102,9 @@ class EncoderWriter(Writer):
                 with self.block(f"if len({source}) != 16:"):
                     self(f"raise EncodeError(f'{source}: a uuid of {{len({source})}} bytes')")
 
-    def _compact_length(self, length: str, run: list[tuple[str, str]]) -> None:
+    def _compact_length(
+        self, length: str, run: list[tuple[str, str]], *, is_text: bool = False
+    ) -> None:
         """Append a run and the length behind it, of one byte as nearly all are."""
         self._check_uuids(run)
         with self.block(f"if {length} < 127:"):
@@ -110,6 +113,9 @@ class EncoderWriter(Writer):
             else:
                 self(f"out.append({length} + 1)")
         with self.block("else:"):
+            if is_text:
+                with self.block(f"if {length} > {TEXT_BYTES_MAX}:"):
+                    self(f"raise EncodeError(f'text of {{{length}}} bytes')")
             if run:
                 self(f"out += {self._packed(run)}")
             self(f"append_uvarint(out, {length} + 1)")
@@ -133,7 +139,7 @@ class EncoderWriter(Writer):
                 self(f"{value} = {value}.encode()")
             self(f"{length} = {measure}")
         if con.compact:
-            self._compact_length(length, run)
+            self._compact_length(length, run, is_text=isinstance(con, Text))
         else:
             run.append((length, fixed_format(con.prefix) or ""))
             self._flush(run)

@@ -180,18 +180,20 @@ cdef extern from *:
         if (!prefix) return put_uvarint(out, (uint64_t)(length + 1));
         return put_integer(out, (uint64_t)length, prefix);
     }
+    enum { TEXT_BYTES_MAX = 0x7FFF };
     HELPER int put_text(Out *out, PyObject *value, int prefix, int nullable) {
         if (value == Py_None && nullable) return put_length(out, -1, prefix);
         if (!value || !PyUnicode_CheckExact(value)) return -1;
         if (PyUnicode_IS_COMPACT_ASCII(value)) {
             Py_ssize_t size = PyUnicode_GET_LENGTH(value);
-            if (put_length(out, size, prefix) < 0) return -1;
+            if (size > TEXT_BYTES_MAX || put_length(out, size, prefix) < 0) return -1;
             return put_bytes(out, (const char *)PyUnicode_1BYTE_DATA(value), size);
         }
         /* Not PyUnicode_AsUTF8, which keeps the bytes as long as the text. */
         PyObject *bytes = PyUnicode_AsUTF8String(value);
         if (!bytes) { PyErr_Clear(); return -1; }
-        int result = put_length(out, PyBytes_GET_SIZE(bytes), prefix);
+        int result = PyBytes_GET_SIZE(bytes) > TEXT_BYTES_MAX
+            ? -1 : put_length(out, PyBytes_GET_SIZE(bytes), prefix);
         if (!result) result = put_bytes(out, PyBytes_AS_STRING(bytes), PyBytes_GET_SIZE(bytes));
         Py_DECREF(bytes);
         return result;

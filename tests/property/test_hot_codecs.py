@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+import construct
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,8 +23,9 @@ from hypothesis import strategies as st
 import protocol
 from protocol.codec import Codec, codec
 from protocol.constructs import REQUEST_ELEMENTS_MAX, TEXT_BYTES_MAX
-from protocol.errors import DecodeError, ErrorCode, ProtocolError
+from protocol.errors import DecodeError, EncodeError, ErrorCode, ProtocolError
 from protocol.hot import declared, is_hot
+from protocol.layout import layout, to_plain
 from protocol.message import Struct, field, record, schema_of
 from protocol.messages import heartbeat
 from protocol.messages.fetch import (
@@ -31,7 +33,7 @@ from protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from protocol.messages.join_group import JoinGroupRequest
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -322,6 +324,27 @@ def test_texts_have_a_limit(size: int) -> None:
             codec(heartbeat.HeartbeatRequest, 4).decode(bytes(encoded))
     else:
         compiled_alone(heartbeat.HeartbeatRequest, 4)(bytes(encoded))
+
+
+@pytest.mark.parametrize("character", ["x", "ü"])
+@pytest.mark.parametrize("excess", [0, 1])
+@pytest.mark.parametrize("version", [5, 9])
+def test_texts_have_the_same_limit_when_they_are_written(
+    version: int, excess: int, character: str
+) -> None:
+    count = TEXT_BYTES_MAX // len(character.encode())
+    response = full_value(JoinGroupResponse, version)
+    response.leader = character * (count + excess)
+    write = codec(JoinGroupResponse, version)
+    if excess:
+        with pytest.raises(EncodeError):
+            write.encode(response)
+        with pytest.raises(EncodeError):
+            b"".join(write.generated("encode_into")(response, bytearray()))
+        with pytest.raises(construct.ConstructError):
+            layout(JoinGroupResponse, version).build(to_plain(response, version))
+    else:
+        assert write.decode(write.encode(response))[0] == response
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ and the shell drops the group and replays it.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from broker.core.group.config import GroupConfig
 from broker.core.group.effects import (
@@ -32,7 +32,7 @@ from broker.core.group.effects import (
     TimerKey,
 )
 from broker.core.group.events import Event, Fate, MemberFenced, MemberRemoved, MemberTold
-from broker.core.group.member import Member, Protocols, metadata_for
+from broker.core.group.member import Member, Protocols, cut_text, metadata_for
 from broker.core.group.offset_table import OffsetTable
 from broker.core.group.protocols import CONSUMER, PartitionCount, union_of_topics
 from broker.core.group.records import DurableRecord
@@ -43,7 +43,11 @@ from protocol.errors import ErrorCode
 from protocol.lazy_dataclass import dataclass
 
 NewMemberId = Callable[[str], str]
-"""Makes an id that was never used before, beginning with the given client or instance id."""
+"""Makes an id that was never used before, beginning with the given text."""
+
+MEMBER_ID_PREFIX_BYTES_MAX: Final = 255
+"""As much of a client or instance id as a member id begins with. Kafka takes all of it, up to the
+32,767 bytes that a text on the wire can have; beyond it refuses the join."""
 
 
 class Write(Protocol):
@@ -96,7 +100,9 @@ class GroupBase:
 
     __slots__ = (
         "_effects",
+        "_make_member_id",
         "_offers",
+        "_singly",
         "_staged",
         "_topics",
         "_topics_are_parsed",
@@ -109,7 +115,6 @@ class GroupBase:
         "in_flight",
         "initial",
         "is_stored",
-        "new_member_id",
         "offsets",
         "partition_count",
         "pending_sync",
@@ -135,7 +140,7 @@ class GroupBase:
         """
         self.group_id = group_id
         self.config = config
-        self.new_member_id = new_member_id
+        self._make_member_id = new_member_id
         self.partition_count = partition_count
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.EMPTY
@@ -166,6 +171,8 @@ class GroupBase:
         self._topics: frozenset[str] | None = frozenset()
         self._topics_are_parsed = True
         self._staged: list[Write] = []
+        self._singly = 0
+        """So many of those that are staged, the first, get an append of their own."""
         self.in_flight: list[Write] = []
         """Writes whose outcome is awaited."""
         self._effects: list[Effect] = []
@@ -201,13 +208,31 @@ class GroupBase:
         effects, self._effects = self._effects, []
         if self._staged:
             assert not self.in_flight
-            made = [(write, write.make_records()) for write in self._staged]
-            self._staged = []
+            made = [(write, write.make_records()) for write in self._take_staged()]
             # A write may have become pointless by a later event of the same step.
             self.in_flight = [write for write, records in made if records]
             if self.in_flight:
                 effects.append(Append(tuple(record for _, records in made for record in records)))
         return effects
+
+    def _take_staged(self) -> list[Write]:
+        """Those that share the next append."""
+        staged, self._staged = self._staged, []
+        if self._singly:
+            self._singly -= 1
+            self._staged = staged[1:]
+            return staged[:1]
+        return staged
+
+    def append_singly(self) -> bool:
+        """Something in the records cannot be stored: have each write of the append tried for
+        itself, so that only the one that is to blame fails. False if there was one only.
+        """
+        if len(self.in_flight) < 2:
+            return False
+        self._singly = len(self.in_flight)
+        self._staged = self.finish_append() + self._staged
+        return True
 
     def finish_append(self) -> list[Write]:
         """Take the writes whose outcome is known now."""
@@ -262,6 +287,12 @@ class GroupBase:
             self._effects.append(Cancel(member.session_key))
 
     # Moves.
+
+    def new_member_id(self, prefix: str) -> str:
+        """An id that was never used before, beginning with the client or instance id, or with as
+        much of it as leaves the id short: it is stored, and sent to all kinds of clients.
+        """
+        return self._make_member_id(cut_text(prefix, MEMBER_ID_PREFIX_BYTES_MAX))
 
     def move_to(self, state: GroupState, now: Now) -> None:
         assert self.state in LEGAL_PREVIOUS[state], f"{self.state} to {state}"

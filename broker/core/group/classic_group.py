@@ -50,7 +50,18 @@ _APPEND_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_RECORD: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
+
+_BLAME_THE_RECORDS: Final = frozenset(
+    {
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.INVALID_FETCH_SIZE,
+        ErrorCode.INVALID_RECORD,
+    }
+)
+"""Errors of an append that others in it need not share."""
 
 
 def client_error(error: ErrorCode) -> ErrorCode:
@@ -147,6 +158,8 @@ class ClassicGroup(GroupBase):
 
     def on_append_failed(self, error: ErrorCode, now: Now) -> None:
         """They are not, and never will be: `error` says why."""
+        if error in _BLAME_THE_RECORDS and self.append_singly():
+            return
         for write in self.finish_append():
             write.on_failed(client_error(error), now)
 

@@ -21,8 +21,9 @@ class GroupConfig:
     """Ids handed out with MEMBER_ID_REQUIRED and not used yet. Beyond it the oldest is forgotten:
     its owner starts over, while somebody who only collects ids cannot keep others out."""
     metadata_bytes_max: int = 128 * 1024 * 1024
-    """What members of one group may tell their assignors, all together; beyond it the group counts
-    as full. Kafka's bound is 1 MiB for the stored group, which a few thousand members reach."""
+    """What members of one group may tell their assignors, all together, with what they are called;
+    beyond it the group counts as full. Kafka's bound is 1 MiB for the stored group, which a few
+    thousand members reach."""
     check_partition_counts: bool = True
     """Rebalance when a leader returns and its topics have other partition counts than when the
     assignment was made; closes the gap that KIP-814 admits."""

@@ -21,7 +21,7 @@ from broker.core.group.events import (
     TriggerKind,
     UnusedIdDropped,
 )
-from broker.core.group.member import Member, PendingMember, size_of
+from broker.core.group.member import Member, PendingMember, size_of, size_of_ids
 from broker.core.group.reasons import ReasonSource, StatedReason
 from broker.core.group.requests import JoinRequest, JoinResult, Now, Ticket
 from broker.core.group.states import GroupState
@@ -72,8 +72,9 @@ def _has_room(group: GroupBase, request: JoinRequest) -> bool:
     all_bytes = roster.metadata_bytes
     if member is None:
         all_bytes += size_of(request.protocols)
+        all_bytes += size_of_ids(request.client_id, request.instance_id)
     elif member.protocols != request.protocols:
-        all_bytes += size_of(request.protocols) - member.metadata_bytes
+        all_bytes += size_of(request.protocols) - size_of(member.protocols)
     if all_bytes > group.config.metadata_bytes_max:
         return False
     state = group.state
@@ -123,9 +124,7 @@ def _hand_out_id(group: GroupBase, request: JoinRequest, ticket: Ticket, now: No
         group.note(UnusedIdDropped(oldest))
     member_id = group.new_member_id(request.client_id)
     deadline_ms = now.ms + request.session_timeout_ms
-    roster.pending[member_id] = PendingMember(
-        member_id, request.client_id, request.client_host, request.reason, deadline_ms
-    )
+    roster.pending[member_id] = PendingMember(member_id, request.reason, deadline_ms)
     group.schedule(TimerKey("pending", member_id), deadline_ms)
     group.reply(ticket, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
 

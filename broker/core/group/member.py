@@ -54,8 +54,8 @@ class Member:
 
     @property
     def metadata_bytes(self) -> int:
-        """Of all its protocols."""
-        return size_of(self.protocols)
+        """Of what it offers, and of its names."""
+        return size_of(self.protocols) + size_of_ids(self.client_id, self.instance_id)
 
     @property
     def protocol_names(self) -> tuple[str, ...]:
@@ -86,11 +86,23 @@ class Member:
 
 
 def size_of(protocols: Protocols) -> int:
-    """Bytes of metadata in it."""
+    """What it takes to keep them, names included."""
     size = 0
-    for _, data in protocols:
-        size += len(data)
+    for name, data in protocols:
+        size += len(name) + len(data)
     return size
+
+
+def size_of_ids(client_id: str, instance_id: str | None) -> int:
+    """What a member chose to be called; it may be a hundred times as long as what is usual."""
+    return len(client_id) + (0 if instance_id is None else len(instance_id))
+
+
+def cut_text(text: str, bytes_max: int) -> str:
+    """As many characters of it, from the beginning, as `bytes_max` bytes hold in UTF-8."""
+    if len(text) * 4 <= bytes_max:
+        return text
+    return text.encode()[:bytes_max].decode(errors="ignore")
 
 
 def metadata_for(name: str | None, protocols: Protocols) -> bytes:
@@ -106,8 +118,6 @@ class PendingMember:
     """An id that was handed out with MEMBER_ID_REQUIRED and not used yet."""
 
     member_id: str
-    client_id: str
-    client_host: str
     reason: StatedReason
     """What the first join said; the second may say nothing new."""
     deadline_ms: int

@@ -3,6 +3,8 @@
 A commit changes nothing before it is durable: until then OffsetFetch finds what was there before.
 """
 
+from typing import Final
+
 from broker.core.group import durable
 from broker.core.group.base import GroupBase
 from broker.core.group.events import OffsetsStored
@@ -19,6 +21,9 @@ from broker.core.group.requests import (
 from broker.core.group.states import GroupState
 from protocol.errors import ErrorCode
 from protocol.lazy_dataclass import dataclass
+
+TIMESTAMP_MAX: Final = (1 << 63) - 1
+"""The end of the calendar that records have; what is kept for longer is kept for ever."""
 
 
 def commit(group: GroupBase, request: CommitRequest, ticket: Ticket, now: Now) -> None:
@@ -88,7 +93,7 @@ def _store(
 ) -> None:
     expire_ms = -1
     if request.retention_time_ms != -1:
-        expire_ms = now.wall_ms + request.retention_time_ms
+        expire_ms = min(now.wall_ms + request.retention_time_ms, TIMESTAMP_MAX)
     errors: list[ErrorCode] = []
     records: list[OffsetRecord] = []
     for offset in request.offsets:

@@ -10,7 +10,7 @@ from broker.clock import VirtualClock
 from broker.coordinator.actor import FAULTS_MAX
 from broker.coordinator.command import Command
 from broker.coordinator.coordinator import CoordinatorConfig
-from broker.coordinator.offsets_log import MemoryOffsetsLog
+from broker.coordinator.offsets_log import MemoryOffsetsLog, encode_as_batch
 from broker.coordinator.ticket import Ticket
 from broker.core.group.classic_group import ClassicGroup
 from broker.core.group.config import GroupConfig
@@ -21,6 +21,25 @@ from protocol.errors import ErrorCode, KafkaError
 from tests.unit.broker.coordinator.harness import Harness, running, virtual
 
 UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+UNWRITABLE = 1 << 70
+"""No offset that a request can name."""
+
+
+class ShortLog(MemoryOffsetsLog):
+    """Takes no batch that is longer."""
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__()
+        self._bytes_max = bytes_max
+
+    def append(
+        self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
+    ) -> Awaitable[None] | None:
+        if len(encode_as_batch(records, wall_ms)) > self._bytes_max:
+            raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE)
+        return super().append(partition, records, wall_ms=wall_ms)
 
 
 async def turns(count: int = 5) -> None:
@@ -104,6 +123,57 @@ class TestAppends:
             log.failure = None
             await h.do_commit(4)
             assert h.offset() == 4
+
+    @virtual
+    async def test_a_record_that_cannot_be_written_fails_its_own_request_alone(
+        self, clock: VirtualClock
+    ) -> None:
+        async with running(clock) as h:
+            before = h.groups.group("g")
+            for round_ in range(2 * FAULTS_MAX):
+                first, bad, last = (
+                    h.commit(round_),
+                    h.commit(UNWRITABLE, partition=1),
+                    h.commit(round_, partition=2),
+                )
+                assert (await first).errors == (ErrorCode.NONE,)
+                assert (await bad).errors == (ErrorCode.UNKNOWN_SERVER_ERROR,)
+                assert (await last).errors == (ErrorCode.NONE,)
+                assert (h.offset(), h.offset(partition=2)) == (round_, round_)
+            assert h.offset(partition=1) is None
+            assert before is None or h.groups.group("g") is before
+            assert not h.groups.stats()["faults"]
+
+    @virtual
+    async def test_an_append_that_is_too_large_is_made_in_pieces(self, clock: VirtualClock) -> None:
+        log = ShortLog(bytes_max=600)
+        async with running(clock, log) as h:
+            commits = [h.commit(n, partition=n) for n in range(20)]
+            for commit in commits:
+                assert (await commit).errors == (ErrorCode.NONE,)
+            assert [h.offset(partition=n) for n in range(20)] == list(range(20))
+            assert log.append_count == 20
+
+    @virtual
+    async def test_a_restored_group_is_the_same_after_records_that_could_not_be_written(
+        self, clock: VirtualClock
+    ) -> None:
+        log = MemoryOffsetsLog()
+        async with running(clock, log) as h:
+            members = await h.stable_static("a", "b")
+            kwargs = {"member_id": members["a"], "generation": 1}
+            log.hold()
+            good = h.commit(1, **kwargs)
+            await turns()
+            bad, other = h.commit(UNWRITABLE, partition=1, **kwargs), h.commit(3, **kwargs)
+            waiting = h.join(instance="c")
+            log.release()
+            assert (await good).errors == (await other).errors == (ErrorCode.NONE,)
+            assert (await bad).errors == (ErrorCode.UNKNOWN_SERVER_ERROR,)
+            await turns()
+            assert not waiting.done()
+        async with running(clock, log) as h:
+            assert (h.state(), h.offset(), h.offset(partition=1)) == ("Stable", 3, None)
 
     @virtual
     async def test_syncs_are_held_back_until_the_assignment_is_durable(

@@ -2,6 +2,7 @@ import asyncio
 import logging
 import struct
 from collections.abc import Callable
+from enum import IntEnum
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
@@ -14,7 +15,7 @@ from broker.handlers.prepared import Prepared
 from broker.handlers.registry import Api, CloseConnection, Handler, Router
 from broker.metrics.requests import EdgeMetrics
 from broker.network.dispatch import Dispatcher
-from broker.network.peer_log import PeerLog
+from broker.network.peer_log import LINES_PER_INTERVAL, PeerLog
 from broker.network.service import Answer, PendingAnswer
 from protocol.codec import codec
 from protocol.errors import ErrorCode, KafkaError
@@ -310,6 +311,40 @@ def test_a_response_that_cannot_be_encoded_is_our_fault_and_answered() -> None:
     side = Side(heartbeat=lambda ctx, request: HeartbeatResponse(error_code=1 << 40))
     message = decoded(side.answer(request_frame(HEARTBEAT, 4)), HeartbeatResponse, 4, tags=True)
     assert message.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class Unsayable(IntEnum):
+    CODE = 1 << 40
+
+
+@pytest.mark.parametrize(
+    ("handler", "traces"),
+    [
+        (lambda ctx, request: HeartbeatResponse(error_code=1 << 40), False),
+        (raising(RuntimeError("our mistake")), True),
+    ],
+)
+def test_who_makes_us_fail_many_times_does_not_fill_the_log(
+    handler: Handler, traces: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    side = Side(heartbeat=handler)
+    for _ in range(1_000):
+        side.answer(request_frame(HEARTBEAT, 4))
+    assert len(caplog.records) == LINES_PER_INTERVAL
+    assert all(record.levelno == logging.ERROR for record in caplog.records)
+    assert ("Traceback" in caplog.text) is traces
+
+
+def test_an_error_that_cannot_be_said_in_the_answer_closes_the_connection() -> None:
+    def heartbeat(ctx: RequestContext, request: object) -> None:
+        error = KafkaError(ErrorCode.NONE)
+        error.code = Unsayable.CODE  # type: ignore[assignment]  # No response has room for it.
+        raise error
+
+    side = Side(heartbeat=heartbeat)
+    with pytest.raises(CloseConnection):
+        side.serve(request_frame(HEARTBEAT, 4))
+    assert side.metrics.rejected == {"not_answerable": 1}
 
 
 async def test_an_async_handler_that_raises_is_answered_too() -> None:

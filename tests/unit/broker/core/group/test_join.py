@@ -1,5 +1,7 @@
 """JoinGroup: checks in their order, identity, size, compatibility."""
 
+import dataclasses
+
 import pytest
 
 from broker.core.group.config import GroupConfig
@@ -289,11 +291,39 @@ class TestMetadataBytes:
         assert [member.member_id for member in s.group.roster] == [first]
         assert s.trigger().kind is TriggerKind.SIZE_REFUSED
 
+    def test_long_names_count_too(self) -> None:
+        s = Scenario(GroupConfig(metadata_bytes_max=1_000))
+        assert s.join(protocols=(("r" * 1_001, b""),)).answer == FULL
+        assert s.join(instance="i" * 1_001).answer == FULL
+
     def test_what_a_member_held_is_free_when_it_goes(self) -> None:
         s = Scenario(GroupConfig(metadata_bytes_max=1_000))
         s.leave(*s.stable(1, protocols=self.LARGE))
         assert s.group.roster.metadata_bytes == 0
         assert s.join(protocols=self.LARGE).answer.error is ErrorCode.MEMBER_ID_REQUIRED
+
+
+class TestLongNames:
+    """A text in a record, or on the wire, has at most 32,767 bytes."""
+
+    def test_a_member_id_begins_with_as_much_of_a_name_as_leaves_it_short(self) -> None:
+        for name in ("i" * 255, "i" * 32_767, "ü" * 16_383, "😀" * 8_191):
+            s = Scenario()
+            join = s.join(instance=name)
+            s.advance(3_000)
+            member_id = join.answer.member_id
+            assert name.startswith(member_id.rpartition("-")[0])
+            assert 252 <= len(member_id.rpartition("-")[0].encode()) <= 255
+
+    def test_one_that_is_handed_out_is_short_as_well(self) -> None:
+        s = Scenario()
+        request = a_request(6_000)._replace(client_id="c" * 32_767)
+        ticket = s.ticket()
+        s.step(lambda: s.group.join(request, ticket, s.now))
+        assert ticket.answer.error is ErrorCode.MEMBER_ID_REQUIRED
+        assert len(ticket.answer.member_id) < 300
+        (pending,) = s.group.roster.pending.values()
+        assert not any(len(str(value)) > 400 for value in dataclasses.astuple(pending))
 
 
 class TestCompatibility:

@@ -4,8 +4,8 @@ import pytest
 
 from broker.core.group.config import GroupConfig
 from broker.core.group.events import OffsetsStored
-from broker.core.group.offsets import error_without_group
-from broker.core.group.records import OffsetRecord
+from broker.core.group.offsets import TIMESTAMP_MAX, error_without_group
+from broker.core.group.records import OffsetRecord, decode_record, encode_value
 from broker.core.group.requests import CommitRequest, CommittedOffset, OffsetToCommit
 from protocol.errors import ErrorCode
 from tests.unit.broker.core.group.scenario import Scenario
@@ -44,6 +44,19 @@ class TestAccepted:
         committed = s.group.committed("t", 0)
         assert committed is not None
         assert committed.expire_timestamp_ms == s.now.wall_ms + 5_000
+
+    @pytest.mark.parametrize("retention_ms", [2**63 - 1, 2**63 - 2, -(2**63), -2])
+    def test_a_retention_time_beyond_the_calendar_ends_with_it(self, retention_ms: int) -> None:
+        s = Scenario()
+        assert s.commit_error(retention_time_ms=retention_ms) is NONE
+        committed = s.group.committed("t", 0)
+        assert committed is not None
+        expected = min(s.now.wall_ms + retention_ms, TIMESTAMP_MAX)
+        assert committed.expire_timestamp_ms == expected
+        record = OffsetRecord("g", "t", 0, committed)
+        assert decode_record(("g", "t", 0), encode_value(record)) == record._replace(
+            committed=committed._replace(leader_epoch=-1, topic_id=bytes(16))
+        )
 
     def test_negative_offsets_are_accepted(self) -> None:
         s = Scenario()
