@@ -265,6 +265,10 @@ class Broker:
             topic = topics.get(name)
             return None if topic is None else len(topic.partitions)
 
+        def topic_id(name: str) -> bytes | None:
+            topic = topics.get(name)
+            return None if topic is None else topic.topic_id
+
         groups = GroupCoordinator(
             CoordinatorConfig(
                 GroupConfig(
@@ -287,6 +291,7 @@ class Broker:
             clock=self._clock,
             new_member_id=lambda prefix: f"{prefix}-{self._machine.new_uuid()}",
             partition_count=partition_count,
+            topic_id=topic_id,
             observers=(self.metrics.rebalances, self.history),
         )
         topics.on_topics_deleted(groups.forget_topics)

@@ -37,7 +37,9 @@ class GroupSettings(Settings):
         "Not to be changed afterwards.",
     )
     offsets_topic_segment_bytes: Int = setting(
-        104_857_600, at_least=1, doc="segment.bytes of __consumer_offsets when it is created."
+        104_857_600,
+        at_least=1 << 20,
+        doc="segment.bytes of __consumer_offsets when it is created; no topic can have less.",
     )
     offsets_retention_minutes: Int = setting(
         10_080,

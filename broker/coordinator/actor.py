@@ -129,6 +129,11 @@ class GroupActor:
         """False once too many steps have raised."""
         return self._faults < FAULTS_MAX
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Is nothing on its way to the log, and nothing waiting for its turn?"""
+        return not (self._is_busy or self._is_gathering or self._inbox or self._deferred)
+
     def begin(self) -> None:
         """Carry out what making the group has asked for."""
         self._go_on([])
@@ -140,13 +145,17 @@ class GroupActor:
         is_free = self.is_available and not self._is_busy and not self._is_gathering
         if is_free and not command.is_gathered:
             self._go_on([command])
-        elif self.is_available and len(self._inbox) < self._host.inbox_max:
+        elif self.is_available and self._has_room_for(command):
             self._inbox.append(command)
             if is_free:
                 self._is_gathering = True
                 asyncio.get_running_loop().call_soon(self._step_gathered)
         elif command.ticket is not None:
             command.ticket.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+    def _has_room_for(self, command: Command) -> bool:
+        """What the broker itself asks for is little, and nothing asks for it again."""
+        return command.ticket is None or len(self._inbox) < self._host.inbox_max
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Answered on the spot, in whatever state the group is; costs no turn."""

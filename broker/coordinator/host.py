@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from broker.clock import Clock
@@ -81,10 +81,11 @@ class GroupHost:
         clock: Clock,
         new_member_id: Callable[[str], str],
         partition_count: PartitionCount | None = None,
+        topic_id: Callable[[str], bytes | None] | None = None,
         observers: Sequence[GroupObserver] = (),
     ) -> None:
         """`new_member_id` makes an id that was never used, `partition_count` tells how many
-        partitions a topic has.
+        partitions a topic has, `topic_id` its id; None stands for a topic that is not there.
         """
         self.config = config
         self.inbox_max = config.inbox_max
@@ -96,6 +97,7 @@ class GroupHost:
         self._clock = clock
         self._new_member_id = new_member_id
         self._partition_count = partition_count
+        self._topic_id = topic_id
         self._observers = tuple(observers)
         self._actors: dict[str, GroupActor] = {}
         self.load_times_ms: Sequence[int] = ()
@@ -151,11 +153,17 @@ class GroupHost:
             await asyncio.wait(self._tasks)
 
     def forget_topics(self, topics: Iterable[str]) -> None:
-        """Topics were deleted: drop what was committed for them, group by group."""
-        names = frozenset(topics)
-        command = Command(lambda group, _: group.forget_topics(names), is_exclusive=True)
+        """Topics were deleted: drop what was committed for them, group by group.
+
+        A group with work to do is asked whatever it holds: a commit may be on its way, and comes
+        before this. What is committed for the next topic of that name comes behind it.
+        """
+        self._forget(dict.fromkeys(topics))
+
+    def _forget(self, topics: Mapping[str, bytes | None]) -> None:
+        command = Command(lambda group, _: group.forget_topics(topics), is_exclusive=True)
         for actor in list(self._actors.values()):
-            if not names.isdisjoint(actor.group.offsets.topics()):
+            if not actor.is_at_rest or actor.group.offsets.has_any(topics):
                 actor.submit(command)
 
     # Looks.
@@ -281,14 +289,25 @@ class GroupHost:
             )
 
     def _forget_lost_topics(self) -> None:
-        """Finish what a crash may have cut short: offsets go with their topic."""
-        if self._partition_count is None:
+        """Finish what a crash may have cut short: offsets go with their topic, also where another
+        has its name by now.
+        """
+        if self._topic_id is None:
             return
-        topics = {topic for group in self.groups() for topic in group.offsets.topics()}
-        lost = {topic for topic in topics if self._partition_count(topic) is None}
+        living: dict[str, bytes | None] = {}
+        lost: dict[str, bytes | None] = {}
+        for group in self.groups():
+            for topic, partitions in group.offsets.topics().items():
+                if topic not in living:
+                    living[topic] = self._topic_id(topic)
+                topic_id = living[topic]
+                if topic_id is None or not all(
+                    committed.is_of(topic_id) for committed in partitions.values()
+                ):
+                    lost[topic] = topic_id
         if lost:
             logger.info("Dropping offsets of topics that are gone: %s", ", ".join(sorted(lost)))
-            self.forget_topics(lost)
+            self._forget(lost)
 
     async def _sweep_for_ever(self) -> None:
         while True:

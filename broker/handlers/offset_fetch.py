@@ -2,7 +2,8 @@
 
 v1-10. v2 null for all topics and a top-level error, v5 leader epoch, v6 flexible, v7
 require-stable, v8 several groups, v9 member id and epoch (of no meaning for classic groups), v10
-topic ids instead of names. Only durable positions are told. A partition that nobody committed has
+topic ids instead of names. Only durable positions are told, and only to the topic that they were
+committed for, not to another that has the name by now. A partition that nobody committed has
 offset -1, which is no error; an open transaction with a position is one for those who ask for
 stable ones.
 """
@@ -34,9 +35,9 @@ SEVERAL_GROUPS_SINCE: Final = 8
 TOPIC_IDS_SINCE: Final = 10
 
 
-_Wanted: TypeAlias = tuple[str | None, bytes, Sequence[int]]
-"""Positions somebody asks for: a topic's name (None for a topic id that means nothing here), its
-id, partitions.
+_Wanted: TypeAlias = tuple[str | None, bytes, bytes, Sequence[int]]
+"""Positions somebody asks for: a topic's name (None for a topic id that means nothing here), the id
+to be answered, the id of the topic that has the name now (zero without one), partitions.
 """
 
 
@@ -78,19 +79,23 @@ def _fetch_group(
         OffsetFetchResponseTopics(
             name=name or "",
             topic_id=topic_id,
-            partitions=[_position(group, name, index, stable=stable) for index in partitions],
+            partitions=[
+                _position(group, name, index, asked_id, stable=stable) for index in partitions
+            ],
         )
-        for name, topic_id, partitions in wanted
+        for name, topic_id, asked_id, partitions in wanted
     ]
     return answer
 
 
 def _wanted(ctx: RequestContext, asked: OffsetFetchRequestTopics) -> _Wanted:
     if ctx.api_version < TOPIC_IDS_SINCE:
-        return asked.name, ZERO_UUID, asked.partition_indexes
+        named = ctx.broker.topics.get(asked.name)
+        topic_id = ZERO_UUID if named is None else named.topic_id
+        return asked.name, ZERO_UUID, topic_id, asked.partition_indexes
     topic = ctx.broker.topics.get_by_id(asked.topic_id)
     name = None if topic is None else topic.name
-    return name, asked.topic_id, asked.partition_indexes
+    return name, asked.topic_id, asked.topic_id, asked.partition_indexes
 
 
 def _all_topics(ctx: RequestContext, group: ClassicGroup | None) -> Iterator[_Wanted]:
@@ -99,12 +104,15 @@ def _all_topics(ctx: RequestContext, group: ClassicGroup | None) -> Iterator[_Wa
     for name, partitions in group.offsets.topics().items():
         topic = ctx.broker.topics.get(name)
         topic_id = ZERO_UUID if topic is None else topic.topic_id
-        if topic is not None or ctx.api_version < TOPIC_IDS_SINCE:
-            yield name, topic_id, tuple(partitions)
+        if topic is None and ctx.api_version >= TOPIC_IDS_SINCE:
+            continue
+        told = tuple([index for index, found in partitions.items() if found.is_of(topic_id)])
+        if told:
+            yield name, topic_id, topic_id, told
 
 
 def _position(
-    group: ClassicGroup | None, topic: str | None, index: int, *, stable: bool
+    group: ClassicGroup | None, topic: str | None, index: int, topic_id: bytes, *, stable: bool
 ) -> OffsetFetchResponsePartitions:
     error, committed = ErrorCode.NONE, None
     if topic is None:
@@ -112,7 +120,7 @@ def _position(
     elif stable and group is not None and group.offsets.is_unstable(topic, index):
         error = ErrorCode.UNSTABLE_OFFSET_COMMIT
     elif group is not None:
-        committed = group.committed(topic, index)
+        committed = group.committed(topic, index, topic_id)
     if committed is None:
         return OffsetFetchResponsePartitions(
             partition_index=index, committed_offset=-1, metadata="", error_code=error

@@ -38,6 +38,7 @@ from broker.core.group.requests import (
 from broker.core.group.states import GroupState
 from broker.core.steps import Steps, at_once
 from protocol.errors import ErrorCode
+from protocol.types import ZERO_UUID
 
 UNAVAILABLE: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
@@ -137,8 +138,8 @@ class ClassicGroup(GroupBase):
         """OffsetDelete. Answer: DeleteOffsetsResult."""
         removal.delete_offsets(self, partitions, ticket)
 
-    def forget_topics(self, topics: Iterable[str]) -> None:
-        """Topics were deleted."""
+    def forget_topics(self, topics: Mapping[str, bytes | None]) -> None:
+        """Topics were deleted; each with the id of the topic that has its name now."""
         removal.forget_topics(self, topics)
 
     def expire_offsets(self, now: Now) -> None:
@@ -211,9 +212,12 @@ class ClassicGroup(GroupBase):
 
     # Reads; may be called at any time.
 
-    def committed(self, topic: str, partition: int) -> CommittedOffset | None:
-        """The durable position of a partition."""
-        return None if self.state is GroupState.DEAD else self.offsets.get(topic, partition)
+    def committed(
+        self, topic: str, partition: int, topic_id: bytes = ZERO_UUID
+    ) -> CommittedOffset | None:
+        """The durable position of a partition, if it is one of the topic with this id."""
+        found = None if self.state is GroupState.DEAD else self.offsets.get(topic, partition)
+        return found if found is not None and found.is_of(topic_id) else None
 
     @property
     def size(self) -> int:

@@ -3,7 +3,7 @@
 Holds only what is durable; what is still being written is not visible here.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from broker.core.group.requests import CommittedOffset, TopicPartition
 
@@ -30,6 +30,12 @@ class OffsetTable:
     def topics(self) -> Mapping[str, Mapping[int, CommittedOffset]]:
         """All of it; not to be kept across steps."""
         return self._committed
+
+    def has_any(self, topics: Collection[str]) -> bool:
+        """Is there a position of one of these topics, be it of an open transaction?"""
+        return any(topic in self._committed for topic in topics) or any(
+            partition.topic in topics for partition, _ in self.transactional_items()
+        )
 
     def items(self) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
         for topic, partitions in self._committed.items():
@@ -67,10 +73,10 @@ class OffsetTable:
                 self.set(topic, partition, committed)
         return len(positions)
 
-    def transactional(self) -> Iterator[TopicPartition]:
-        """Partitions for which open transactions hold a position."""
+    def transactional_items(self) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
+        """What open transactions hold."""
         for positions in self._transactional.values():
-            yield from positions
+            yield from positions.items()
 
     @property
     def has_transactional(self) -> bool:

@@ -4,7 +4,7 @@ Each of these is staged in a step of its own, when nothing else is on its way to
 force once its tombstones are durable. So none of them can race with a commit or a join.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from broker.core.group import durable
 from broker.core.group.base import GroupBase
@@ -59,14 +59,29 @@ def delete_offsets(group: GroupBase, partitions: Sequence[TopicPartition], ticke
     _stage(group, removed, _Answers(ticket, result, DeleteOffsetsResult))
 
 
-def forget_topics(group: GroupBase, topics: Iterable[str]) -> None:
-    """What was committed for topics that are gone goes too, in whatever state the group is."""
+def forget_topics(group: GroupBase, topics: Mapping[str, bytes | None]) -> None:
+    """What was committed for topics that are gone goes too, in whatever state the group is.
+
+    Args:
+        topics: names with the id of the topic that has the name now, None if there is none. What
+            was committed for that one stays.
+    """
     assert not group.is_writing
-    gone = frozenset(topics)
-    for partition in list(group.offsets.transactional()):
-        if partition.topic in gone:
+
+    def is_gone(topic: str, committed: CommittedOffset) -> bool:
+        if topic not in topics:
+            return False
+        living_id = topics[topic]
+        return living_id is None or not committed.is_of(living_id)
+
+    for partition, committed in list(group.offsets.transactional_items()):
+        if is_gone(partition.topic, committed):
             group.offsets.remove_transactional(*partition)
-    partitions = [partition for partition, _ in group.offsets.items() if partition.topic in gone]
+    partitions = [
+        partition
+        for partition, committed in group.offsets.items()
+        if is_gone(partition.topic, committed)
+    ]
     if group.state is not GroupState.DEAD:
         _stage(group, partitions, None)
 

@@ -134,6 +134,14 @@ class CommittedOffset(NamedTuple):
     expire_timestamp_ms: int = -1
     """Set by a commit with a retention time of its own (v2-4), else -1."""
     topic_id: bytes = ZERO_UUID
+    """Of the topic it was committed for; zero if that is not known."""
+
+    def is_of(self, topic_id: bytes) -> bool:
+        """Was it committed for this topic, not for another that had the name before?
+
+        Yes where either id is unknown, as in Kafka.
+        """
+        return self.topic_id in {topic_id, ZERO_UUID} or topic_id == ZERO_UUID
 
 
 class OffsetToCommit(NamedTuple):

@@ -27,6 +27,12 @@ OURS_DIFFER = {
 }
 """Defaults that differ from Kafka's on purpose."""
 
+OUR_BOUNDS_DIFFER = {
+    # Kafka starts with less, and then cannot make the topic: its own limit of segment.bytes.
+    "offsets.topic.segment.bytes": "[1048576,...]",
+}
+"""Bounds that differ."""
+
 
 class Theirs(NamedTuple):
     kind: str
@@ -94,7 +100,7 @@ def test_a_broker_setting_has_kafkas_type_default_and_bounds(theirs: Theirs) -> 
     assert ours.type.name == theirs.type
     assert shown_default(ours) == OURS_DIFFER.get(theirs.name, theirs.default)
     if theirs.validator:
-        assert validator_of(ours) == theirs.validator
+        assert validator_of(ours) == OUR_BOUNDS_DIFFER.get(theirs.name, theirs.validator)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,11 @@ from broker.core.purgatory import Purgatory
 from broker.promise import Promise
 from broker.purgatory_shell import PurgatoryShell
 from protocol.errors import ErrorCode
+from protocol.types import ZERO_UUID
 from tests.virtual_loop import VirtualClockLoop
+
+TOPIC_ID = bytes(range(16))
+"""Of the topic "t"."""
 
 SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
 
@@ -76,6 +80,7 @@ class Harness:
             clock=clock,
             new_member_id=lambda prefix: f"{prefix}-{next(ids)}",
             partition_count={"t": 3}.get,
+            topic_id={"t": TOPIC_ID}.get,
             observers=(self.watcher,),
         )
 
@@ -116,9 +121,12 @@ class Harness:
         partition: int = 0,
         member_id: str = "",
         generation: int = -1,
+        topic_id: bytes = ZERO_UUID,
     ) -> CommitResult | Promise[CommitResult]:
         request = CommitRequest(
-            (OffsetToCommit("t", partition, offset),), member_id=member_id, generation=generation
+            (OffsetToCommit("t", partition, offset, topic_id=topic_id),),
+            member_id=member_id,
+            generation=generation,
         )
         ticket = self.groups.commit(group_id, request, names_group_errors=True)
         return ticket.then(lambda result: result)

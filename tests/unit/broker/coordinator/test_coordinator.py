@@ -8,6 +8,7 @@ import pytest
 from broker.clock import VirtualClock
 from broker.coordinator.coordinator import CoordinatorConfig
 from broker.coordinator.host import SWEEP_TURN_MS
+from broker.coordinator.loading import read_group
 from broker.coordinator.offsets_log import MemoryOffsetsLog, StoredRecord, partition_of
 from broker.core.group.config import GroupConfig
 from broker.core.group.events import RebalanceStarted
@@ -26,7 +27,8 @@ from broker.core.group.requests import (
 )
 from broker.promise import Promise
 from protocol.errors import ErrorCode, KafkaError
-from tests.unit.broker.coordinator.harness import running, virtual
+from protocol.types import ZERO_UUID
+from tests.unit.broker.coordinator.harness import TOPIC_ID, running, virtual
 
 
 class TestAbsentGroups:
@@ -329,6 +331,61 @@ class TestUpkeep:
             assert (h.offset(), h.offset("h")) == (None, None)
         async with running(clock, log) as h:
             assert h.offset() is None
+
+    @virtual
+    async def test_a_commit_on_its_way_goes_with_its_topic(self, clock: VirtualClock) -> None:
+        """One is being stored, one waits for it, one for the end of this turn of the loop."""
+        log = MemoryOffsetsLog()
+        async with running(clock, log) as h:
+            log.hold()
+            commits = [h.commit(), h.commit(partition=1), h.commit(group_id="h")]
+            await asyncio.sleep(0)
+            commits += [h.commit(partition=2), h.commit(group_id="gathered")]
+            h.groups.forget_topics(["t"])
+            # The next topic of that name has a first position already.
+            commits.append(h.commit(7, group_id="h"))
+            log.release()
+            assert {(await commit).errors for commit in commits} == {(ErrorCode.NONE,)}
+            await asyncio.sleep(1)
+            positions = [h.offset(partition=index) for index in range(3)]
+            assert positions == [None, None, None]
+            assert (h.offset("gathered"), h.offset("h")) == (None, 7)
+        async with running(clock, log) as h:
+            assert (h.offset(), h.offset("gathered"), h.offset("h")) == (None, None, 7)
+
+    @virtual
+    async def test_a_deletion_finds_a_place_where_requests_are_refused(
+        self, clock: VirtualClock
+    ) -> None:
+        log = MemoryOffsetsLog()
+        async with running(clock, log, CoordinatorConfig(GroupConfig(), inbox_max=1)) as h:
+            log.hold()
+            commits = [h.commit()]
+            await asyncio.sleep(0)
+            commits.append(h.commit(partition=1))
+            with pytest.raises(KafkaError):
+                await h.do_commit(partition=2)
+            h.groups.forget_topics(["t"])
+            log.release()
+            for commit in commits:
+                await commit
+            await asyncio.sleep(1)
+            assert (h.offset(), h.offset(partition=1)) == (None, None)
+
+    @virtual
+    async def test_positions_of_a_former_topic_of_the_name_go_at_the_start(
+        self, clock: VirtualClock
+    ) -> None:
+        log = MemoryOffsetsLog()
+        former_id = bytes(reversed(TOPIC_ID))
+        records = [
+            OffsetRecord("g", "t", index, CommittedOffset(5, -1, "", 99, topic_id=topic_id))
+            for index, topic_id in enumerate((former_id, TOPIC_ID, ZERO_UUID))
+        ]
+        log.append(partition_of("g", 50), records, wall_ms=99)
+        async with running(clock, log) as h:
+            assert [h.offset(partition=index) for index in range(3)] == [None, 5, 5]
+        assert read_group(log, "g") == records[1:]
 
     @virtual
     async def test_a_deletion_that_a_crash_cut_short_is_finished_at_the_start(

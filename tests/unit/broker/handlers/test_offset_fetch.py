@@ -62,6 +62,29 @@ def partitions(
     )
 
 
+@pytest.mark.parametrize("version", range(1, 11))
+async def test_a_position_of_another_topic_of_the_name_is_not_told(version: int) -> None:
+    async with running_groups() as g:
+        offsets = (OffsetToCommit("t", 0, 42, topic_id=A_TOPIC_ID),)
+        await g.groups.commit("g", CommitRequest(offsets), names_group_errors=True).wait()
+        topic = g.topics.get("t")
+        assert topic is not None
+        if version < 8:
+            old = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+            response: OffsetFetchResponse = await g.ask(
+                OffsetFetchRequest(group_id="g", topics=old), version
+            )
+            assert response.topics[0].partitions == [partition(0)]
+            return
+        name, topic_id = ("t", ZERO_UUID) if version < 10 else ("", topic.topic_id)
+        wanted = OffsetFetchRequestTopics(name=name, topic_id=topic_id, partition_indexes=[0])
+        for topics, told in (([wanted], [partitions(0)]), (None, [])):
+            asked = OffsetFetchRequestGroup(group_id="g", topics=topics)
+            response = await g.ask(OffsetFetchRequest(groups=[asked]), version)
+            found = response.groups[0].topics
+            assert [one for topic in found for one in topic.partitions] == told
+
+
 @old_versions
 async def test_one_group_is_told_what_it_asks_for(version: int) -> None:
     async with running_groups() as g:

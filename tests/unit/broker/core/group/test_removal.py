@@ -4,7 +4,7 @@ import pytest
 
 from broker.core.group.config import GroupConfig
 from broker.core.group.events import GroupRemoved, OffsetsRemoved
-from broker.core.group.records import GroupTombstone, OffsetTombstone
+from broker.core.group.records import GroupTombstone, OffsetRecord, OffsetTombstone
 from broker.core.group.requests import DeleteOffsetsResult, OffsetToCommit
 from protocol.errors import ErrorCode
 from tests.unit.broker.core.group.scenario import MINUTE, SECOND, Scenario
@@ -113,14 +113,28 @@ class TestForgetTopics:
         elif state == "PreparingRebalance":
             s.join_dynamic()
         assert s.state == state
-        s.step(lambda: s.group.forget_topics(["t"]))
+        s.step(lambda: s.group.forget_topics({"t": None}))
         assert (s.offset("t"), s.offset("u")) == (None, 1)
         assert s.log[-1] == OffsetTombstone("g", "t", 0)
+
+    def test_positions_of_the_topic_that_has_the_name_now_stay(self) -> None:
+        s = Scenario()
+        s.commit()
+        (record,) = s.log[-1:]
+        assert isinstance(record, OffsetRecord)
+        living_id, former_id = bytes(range(16)), bytes(range(1, 17))
+        for partition, topic_id in enumerate((living_id, former_id)):
+            committed = record.committed._replace(topic_id=topic_id)
+            s.group.offsets.set("t", partition, committed)
+            s.group.offsets.set_transactional(7, "t", 2 + partition, committed)
+        s.step(lambda: s.group.forget_topics({"t": living_id}))
+        s.group.end_transaction(7, commit=True)
+        assert sorted(s.group.offsets.topics()["t"]) == [0, 2]
 
     def test_so_do_those_of_open_transactions(self) -> None:
         s = Scenario()
         s.commit(producer_id=7)
-        s.step(lambda: s.group.forget_topics(["t"]))
+        s.step(lambda: s.group.forget_topics({"t": None}))
         s.group.end_transaction(7, commit=True)
         assert s.offset() is None
 
@@ -278,5 +292,5 @@ class TestSweptGroups:
         s.sweep()
         written = len(s.log)
         s.sweep()
-        s.step(lambda: s.group.forget_topics(["t"]))
+        s.step(lambda: s.group.forget_topics({"t": None}))
         assert len(s.log) == written
