@@ -20,6 +20,7 @@ from broker.coordinator.offsets_log import (
     is_large,
 )
 from broker.core.group.records import DurableRecord
+from broker.topics.internal import internal_topic_configs
 from broker.topics.manager import TopicManager
 from broker.topics.names import CONSUMER_OFFSETS
 from broker.topics.records import read_records
@@ -103,11 +104,7 @@ class TopicOffsetsLog:
         return await self._topics.create_topic(
             CONSUMER_OFFSETS,
             partition_count=self._config.offsets_topic_num_partitions,
-            configs={
-                "cleanup.policy": "compact",
-                "compression.type": "producer",
-                "segment.bytes": str(self._config.offsets_topic_segment_bytes),
-            },
+            configs=internal_topic_configs(CONSUMER_OFFSETS, self._config),
         )
 
 

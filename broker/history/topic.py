@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, Protocol
 
 from broker.config import BrokerConfig
 from broker.core.history.names import SCHEMA
+from broker.topics.internal import internal_topic_configs
 from broker.topics.manager import TopicManager
 from broker.topics.names import REBALANCE_HISTORY
 from broker.topics.partition import Partition
@@ -27,9 +28,6 @@ from protocol.records.builder import encode_batch
 from protocol.records.record import Record
 
 logger = logging.getLogger(__name__)
-
-SEGMENT_BYTES: Final = 4 * 1024 * 1024
-"""Small, because a start reads whole segments, and retention removes whole segments."""
 
 RESTORE_BYTES: Final = 4 * 1024 * 1024
 """What a start reads: the newest segments, up to the one with which it is this much."""
@@ -123,13 +121,7 @@ class TopicHistoryLog:
         return await self._topics.create_topic(
             REBALANCE_HISTORY,
             partition_count=1,
-            configs={
-                "cleanup.policy": "delete",
-                "compression.type": "producer",
-                "retention.ms": str(self._config.kohort_rebalance_history_retention_ms),
-                "retention.bytes": str(self._config.kohort_rebalance_history_retention_bytes),
-                "segment.bytes": str(SEGMENT_BYTES),
-            },
+            configs=internal_topic_configs(REBALANCE_HISTORY, self._config),
         )
 
     def read(self) -> Iterator[Entry]:

@@ -5,13 +5,20 @@ another value. Topics and properties therefore carry a CRC-32 of the row.
 
 WAL mode with full synchronisation: a change that was returned from survives a power loss, and a
 change is whole or absent.
+
+What goes wrong is one of three things, and SQLite's codes do not tell them apart by themselves (a
+flipped bit in the schema is "no such column", one in a name cannot be decoded): the file is
+damaged, the disk fails (`UnreadableError`, or StorageError where waiting or another setting may
+help), or the file is another program's or a later release's.
 """
 
+import errno
 import json
+import os
 import sqlite3
 import zlib
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +28,9 @@ from protocol.lazy_dataclass import dataclass
 
 Statement = tuple[str, tuple[bytes | str | int, ...]]
 """SQL and its parameters."""
+
+CHANGES: Final = "changes"
+"""The property that counts the changes a database has seen."""
 
 _APPLICATION_ID: Final = 0x4B4F484F
 """ASCII "KOHO" in the header of the file, so that `file` and we can tell whose it is."""
@@ -40,6 +50,11 @@ _MIGRATIONS: Final = (
 )
 """Step n brings a database of version n to n + 1; steps are only ever added."""
 
+_TOPICS: Final = (
+    "SELECT topic_id, name, partition_count, created_ms, configs, deleted, checksum FROM topics"
+)
+_PROPERTIES: Final = "SELECT name, value, checksum FROM properties"
+
 # Not INSERT OR REPLACE, which would also replace another topic of the same name.
 _PUT_TOPIC: Final = (
     "INSERT INTO topics (topic_id, name, partition_count, created_ms, configs, deleted, checksum)"
@@ -49,12 +64,31 @@ _PUT_TOPIC: Final = (
 )
 
 
+_ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)
+"""The second comes where SQLite's own words quote a damaged name."""
+_SHORT_FILE: Final = {sqlite3.SQLITE_IOERR_SHORT_READ}
+_FAILING_DISK: Final = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL}
+_IN_OUR_WAY: Final = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_PROTOCOL,
+}
+"""Another process, or what this one may do; to be mended by the operator."""
+_MAYBE_OURS: Final = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}
+
+
 class MetadataError(Exception):
     """A database that cannot be used at all: damaged, of a later version, or not ours."""
 
 
 class DamagedError(MetadataError):
     """The file does not hold what was written."""
+
+
+class UnreadableError(StorageError):
+    """The disk does not give the file back, or does not take what is written to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +136,11 @@ class Content:
     """By name, deleted ones included."""
     properties: dict[str, str]
 
+    @property
+    def changes(self) -> int:
+        """How many it has seen; damage to its log of changes can make it forget the last ones."""
+        return int(self.properties.get(CHANGES, "0"))
+
 
 class MetadataDatabase:
     """The file, open; one caller at a time. `path` None keeps it in memory."""
@@ -110,20 +149,27 @@ class MetadataDatabase:
         """Open or create it. Raises MetadataError or StorageError."""
         self.path = str(path) if path is not None else ":memory:"
         try:
-            # Autocommit, because change() marks its own transactions.
-            self._connection = sqlite3.connect(
-                self.path, check_same_thread=False, isolation_level=None
-            )
-        except sqlite3.Error as error:
-            raise StorageError(f"{self.path} cannot be opened: {error}") from error
+            self._open("NORMAL")
+        except UnreadableError as error:
+            # The memory that processes share beside the log of changes is a file as well, which a
+            # full disk has no room for. Without sharing none is needed.
+            try:
+                self._open("EXCLUSIVE")
+            except StorageError:
+                raise error from None
+
+    def _open(self, locking_mode: str) -> None:
         try:
+            # Autocommit, because change() marks its own transactions.
+            self._connection = _connect(self.path)
+        except sqlite3.Error as error:
+            raise explained(self.path, "cannot be opened", error) from error
+        try:
+            self._connection.execute(f"PRAGMA locking_mode = {locking_mode}")
             self._prepare()
-        except sqlite3.OperationalError as error:
+        except _ERRORS as error:
             self._connection.close()
-            raise StorageError(f"{self.path}: {error}") from error
-        except sqlite3.DatabaseError as error:
-            self._connection.close()
-            raise DamagedError(f"{self.path} is damaged: {error}") from error
+            raise explained(self.path, "cannot be opened", error) from error
         except BaseException:
             self._connection.close()
             raise
@@ -141,25 +187,9 @@ class MetadataDatabase:
 
     def read(self) -> Content:
         """All that it holds. Raises DamagedError or StorageError."""
-        topics = self._checked_rows(
-            "SELECT topic_id, name, partition_count, created_ms, configs, deleted, checksum"
-            " FROM topics ORDER BY name"
-        )
-        properties = self._checked_rows("SELECT name, value, checksum FROM properties")
-        return Content(
-            [
-                TopicRecord(
-                    topic_id=row[0],
-                    name=row[1],
-                    partition_count=row[2],
-                    created_ms=row[3],
-                    configs=json.loads(row[4]),
-                    deleted=bool(row[5]),
-                )
-                for row in topics
-            ],
-            {row[0]: row[1] for row in properties},
-        )
+        topics = map(_topic_of, self._checked_rows(_TOPICS))
+        properties = {row[0]: row[1] for row in self._checked_rows(_PROPERTIES)}
+        return Content(sorted(topics, key=lambda topic: topic.name), properties)
 
     def change(self, statements: Sequence[Statement]) -> None:
         """One transaction. Raises StorageError, and has then changed nothing."""
@@ -188,28 +218,30 @@ class MetadataDatabase:
 
     def _checked_rows(self, query: str) -> list[tuple[Any, ...]]:
         try:
-            rows = self._connection.execute(query).fetchall()
-        except sqlite3.OperationalError as error:
-            raise StorageError(f"{self.path} cannot be read: {error}") from error
-        except sqlite3.DatabaseError as error:
-            raise DamagedError(f"{self.path} is damaged: {error}") from error
-        for row in rows:
-            if _checksum(row[:-1]) != row[-1]:
-                raise DamagedError(f"{self.path} is damaged: a row does not have its checksum")
-        return rows
+            rows = [_decoded(row) for row in self._connection.execute(query)]
+        except _ERRORS as error:
+            raise explained(self.path, "cannot be read", error) from error
+        sound = [row for row in rows if row is not None]
+        if len(sound) != len(rows):
+            raise DamagedError(f"{self.path} is damaged: a row does not have its checksum")
+        return sound
 
     def _prepare(self) -> None:
         application, version = self._pragma("application_id"), self._pragma("user_version")
+        is_known = application in {0, _APPLICATION_ID} and 0 <= version <= len(_MIGRATIONS)
+        if not is_known and self._has_our_tables():
+            raise DamagedError(f"{self.path} is damaged: its header does not fit its tables")
         if application not in {0, _APPLICATION_ID}:
             raise MetadataError(f"{self.path} is a database of another program")
-        if version > len(_MIGRATIONS):
+        if not is_known:
             raise MetadataError(
                 f"{self.path} has version {version} and was made by a later release; this one reads"
                 f" versions up to {len(_MIGRATIONS)}"
             )
-        problems = [str(row[0]) for row in self._connection.execute("PRAGMA quick_check(3)")]
-        if problems != ["ok"]:
-            raise DamagedError(f"{self.path} is damaged: {'; '.join(problems)}")
+        rows = self._connection.execute("PRAGMA quick_check(3)").fetchall()
+        if rows != [(b"ok",)]:
+            problems = "; ".join(row[0].decode(errors="replace") for row in rows)
+            raise DamagedError(f"{self.path} is damaged: {problems}")
         # Readers are never blocked, and a commit is one write and one fsync of one file.
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = FULL")
@@ -220,8 +252,92 @@ class MetadataDatabase:
                 f" PRAGMA user_version = {len(_MIGRATIONS)}; COMMIT;"
             )
 
+    def _has_our_tables(self) -> bool:
+        """Whether the tables are exactly ours: no other program has them, nor a later release."""
+        ours = sqlite3.connect(":memory:")
+        ours.text_factory = bytes
+        with closing(ours):
+            ours.executescript("".join(_MIGRATIONS))
+            query = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name"
+            return self._connection.execute(query).fetchall() == ours.execute(query).fetchall()
+
     def _pragma(self, name: str) -> int:
         return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def salvage(path: Path) -> Content:
+    """The rows of a damaged database that still have their checksum; never raises.
+
+    A page that cannot be read hides what follows it, so that tables are read from both ends.
+    """
+    topics: dict[bytes, TopicRecord] = {}
+    properties: dict[str, str] = {}
+    with suppress(*_ERRORS), closing(_connect(str(path))) as connection:
+        for order in ("ASC", "DESC"):
+            for row in _sound_rows(connection, f"{_TOPICS} ORDER BY topic_id {order}"):
+                topics[row[0]] = _topic_of(row)
+            for row in _sound_rows(connection, f"{_PROPERTIES} ORDER BY name {order}"):
+                properties[row[0]] = row[1]
+    return Content(sorted(topics.values(), key=lambda topic: topic.name), properties)
+
+
+def _sound_rows(connection: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
+    with suppress(*_ERRORS):
+        yield from filter(None, map(_decoded, connection.execute(query)))
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+    # What is damaged may not be text.
+    connection.text_factory = bytes
+    return connection
+
+
+def _decoded(row: Sequence[Any]) -> tuple[Any, ...] | None:
+    """A row with its texts; None if it is not what was written."""
+    *columns, checksum = row
+    try:
+        # The first column of a topic is the only one that holds bytes.
+        decoded = tuple(
+            column.decode() if isinstance(column, bytes) and (number or len(row) == 3) else column
+            for number, column in enumerate(columns)
+        )
+    except UnicodeDecodeError:
+        return None
+    return (*decoded, checksum) if _checksum(decoded) == checksum else None
+
+
+def _topic_of(row: Sequence[Any]) -> TopicRecord:
+    return TopicRecord(
+        topic_id=row[0],
+        name=row[1],
+        partition_count=row[2],
+        created_ms=row[3],
+        configs=json.loads(row[4]),
+        deleted=bool(row[5]),
+    )
+
+
+def explained(path: str, doing: str, error: Exception) -> MetadataError | StorageError:
+    """What an error of SQLite means for a file that was to be opened or read."""
+    text = f"{path} {doing}: {error}"
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    if code in _SHORT_FILE:
+        return DamagedError(f"{path} is damaged: {error}")
+    primary = code & 0xFF
+    if primary in _FAILING_DISK:
+        return UnreadableError(text)
+    if primary in _IN_OUR_WAY:
+        return StorageError(text)
+    if primary in _MAYBE_OURS:
+        # Damage to the header looks like a missing permission, so we try what SQLite would.
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+            os.close(os.open(path + "-wal", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        except OSError as problem:
+            is_disk = problem.errno == errno.EIO
+            return (UnreadableError if is_disk else StorageError)(f"{text} ({problem.strerror})")
+    return DamagedError(f"{path} is damaged: {error}")
 
 
 def _checksum(columns: Sequence[bytes | str | int]) -> int:

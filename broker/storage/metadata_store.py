@@ -1,8 +1,9 @@
 """What the broker knows beside the records: topics, their configs, its own identity.
 
 Kept twice in the data directory, in `metadata.db` and its mirror, so that a damaged file costs
-nothing: at the next start the one that is sound and has seen more changes replaces the other. A
-change is returned from when both have it; a mirror that cannot be written is given up until then.
+nothing: at the next start the one that is sound and has seen more changes replaces the other
+(:mod:`broker.storage.metadata_copies`). A change is returned from when both have it; a copy that
+cannot be written is given up until then.
 
 All metadata changes here and nowhere else; whoever holds copies updates them after the method
 returned. A topic is deleted in two steps: `mark_topic_deleted` takes its name away at once,
@@ -22,9 +23,9 @@ from pathlib import Path
 from typing import Final
 
 from broker.storage.errors import StorageError
+from broker.storage.metadata_copies import Rebuild, open_copies
 from broker.storage.metadata_database import (
-    Content,
-    DamagedError,
+    CHANGES,
     MetadataDatabase,
     MetadataError,
     Statement,
@@ -38,10 +39,9 @@ __all__ = ["MetadataError", "MetadataStore", "TopicRecord"]
 FILE_NAME: Final = "metadata.db"
 MIRROR_FILE_NAME: Final = "metadata-mirror.db"
 
-_CHANGES: Final = "changes"
-_CLUSTER_ID: Final = "cluster_id"
-_NEXT_PRODUCER_ID: Final = "next_producer_id"
-_BROKER_CONFIGS: Final = "broker_configs:"
+CLUSTER_ID: Final = "cluster_id"
+NEXT_PRODUCER_ID: Final = "next_producer_id"
+BROKER_CONFIGS: Final = "broker_configs:"
 """Followed by the broker's id, or by nothing for what is set for all brokers."""
 
 logger = logging.getLogger(__name__)
@@ -50,11 +50,14 @@ logger = logging.getLogger(__name__)
 class MetadataStore:
     """Both databases, open, and their content in memory. The data directory must be locked."""
 
-    def __init__(self, directory: Path | None, *, new_cluster_id: str) -> None:
+    def __init__(
+        self, directory: Path | None, *, new_cluster_id: str, rebuild: Rebuild | None = None
+    ) -> None:
         """Open or create the databases in a directory; None keeps them in memory, for simulations.
 
-        ``new_cluster_id`` is for a directory without a database. Raises MetadataError if neither
-        database is sound, or StorageError.
+        ``new_cluster_id`` is for a directory without a database. Where neither database is sound,
+        ``rebuild`` makes the content out of what is left of them. Raises MetadataError or
+        StorageError.
         """
         self._turn = threading.Lock()
         self._mirror: MetadataDatabase | None = None
@@ -62,11 +65,12 @@ class MetadataStore:
             self._database = MetadataDatabase(None)
             content = self._database.read()
         else:
-            self._database, self._mirror, content = _open_both(directory)
+            paths = directory / FILE_NAME, directory / MIRROR_FILE_NAME
+            self._database, self._mirror, content = open_copies(*paths, rebuild)
         self._topics = {topic.topic_id: topic for topic in content.topics}
         self._properties = content.properties
-        if _CLUSTER_ID not in self._properties:
-            self._put_property(_CLUSTER_ID, new_cluster_id)
+        if CLUSTER_ID not in self._properties:
+            self._put_property(CLUSTER_ID, new_cluster_id)
 
     def close(self) -> None:
         """Close the databases; the store cannot be used any more."""
@@ -78,7 +82,7 @@ class MetadataStore:
     @property
     def cluster_id(self) -> str:
         """Id of the cluster that this broker is alone in."""
-        return self._properties[_CLUSTER_ID]
+        return self._properties[CLUSTER_ID]
 
     def topics(self) -> list[TopicRecord]:
         """All topics that are not deleted, by name."""
@@ -114,21 +118,21 @@ class MetadataStore:
 
     def broker_configs(self, broker: str) -> dict[str, str]:
         """What was set at run time for one broker id, or for all brokers with an empty id."""
-        configs: dict[str, str] = json.loads(self._properties.get(_BROKER_CONFIGS + broker, "{}"))
+        configs: dict[str, str] = json.loads(self._properties.get(BROKER_CONFIGS + broker, "{}"))
         return configs
 
     def set_broker_configs(self, broker: str, configs: Mapping[str, str]) -> None:
         """Replace all that is set at run time for one broker id, or for all with an empty id."""
         text = json.dumps(dict(configs), sort_keys=True)
         with self._turn:
-            self._put_property(_BROKER_CONFIGS + broker, text)
+            self._put_property(BROKER_CONFIGS + broker, text)
 
     def allocate_producer_ids(self, count: int) -> range:
         """A block of producer ids that no call before or after returns, whatever crashes."""
         assert count > 0, "a block has at least one id"
         with self._turn:
-            first = int(self._properties.get(_NEXT_PRODUCER_ID, "0"))
-            self._put_property(_NEXT_PRODUCER_ID, str(first + count))
+            first = int(self._properties.get(NEXT_PRODUCER_ID, "0"))
+            self._put_property(NEXT_PRODUCER_ID, str(first + count))
         return range(first, first + count)
 
     def _by_name(self) -> list[TopicRecord]:
@@ -145,10 +149,10 @@ class MetadataStore:
         self._properties[name] = value
 
     def _change(self, statements: list[Statement]) -> None:
-        changes = str(int(self._properties.get(_CHANGES, "0")) + 1)
-        statements = [*statements, put_property(_CHANGES, changes)]
+        changes = str(int(self._properties.get(CHANGES, "0")) + 1)
+        statements = [*statements, put_property(CHANGES, changes)]
         self._database.change(statements)
-        self._properties[_CHANGES] = changes
+        self._properties[CHANGES] = changes
         if self._mirror is None:
             return
         try:
@@ -158,67 +162,3 @@ class MetadataStore:
             # The change is durable, but a mirror that missed it must never be restored from.
             self._mirror.destroy()
             self._mirror = None
-
-
-def _open_both(directory: Path) -> tuple[MetadataDatabase, MetadataDatabase, Content]:
-    """The database, its mirror and what both hold; the better one replaces the other."""
-    path, mirror_path = directory / FILE_NAME, directory / MIRROR_FILE_NAME
-    database, content, damage = _try_to_open(path)
-    mirror, mirrored, mirror_damage = _try_to_open(mirror_path)
-    for problem in filter(None, (damage, mirror_damage)):
-        logger.error("%s", problem)
-    best = max(content, mirrored, key=_changes)
-    if best is None or (_changes(best) == 0 and (damage or mirror_damage)):
-        raise MetadataError(
-            f"{damage or f'{path} is empty'}; {mirror_damage or f'{mirror_path} is empty'}."
-            " Restore one of the two files from a backup, or move both away to start without"
-            " topics (their records stay on the disk)"
-        )
-    database, mirror = database or _replace(path), mirror or _replace(mirror_path)
-    if best is not content:
-        logger.error("%s is restored from %s", path, mirror_path)
-        mirror.copy_to(database)
-    elif mirrored != content:
-        database.copy_to(mirror)
-    return database, mirror, best
-
-
-def _changes(content: Content | None) -> int:
-    """How many changes a database has seen; damage to its log can make it forget the last ones."""
-    return -1 if content is None else int(content.properties.get(_CHANGES, "0"))
-
-
-def _try_to_open(
-    path: Path,
-) -> tuple[MetadataDatabase | None, Content | None, DamagedError | None]:
-    """A database and its content, or the damage. Raises MetadataError or StorageError."""
-    try:
-        database = MetadataDatabase(path)
-    except DamagedError as damage:
-        return None, None, damage
-    try:
-        return database, database.read(), None
-    except DamagedError as damage:
-        database.close()
-        return None, None, damage
-    except BaseException:
-        database.close()
-        raise
-
-
-def _replace(path: Path) -> MetadataDatabase:
-    """An empty database to copy another one into; what could not be read is set aside."""
-    _set_aside(path)
-    return MetadataDatabase(path)
-
-
-def _set_aside(path: Path) -> None:
-    """Rename a damaged database and its log of changes, for whoever wants to look at them."""
-    for suffix in ("", "-wal", "-shm"):
-        file = path.with_name(path.name + suffix)
-        try:
-            file.replace(file.with_name(f"{file.name}.damaged"))
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            raise StorageError(f"{file} cannot be set aside: {error}") from error

@@ -20,6 +20,7 @@ from broker.storage.log import PartitionLog
 from broker.storage.metadata_store import MetadataStore, TopicRecord
 from broker.topics.directories import PartitionDirectories, unique_hex
 from broker.topics.offline_log import is_offline_log
+from broker.topics.rebuilding import Rebuilding
 from broker.topics.topic import Topic
 
 logger = logging.getLogger(__name__)
@@ -39,7 +40,13 @@ class DataDirectory:
 
     @classmethod
     def open(
-        cls, config: BrokerConfig, root: Path, files: FileSystem, store: MetadataStore | None
+        cls,
+        config: BrokerConfig,
+        root: Path,
+        files: FileSystem,
+        store: MetadataStore | None,
+        *,
+        wall_ms: int,
     ) -> Self:
         """Open the metadata and take the mark of the last stop.
 
@@ -49,7 +56,11 @@ class DataDirectory:
         wanted = config.kohort_cluster_id
         try:
             files.make_directory(str(root))
-            opened = store or MetadataStore(root, new_cluster_id=wanted or random_cluster_id())
+            opened = store or MetadataStore(
+                root,
+                new_cluster_id=wanted or random_cluster_id(),
+                rebuild=Rebuilding(files, root, config, wall_ms=wall_ms).rebuild,
+            )
             if wanted is not None and wanted != opened.cluster_id:
                 opened.close()
                 problem = f"kohort.cluster.id is {wanted}, but {root} is of {opened.cluster_id}"

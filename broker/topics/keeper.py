@@ -96,7 +96,11 @@ class TopicKeeper:
         """
         config = self._loaded.config
         self._data = data = await self._run(
-            DataDirectory.open, config, self.directory, self._files, self._store
+            partial(DataDirectory.open, wall_ms=self._clock.wall_ms()),
+            config,
+            self.directory,
+            self._files,
+            self._store,
         )
         self.cluster_id = data.store.cluster_id
         self.settings = CurrentConfig(

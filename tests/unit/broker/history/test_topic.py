@@ -16,6 +16,7 @@ from broker.history.rings import Rings
 from broker.history.topic import RUNNING, Entry, TopicHistoryLog
 from broker.storage.metadata_store import MetadataStore
 from broker.storage.simulated_filesystem import SimulatedFileSystem
+from broker.topics import internal
 from broker.topics.manager import TopicManager
 from broker.topics.names import REBALANCE_HISTORY
 from protocol.records.batch import read_header
@@ -72,7 +73,7 @@ async def test_what_was_appended_together_is_one_batch_and_is_there_after_a_kill
 async def test_a_start_reads_the_newest_segments_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history_topic, "SEGMENT_BYTES", 1 << 20)
+    monkeypatch.setattr(internal, "HISTORY_SEGMENT_BYTES", 1 << 20)
     monkeypatch.setattr(history_topic, "RESTORE_BYTES", 1 << 20)
     async with running_topics(tmp_path) as topics:
         log = log_of(topics)

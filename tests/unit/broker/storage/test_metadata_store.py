@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from broker.storage.errors import StorageError
+from broker.storage.metadata_database import DamagedError, UnreadableError, explained
 from broker.storage.metadata_store import (
     FILE_NAME,
     MIRROR_FILE_NAME,
@@ -187,28 +188,85 @@ def test_a_missing_file_is_made_anew_from_the_other(
     assert (tmp_path / name).exists()
 
 
-def test_damage_to_both_files_is_an_error_that_names_them(
+def test_damage_to_both_files_is_an_error_that_names_them_where_nothing_can_be_rebuilt(
     tmp_path: Path, store: MetadataStore
 ) -> None:
     store.create_topics([topic("orders")])
     store.close()
     for name in (FILE_NAME, MIRROR_FILE_NAME):
         (tmp_path / name).write_bytes(b"not a database" * 1000)
-    with pytest.raises(MetadataError, match=r"metadata\.db.*metadata-mirror\.db.*backup"):
+    with pytest.raises(MetadataError, match=r"metadata\.db.*metadata-mirror\.db"):
         reopened(tmp_path)
 
 
-def test_a_database_of_a_later_version_is_refused_and_left_alone(
+def test_databases_of_a_later_release_are_refused_and_left_alone(
     tmp_path: Path, store: MetadataStore
 ) -> None:
     store.close()
-    database = sqlite3.connect(tmp_path / FILE_NAME)
-    database.execute("PRAGMA user_version = 99")
-    database.close()
+    for name in (FILE_NAME, MIRROR_FILE_NAME):
+        database = sqlite3.connect(tmp_path / name)
+        database.execute("ALTER TABLE topics ADD COLUMN later TEXT")
+        database.execute("PRAGMA user_version = 99")
+        database.close()
     before = (tmp_path / FILE_NAME).read_bytes()
     with pytest.raises(MetadataError, match="version 99"):
         reopened(tmp_path)
     assert (tmp_path / FILE_NAME).read_bytes() == before
+
+
+@pytest.mark.parametrize("pragma", ["user_version", "application_id"])
+def test_a_damaged_header_of_one_file_is_not_taken_for_another_programs(
+    tmp_path: Path, store: MetadataStore, pragma: str
+) -> None:
+    store.create_topics([topic("orders")])
+    store.close()
+    database = sqlite3.connect(tmp_path / FILE_NAME)
+    database.execute(f"PRAGMA {pragma} = 99")
+    database.close()
+    again = reopened(tmp_path)
+    assert again.topics() == [topic("orders")]
+    again.close()
+
+
+def test_what_an_operator_can_mend_is_not_taken_for_damage(
+    tmp_path: Path, store: MetadataStore
+) -> None:
+    store.create_topics([topic("orders")])
+    store.close()
+    before = (tmp_path / FILE_NAME).read_bytes()
+    # SQLite finds no way to open it, as where the disk has no more inodes.
+    (tmp_path / f"{FILE_NAME}-wal").mkdir()
+    with pytest.raises(StorageError, match=r"metadata\.db cannot be opened.*Is a directory"):
+        reopened(tmp_path)
+    assert (tmp_path / FILE_NAME).read_bytes() == before
+    (tmp_path / f"{FILE_NAME}-wal").rmdir()
+    again = reopened(tmp_path)
+    assert again.topics() == [topic("orders")]
+    again.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (sqlite3.SQLITE_IOERR_READ, UnreadableError),
+        (sqlite3.SQLITE_IOERR_FSYNC, UnreadableError),
+        (sqlite3.SQLITE_FULL, UnreadableError),
+        (sqlite3.SQLITE_BUSY, StorageError),
+        (sqlite3.SQLITE_NOMEM, StorageError),
+        (sqlite3.SQLITE_IOERR_SHORT_READ, DamagedError),
+        (sqlite3.SQLITE_CORRUPT, DamagedError),
+        (sqlite3.SQLITE_NOTADB, DamagedError),
+        (sqlite3.SQLITE_ERROR, DamagedError),
+        # The file can be opened for writing: so it is its header that says otherwise.
+        (sqlite3.SQLITE_READONLY, DamagedError),
+    ],
+)
+def test_a_failing_disk_is_told_from_a_damaged_file(
+    tmp_path: Path, store: MetadataStore, code: int, kind: type[Exception]
+) -> None:
+    error = sqlite3.OperationalError("what SQLite says")
+    error.sqlite_errorcode = code
+    assert type(explained(str(tmp_path / FILE_NAME), "cannot be read", error)) is kind
 
 
 def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
