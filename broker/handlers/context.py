@@ -37,6 +37,8 @@ class ConnectionInfo:
     client_software_name: str = "unknown"
     client_software_version: str = "unknown"
     """As told by ApiVersions v3 and later (KIP-511)."""
+    sends_files: bool = False
+    """Its answers may contain ranges of files, which go to the socket without being read."""
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 from broker.handlers.context import RequestContext
 from broker.handlers.leader_epoch import check_leader_epoch
@@ -155,6 +155,7 @@ def _plan(ctx: RequestContext, asked_topic: FetchTopic, asked: FetchPartition) -
         read.error = check_leader_epoch(max(asked.current_leader_epoch, NO_EPOCH))
         if not read.error:
             read.partition = topic.partitions[asked.partition]
+            read.as_range = ctx.connection.sends_files
     return read
 
 
@@ -192,5 +193,6 @@ def _partition(read: PartitionRead, *, committed_only: bool) -> PartitionData:
         last_stable_offset=high_watermark,
         log_start_offset=log_start_offset,
         aborted_transactions=[] if committed_only and not read.error else None,
-        records=read.data,
+        # A range passes through the codec as any large buffer does: by its length.
+        records=cast("memoryview", read.data),
     )

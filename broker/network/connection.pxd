@@ -20,6 +20,7 @@ cdef class ServedConnection:
     cdef object _patience
     cdef object _pending
     cdef FrameReader _reader
+    cdef object _sender
     cdef object _service
     cdef object _transport
     cdef object _turns
@@ -36,6 +37,10 @@ cdef class ServedConnection:
     cdef _wait_for(self, pending, frame)
     @cython.locals(is_first=bint)
     cdef _write(self, list responses, Py_ssize_t byte_count)
+    cdef _send_files(self)
+    cdef _send_some(self)
+    cdef _give_up_files(self)
+    cdef Py_ssize_t _unsent_bytes(self) except -1
     cdef _work_soon(self)
     @cython.locals(should_read=bint)
     cdef _regulate_reading(self)

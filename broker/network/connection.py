@@ -14,6 +14,7 @@ from typing import Final, Protocol, cast
 
 from broker.handlers.context import ConnectionInfo
 from broker.handlers.registry import CloseConnection
+from broker.network.file_sending import FileSender, Reads, has_ranges
 from broker.network.frames import FrameError, FrameReader
 from broker.network.limits import (
     REQUESTS_PER_TURN,
@@ -48,6 +49,9 @@ class ConnectionHost(Protocol):
     memory: RequestMemory
     unsent: UnsentBytes
     turns: Turns
+    reads: Reads
+    sends_files: bool
+    """Its sockets are written to as they are, so that the kernel may write to them as well."""
 
     def connection_made(self, connection: "ServedConnection") -> str | None:
         """Admit `connection`, or say which config forbids it."""
@@ -76,6 +80,7 @@ class ServedConnection:
         "_patience",
         "_pending",
         "_reader",
+        "_sender",
         "_service",
         "_transport",
         "_turns",
@@ -101,6 +106,8 @@ class ServedConnection:
         self._frame_in_execution: Buffer = b""
         self._unwritten: list[Buffer] = []
         """Small answers, which are written at the end of the turn."""
+        self._sender: FileSender | None = None
+        """Has what is not handed to the transport yet, if a part of that lies in files."""
         self._is_due = False
         """Will requests that are here be executed in this turn or the next?"""
         self._is_reading = True
@@ -137,7 +144,10 @@ class ServedConnection:
             transport.abort()
             return
         self.info = ConnectionInfo(
-            peer_host=f"/{self.ip}", local_host=local[0], local_port=local[1]
+            peer_host=f"/{self.ip}",
+            local_host=local[0],
+            local_port=local[1],
+            sends_files=self._host.sends_files,
         )
         transport.set_write_buffer_limits(WRITE_HIGH_WATER_BYTES, WRITE_LOW_WATER_BYTES)
         self._metrics.connection_opened()
@@ -165,12 +175,13 @@ class ServedConnection:
     def resume_writing(self) -> None:
         self._is_write_paused = False
         self._host.unsent.remove(self)
-        self._work_soon()
+        self.send_on()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - as above.
         self._is_lost = self._is_closing = True
         self._host.unsent.remove(self)
         self._unwritten.clear()
+        self._give_up_files()
         if self.ip:
             self._metrics.connection_closed(self._close_reason)
             self._host.connection_lost(self)
@@ -200,12 +211,20 @@ class ServedConnection:
             return
         self._unwritten = []
         try:
+            # Ranges are large, and what is large does not wait to be written here.
             if len(unwritten) == 1:
                 self._transport.write(unwritten[0])
             else:
                 self._transport.writelines(unwritten)
         except Exception as error:  # noqa: BLE001 - every one of them is dealt with.
             self._end_by(error)
+
+    # Called by the sender of files, when it has read what was not in memory.
+
+    def send_on(self) -> None:
+        self._send_some()
+        if self._sender is None:
+            self._work_soon()
 
     # Called by the server.
 
@@ -217,7 +236,7 @@ class ServedConnection:
         reason = self._patience.check(
             now_ms,
             self._host.limits,
-            unsent_bytes=self._transport.get_write_buffer_size(),
+            unsent_bytes=self._unsent_bytes(),
             # What we do not read, the client cannot be late with.
             part=None if is_waiting_for_us or not self._is_reading else self._reader.part,
             is_waiting_for_us=is_waiting_for_us,
@@ -250,6 +269,7 @@ class ServedConnection:
             or self._is_write_paused
             or self._is_closing
             or self._is_stopping
+            or self._sender is not None
         )
 
     def _work(self) -> None:
@@ -345,12 +365,55 @@ class ServedConnection:
 
     def _write(self, responses: list[Buffer], byte_count: int) -> None:
         self._metrics.bytes_sent(byte_count)
+        if self._sender is not None:
+            self._sender.add(responses)
+            return
         is_first = not self._unwritten
         self._unwritten += responses
         if byte_count > SMALL_BYTES:
-            self.write_out()
+            if has_ranges(responses):
+                self._send_files()
+            else:
+                self.write_out()
         elif is_first:
             self._turns.write_soon(self, byte_count)
+
+    def _send_files(self) -> None:
+        parts, self._unwritten = self._unwritten, []
+        self._sender = FileSender(self._transport, self, self._host.reads)
+        self._sender.add(parts)
+        self._send_some()
+
+    def _send_some(self) -> None:
+        """Send what lies in files as far as the socket takes it."""
+        sender = self._sender
+        try:
+            if sender is None or not sender.send():
+                return
+        except ConnectionError:
+            self._abort(CloseReason.CLIENT)
+            return
+        except OSError as error:
+            # A part of an answer is sent, and nothing else may follow it.
+            logger.error("An answer to %s is broken off: %s", self.ip, str(error))  # noqa: TRY400
+            self._abort(CloseReason.FAULT)
+            return
+        except Exception as error:  # noqa: BLE001 - every one of them is dealt with.
+            self._end_by(error)
+            return
+        self._sender = None
+        self._transport.set_write_buffer_limits(WRITE_HIGH_WATER_BYTES, WRITE_LOW_WATER_BYTES)
+        if self._is_closing:
+            self._transport.close()
+
+    def _give_up_files(self) -> None:
+        if self._sender is not None:
+            self._sender.close()
+            self._sender = None
+
+    def _unsent_bytes(self) -> int:
+        of_files = 0 if self._sender is None else self._sender.unsent_bytes
+        return of_files + self._transport.get_write_buffer_size()
 
     def _work_soon(self) -> None:
         if not self._is_due and not self._is_closing:
@@ -401,7 +464,8 @@ class ServedConnection:
         if error is not None:
             self._host.log.note(reason, "Closed the connection of %s: %s", self.ip, error)
         self.write_out()
-        self._transport.close()
+        if self._sender is None:
+            self._transport.close()
 
     def _abort(self, reason: CloseReason) -> None:
         if self._is_lost:
@@ -412,6 +476,7 @@ class ServedConnection:
                 self._host.log.note(reason, "Closed the connection of %s: %s", self.ip, reason.text)
         self._is_closing = True
         self.write_out()
+        self._give_up_files()
         self._transport.abort()
 
 

@@ -8,12 +8,14 @@ slice of them.
 import asyncio
 import logging
 import socket
+import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from broker.clock import Clock
 from broker.network.admission import Admission
 from broker.network.connection import Connection, ServedConnection
+from broker.network.file_sending import Reads
 from broker.network.frames import RECEIVE_BUFFER_BYTES
 from broker.network.limits import NetworkLimits
 from broker.network.memory import RequestMemory, UnsentBytes
@@ -55,6 +57,9 @@ class NetworkServer:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self.turns = Turns(self._loop)
+        self.reads = Reads(self._loop)
+        self.sends_files = False
+        """Until there are sockets; how the kernel sends files is particular to Linux."""
         self._admission = Admission(limits)
         self._connections: dict[ServedConnection, None] = {}
         self._listeners: list[asyncio.Server] = []
@@ -73,6 +78,7 @@ class NetworkServer:
 
     async def listen(self, sockets: Iterable[socket.socket]) -> None:
         """Accept connections from bound sockets, which are the server's from now on."""
+        self.sends_files = sys.platform == "linux"
         for one in sockets:
             listener = await self._loop.create_server(
                 self._new_connection, sock=one, backlog=self.limits.socket_listen_backlog_size

@@ -8,8 +8,40 @@ from broker.handlers.context import ConnectionInfo
 from broker.promise import Promise
 from protocol.codec import Buffer
 
+
+class FileRange(Protocol):
+    """Bytes that lie in a file and need not be read to be sent. What is sent or taken is gone.
+
+    Methods raise OSError; so does a file that has become too short.
+    """
+
+    def __len__(self) -> int:
+        """Bytes that are left."""
+        ...
+
+    def send_to(self, socket_number: int) -> int:
+        """Send what a non-blocking socket takes now; BlockingIOError if that is nothing."""
+        ...
+
+    def take(self, byte_count: int) -> bytes:
+        """Read up to so many from the front; for another thread: it may wait for a disk."""
+        ...
+
+    def take_cached(self, byte_count: int) -> bytes:
+        """The same, but only what is in memory: perhaps nothing."""
+        ...
+
+    def is_cached(self) -> bool:
+        """Whether what a socket may take at once is in memory, so that no disk is waited for."""
+        ...
+
+
+Part = Buffer | FileRange
 Answer = list[Buffer] | None
-"""A response frame as buffers to be written in order, size included; None for no response."""
+"""A response frame as buffers to be written in order, size included; None for no response.
+
+For a connection that says `sends_files` there may be a `FileRange` in the place of a large buffer.
+"""
 
 
 Waiting = Future[Any] | Promise[Any]

@@ -65,6 +65,10 @@ class EntryFile:
         """How many entries wait in memory."""
         return len(self._pending) // self._entry.size
 
+    def is_cached(self) -> bool:
+        """Whether everything is known to be in memory. Raises OSError."""
+        return self._file is None or self._file.is_cached(0, self._saved * self._entry.size)
+
     def append(self, first: int, second: int) -> None:
         """Add an entry behind all others."""
         self._pending += self._entry.pack(first, second)

@@ -7,7 +7,7 @@ A :class:`File` is a handle on a path, not an open descriptor. OsFileSystem open
 they are first needed and takes unused ones away above a limit, so that any number of partitions can
 be open at once. Descriptors are closed by reference counting: a thread that is inside fsync keeps
 its own reference, so the loop thread may drop or evict the file meanwhile, and the number cannot be
-given to another file under the sync.
+given to another file under the sync. So does whoever is sent a range of a file.
 """
 
 from __future__ import annotations
@@ -20,12 +20,19 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from broker.storage.file_range import FileRange
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 OPEN_FILES_MAX = 8192
 """Descriptors kept open at most, however many the process may have."""
+_RANGES_PART = 8
+"""Beside them, ranges may hold an eighth as many that have been evicted or removed."""
+_RANGES_ALWAYS = 16
+"""As many in any case, without asking what the limit is."""
 
 _CREATE_MODE = 0o644
 _WRITE_BUFFERS_MAX = 1024
@@ -56,6 +63,17 @@ class File(Protocol):
 
     def pread(self, length: int, position: int) -> bytes:
         """Up to `length` bytes from `position`; fewer only where the file ends."""
+        ...
+
+    def range(self, start: int, stop: int) -> FileRange | None:
+        """These bytes, to be sent without being read; None if `pread` has to be asked.
+
+        Given only for what is in memory, and for no more than so many at a time.
+        """
+        ...
+
+    def is_cached(self, start: int, stop: int) -> bool:
+        """Whether these bytes are known to be in memory, so that a `pread` waits for no disk."""
         ...
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> int:
@@ -206,6 +224,17 @@ class OsFile:
             taken += len(data)
         return b"".join(parts)
 
+    def range(self, start: int, stop: int) -> FileRange | None:
+        from broker.storage.file_range import FileRange  # noqa: PLC0415 - ctypes, when needed.
+
+        descriptor = self._open()
+        if not _is_cached(descriptor, start, stop) or not self._files.may_give_range():
+            return None
+        return FileRange(descriptor, start, stop, self._files.note_range_gone)
+
+    def is_cached(self, start: int, stop: int) -> bool:
+        return _is_cached(self._open(), start, stop)
+
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> int:
         descriptor = self._open()
         return os.pwritev(descriptor.number, buffers[:_WRITE_BUFFERS_MAX], position)
@@ -248,6 +277,28 @@ class OsFileSystem:
         self._open_files_max = open_files_max
         self._open_files: deque[OsFile] = deque()
         self._lock = threading.Lock()
+        self._range_count = 0
+        self._range_lock = threading.RLock()
+        """Entrant, because a range may go at any place, also where the collector runs."""
+
+    def may_give_range(self) -> bool:
+        """Count one more range that is to be sent, unless there are too many."""
+        with self._range_lock:
+            count = self._range_count
+            if count >= _RANGES_ALWAYS and count * _RANGES_PART >= self._limit():
+                return False
+            self._range_count += 1
+            return True
+
+    def note_range_gone(self) -> None:
+        """Called once for each that was given."""
+        with self._range_lock:
+            self._range_count -= 1
+
+    @property
+    def range_count(self) -> int:
+        """Ranges that are being sent, or are to be."""
+        return self._range_count
 
     def note_open(self, file: OsFile) -> None:
         """Called by a file that has just opened its descriptor."""
@@ -317,3 +368,9 @@ class OsFileSystem:
     def sync_directory(self, path: str) -> None:
         descriptor = _Descriptor(path, os.O_RDONLY | os.O_DIRECTORY)
         os.fsync(descriptor.number)
+
+
+def _is_cached(descriptor: _Descriptor, start: int, stop: int) -> bool:
+    from broker.storage.page_cache import is_cached  # noqa: PLC0415 - ctypes, when it is needed.
+
+    return is_cached(descriptor.number, start, stop)

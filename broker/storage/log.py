@@ -39,6 +39,7 @@ from broker.storage.log_reading import (
 )
 from broker.storage.log_state import LogState
 from broker.storage.segment import LogSegment
+from broker.storage.segment_read import Found, is_at_hand
 from broker.storage.time_index import TimestampOffset
 from protocol.records.batch import BatchHeader
 
@@ -202,38 +203,61 @@ class PartitionLog:
         Args:
             up_to_offset: batches that reach it or lie behind it are left out.
         """
+        data = self._read(offset, max_bytes, up_to_offset, min_one=min_one, as_range=False)
+        assert isinstance(data, bytes)
+        return data
+
+    def read_at_hand(
+        self, offset: int, max_bytes: int, *, up_to_offset: int, min_one: bool, as_range: bool
+    ) -> Found | None:
+        """`read`, if that is quick: nothing to check, and no disk needed; else None.
+
+        Args:
+            as_range: what is large is wanted as a range of a file, to be sent from there.
+        """
+        state = self._state
+        self._check_readable(offset)
+        if not state.active.is_recent(offset):
+            with state.errors_as("cannot be read"):
+                segment = state.segments[segment_number(state.segments, offset)]
+                if not is_at_hand(segment, offset, max_bytes):
+                    return None
+        return self._read(offset, max_bytes, up_to_offset, min_one=min_one, as_range=as_range)
+
+    def _read(
+        self, offset: int, max_bytes: int, up_to_offset: int, *, min_one: bool, as_range: bool
+    ) -> Found:
         state = self._state
         self._check_readable(offset)
         end_offset = state.end_offset
-        limit = min(up_to_offset, end_offset)
         segments = state.segments[segment_number(state.segments, offset) :]
-        try:
+        with state.errors_as("cannot be read"):
             data = read_on(
                 segments,
                 offset,
                 max_bytes,
                 end_offset=end_offset,
-                limit=limit,
+                limit=min(up_to_offset, end_offset),
                 min_one=min_one,
                 epoch_at=state.epoch_at,
+                as_range=as_range,
             )
-        except OSError as error:
-            raise StorageError(f"{state.directory} cannot be read: {error}") from error
-        return data or b""
-
-    def is_at_hand(self, offset: int) -> bool:
-        """Whether `read` from this offset on is quick: little of it, and no disk needed."""
-        return self._state.active.is_recent(offset)
+        return b"" if data is None else data
 
     def detached_read(
-        self, offset: int, max_bytes: int, *, up_to_offset: int, min_one: bool
-    ) -> Detached[bytes | None]:
+        self, offset: int, max_bytes: int, *, up_to_offset: int, min_one: bool, as_range: bool
+    ) -> Detached[Found | None]:
         """`read`, for another thread; it may come back with None for "ask `read`"."""
         state = self._state
         self._check_readable(offset)
         with state.errors_as("leader epochs cannot be read"):
             return detached_read(
-                state, offset, max_bytes, up_to_offset=up_to_offset, min_one=min_one
+                state,
+                offset,
+                max_bytes,
+                up_to_offset=up_to_offset,
+                min_one=min_one,
+                as_range=as_range,
             )
 
     def detached_offset_for_timestamp(self, timestamp: int) -> Detached[TimestampOffset | None]:

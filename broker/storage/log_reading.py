@@ -9,7 +9,7 @@ from broker.storage.detached import Detached
 from broker.storage.log_queries import first_at_or_after, latest_record
 from broker.storage.log_state import LogState
 from broker.storage.segment import LogSegment
-from broker.storage.segment_read import EpochAt, read_batches
+from broker.storage.segment_read import EpochAt, Found, read_batches
 from broker.storage.time_index import TimestampOffset
 
 SEGMENTS_READ_MAX = 4
@@ -32,7 +32,8 @@ def read_on(
     limit: int,
     min_one: bool,
     epoch_at: EpochAt,
-) -> bytes | None:
+    as_range: bool,
+) -> Found | None:
     """As `PartitionLog.read`, from the first of these segments that has something.
 
     None if none of them has anything from `offset` on below `limit`. Raises OSError.
@@ -51,6 +52,7 @@ def read_on(
             up_to_offset=limit if limit < next_offset else None,
             min_one=min_one,
             epoch_at=epoch_at,
+            as_range=as_range,
         )
         if data is not None:
             return data
@@ -59,8 +61,14 @@ def read_on(
 
 
 def detached_read(
-    state: LogState, offset: int, max_bytes: int, *, up_to_offset: int, min_one: bool
-) -> Detached[bytes | None]:
+    state: LogState,
+    offset: int,
+    max_bytes: int,
+    *,
+    up_to_offset: int,
+    min_one: bool,
+    as_range: bool,
+) -> Detached[Found | None]:
     """`PartitionLog.read` for another thread; None if it takes more than a few segments to tell."""
     epochs = state.epochs  # Loaded here, not there.
     limit = min(up_to_offset, state.end_offset)
@@ -79,6 +87,7 @@ def detached_read(
             limit=limit,
             min_one=min_one,
             epoch_at=epochs.epoch_at,
+            as_range=as_range,
         ),
     )
 

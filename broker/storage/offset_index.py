@@ -54,6 +54,10 @@ class OffsetIndex:
         relative, position = self._entries[number]
         return IndexEntry(self._base_offset + relative, position)
 
+    def is_cached(self) -> bool:
+        """Whether a search waits for no disk, as far as that is known. Raises OSError."""
+        return self._entries.is_cached()
+
     @property
     def unsaved_count(self) -> int:
         """How many entries wait in memory."""

@@ -4,14 +4,16 @@ Bytes that this process has not written itself are checked when they are read fo
 CRC, neighbours and leader epoch of every batch. From then on a read costs two index searches at
 most and the copy.
 
-pread, not mmap: both cost about 70 us per MB (a copy), but a page of a mapping that the disk cannot
-deliver kills the process with SIGBUS instead of raising OSError.
+What is large and in memory may be given as a range of the file, for the kernel to send. Otherwise
+pread, not mmap: both cost a copy, but a page of a mapping that the disk cannot deliver kills the
+process with SIGBUS instead of raising OSError.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
 from broker.storage.batch_walk import FEW_BYTES, MANY_BYTES, BatchAt, walk_batches
 from broker.storage.errors import CorruptBatchError
@@ -19,10 +21,19 @@ from broker.storage.segment import LogSegment
 from broker.storage.segment_search import header_of_entry, locate
 from protocol.lazy_dataclass import dataclass
 
+if TYPE_CHECKING:
+    from broker.storage.file_range import FileRange
+
 logger = logging.getLogger(__name__)
 
 EpochAt = Callable[[int], int]
 """The leader epoch that wrote an offset, -1 if unknown."""
+
+Found: TypeAlias = "bytes | FileRange"
+"""Whole batches, read or to be sent."""
+
+RANGE_BYTES_MIN = 64 << 10
+"""Less than this is sent sooner if it is read: a range takes system calls of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +64,11 @@ def read_batches(
     up_to_offset: int | None,
     min_one: bool,
     epoch_at: EpochAt,
-) -> bytes | None:
+    as_range: bool = False,
+) -> Found | None:
     """Whole batches from the one that holds `offset` on, of offsets below `up_to_offset` if given.
+
+    A range of the file only if `as_range`, and for what is large.
 
     b"" if the first one is longer than `max_bytes` and not `min_one`, or not below `up_to_offset`;
     None if all end below `offset`. The answer ends before a damaged batch; CorruptBatchError if the
@@ -77,10 +91,32 @@ def read_batches(
         stop = _last_boundary(segment, wish)
     if stop <= start:
         return b""
+    if as_range and stop - start >= RANGE_BYTES_MIN:
+        found_range = segment.log.range(start, stop)
+        if found_range is not None:
+            return found_range
     data = segment.log.pread(stop - start, start)
     if len(data) != stop - start:
         raise CorruptBatchError(f"{segment!r} has lost its end")
     return data
+
+
+def is_at_hand(segment: LogSegment, offset: int, max_bytes: int) -> bool:
+    """Whether `read_batches` would neither wait for a disk nor check anything.
+
+    Where it is not sure of that, False.
+    """
+    start = segment.hinted(offset)
+    if start is None or start >= segment.size_bytes:
+        return False
+    wanted = min(start + max_bytes, segment.size_bytes)
+    # The batch behind those wanted is looked at, to see that it ends too late.
+    looked_at = min(wanted + FEW_BYTES, segment.size_bytes)
+    return (
+        segment.verified.covers(start, wanted)
+        and segment.log.is_cached(start, looked_at)
+        and segment.index.is_cached()
+    )
 
 
 def _verify(segment: LogSegment, wish: _Wish, epoch_at: EpochAt) -> int:

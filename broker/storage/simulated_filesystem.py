@@ -331,6 +331,14 @@ class SimulatedFile:
     def size(self) -> int:
         return len(self._files.cached(self.path))
 
+    def range(self, start: int, stop: int) -> None:
+        """None: there is nothing that a socket could be sent from."""
+        del start, stop
+
+    def is_cached(self, start: int, stop: int) -> bool:
+        del start, stop
+        return False
+
     def pread(self, length: int, position: int) -> bytes:
         self._files.check("pread", self.path)
         return bytes(self._files.cached(self.path)[position : position + length])

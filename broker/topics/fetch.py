@@ -5,8 +5,9 @@ lacks is a running number of bytes: an append takes its size off it, so a wake-u
 however many partitions the request has. Only when the number reaches zero, or time is up, are the
 partitions read again.
 
-What was appended lately is read on the loop, in a few microseconds; everything else may have to
-come from a disk, or to be verified, and is read by another thread.
+What was appended lately, or is known to be verified and in memory, is read on the loop, in a few
+microseconds; everything else may have to come from a disk, or to be verified, and is read by
+another thread. What is large need not be read at all: it is found, and sent from its file.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable, Hashable
 from typing import ClassVar, Final
 
 from broker.core.delayed_operation import Completion, DelayedOperation
-from broker.topics.partition import Partition
+from broker.topics.partition import Partition, Records
 from protocol.errors import ErrorCode, KafkaError
 from protocol.lazy_dataclass import dataclass
 
@@ -34,7 +35,9 @@ class PartitionRead:
     max_bytes: int
     error: ErrorCode = ErrorCode.NONE
     """Known before reading, for a partition that does not exist; else set by reading."""
-    data: bytes | memoryview = b""
+    data: Records = b""
+    as_range: bool = False
+    """Large data may be given as a range of a file."""
     _visible_bytes_seen: int = 0
 
     def read_at_hand(self, bytes_left: int, *, min_one: bool) -> int | None:
@@ -47,7 +50,9 @@ class PartitionRead:
         self._visible_bytes_seen = self.partition.visible_bytes
         limit = min(self.max_bytes, bytes_left)
         try:
-            data = self.partition.read_at_hand(self.offset, limit, min_one=min_one)
+            data = self.partition.read_at_hand(
+                self.offset, limit, min_one=min_one, as_range=self.as_range
+            )
         except KafkaError as error:
             self.error, self.data = error.code, b""
             return 0
@@ -63,7 +68,9 @@ class PartitionRead:
         self._visible_bytes_seen = self.partition.visible_bytes
         limit = min(self.max_bytes, bytes_left)
         try:
-            self.data = await self.partition.read_aside(self.offset, limit, min_one=min_one)
+            self.data = await self.partition.read_aside(
+                self.offset, limit, min_one=min_one, as_range=self.as_range
+            )
         except KafkaError as error:
             self.error, self.data = error.code, b""
         return len(self.data)

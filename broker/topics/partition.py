@@ -23,7 +23,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Hashable
 from concurrent.futures import Executor
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from broker.config import TopicConfig
 from broker.core.purgatory import Purgatory
@@ -36,9 +36,14 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.lazy_dataclass import dataclass
 from protocol.records.batch import BatchHeader
 
+if TYPE_CHECKING:
+    from broker.storage.file_range import FileRange
+
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Records: TypeAlias = "bytes | memoryview | FileRange"
+"""Whole batches, read or to be sent from their file."""
 
 REFUSALS_TOLD_EVERY_MS = 10_000
 ASIDE_ATTEMPTS = 3
@@ -150,27 +155,49 @@ class Partition:
         return self._read(offset, max_bytes, min_one=min_one) if data is None else data
 
     def read_at_hand(
-        self, offset: int, max_bytes: int, *, min_one: bool
-    ) -> bytes | memoryview | None:
-        """As `read` if that is quick; None if `read_aside` should do it."""
-        data = self._known(offset, max_bytes, min_one=min_one)
-        if data is None and self.log.is_at_hand(offset):
-            data = self._read(offset, max_bytes, min_one=min_one)
+        self, offset: int, max_bytes: int, *, min_one: bool, as_range: bool = False
+    ) -> Records | None:
+        """As `read` if that is quick; None if `read_aside` should do it.
+
+        Args:
+            as_range: what is large may be given as a range of a file, to be sent from there.
+        """
+        data: Records | None = self._known(offset, max_bytes, min_one=min_one)
+        if data is None:
+            data = self.log.read_at_hand(
+                offset,
+                max_bytes,
+                up_to_offset=self.high_watermark,
+                min_one=min_one,
+                as_range=as_range,
+            )
+            if isinstance(data, bytes):
+                # A range is as quick to find once more.
+                self._tail_cache.put((self, offset, max_bytes, self.high_watermark, min_one), data)
         return data
 
-    async def read_aside(self, offset: int, max_bytes: int, *, min_one: bool) -> bytes | memoryview:
-        """As `read`, on another thread; what is visible is decided before the first await."""
+    async def read_aside(
+        self, offset: int, max_bytes: int, *, min_one: bool, as_range: bool = False
+    ) -> Records:
+        """As `read_at_hand`, on another thread; what is visible is decided before the first
+        await.
+        """
         for _ in range(ASIDE_ATTEMPTS):
             data = self._known(offset, max_bytes, min_one=min_one)
             if data is not None:
                 return data
             asked = self.log.detached_read(
-                offset, max_bytes, up_to_offset=self.high_watermark, min_one=min_one
+                offset,
+                max_bytes,
+                up_to_offset=self.high_watermark,
+                min_one=min_one,
+                as_range=as_range,
             )
             key = self._read_key(offset, max_bytes, min_one=min_one)
             is_true, found = await self._aside(asked)
             if is_true and found is not None:
-                self._tail_cache.put(key, found)
+                if isinstance(found, bytes):
+                    self._tail_cache.put(key, found)
                 return found
         # Segments went away under it each time, or there is a wide gap.
         return self.read(offset, max_bytes, min_one=min_one)

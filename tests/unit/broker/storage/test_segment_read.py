@@ -33,7 +33,7 @@ def read(
     min_one: bool = True,
     epoch: int = 0,
 ) -> bytes | None:
-    return read_batches(
+    data = read_batches(
         segment,
         offset,
         max_bytes,
@@ -41,6 +41,8 @@ def read(
         min_one=min_one,
         epoch_at=lambda _offset: epoch,
     )
+    assert data is None or isinstance(data, bytes)
+    return data
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 20])

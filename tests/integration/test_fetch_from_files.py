@@ -1,0 +1,353 @@
+"""Answers to Fetch that the kernel sends from the log's files, whatever becomes of these then."""
+
+import asyncio
+import os
+import random
+import socket
+import time
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from broker.network import file_sending
+from broker.storage import file_range
+from broker.storage.log import OS_FILES
+from broker.storage.page_cache import is_cached
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from protocol.records.batch import split_batches
+from protocol.records.builder import encode_batch
+from protocol.records.record import Record
+from tests.broker_thread import BrokerThread
+from tests.wire import RawClient, framed, request_body, response_in
+
+MIB = 1024 * 1024
+PARTITIONS = 3
+HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def loop_factory(request: pytest.FixtureRequest) -> LoopFactory:
+    factory: LoopFactory = request.param
+    return factory
+
+
+@pytest.fixture
+def running(tmp_path: Path, loop_factory: LoopFactory) -> Iterator[BrokerThread]:
+    with BrokerThread(tmp_path, loop_factory=loop_factory) as running:
+        yield running
+    assert OS_FILES.range_count == 0, "somebody still holds files"
+
+
+@pytest.fixture
+def sent_from_files(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of what the kernel was asked to send from files."""
+    sizes: list[int] = []
+    sendfile = os.sendfile
+
+    def counted(to: int, source: int, position: int, count: int) -> int:
+        sent = sendfile(to, source, position, count)
+        sizes.append(sent)
+        return sent
+
+    monkeypatch.setattr(os, "sendfile", counted)
+    return sizes
+
+
+def create_topic(running: BrokerThread, name: str = "t") -> None:
+    topic = CreatableTopic(
+        name=name, num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[]
+    )
+    with RawClient(running.port) as client:
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+        (result,) = client.call(request, 5, CreateTopicsResponse).topics
+    assert result.error_code == 0
+
+
+def produce(client: RawClient, records: bytes, partition: int = 0, topic: str = "t") -> None:
+    data = [PartitionProduceData(index=partition, records=records)]
+    request = ProduceRequest(
+        transactional_id=None,
+        acks=-1,
+        timeout_ms=10_000,
+        topic_data=[TopicProduceData(name=topic, partition_data=data)],
+    )
+    (answer,) = client.call(request, 9, ProduceResponse).responses[0].partition_responses
+    assert answer.error_code == 0
+
+
+def fill(running: BrokerThread, batch_sizes: list[int], partition: int = 0) -> bytes:
+    """Append batches of about these sizes; returns the log as it is then."""
+    create = random.Random(partition)
+    with RawClient(running.port) as client:
+        for size in batch_sizes:
+            produce(client, encode_batch([Record(create.randbytes(size))]), partition)
+    return log_file(running, partition).read_bytes()
+
+
+def log_file(running: BrokerThread, partition: int = 0) -> Path:
+    directories = running.broker.services.config.log_dirs
+    assert directories is not None
+    return next(Path(directories[0]).glob(f"t-{partition}/*.log"))
+
+
+def fetch(
+    *asked: tuple[int, int, int], max_bytes: int = 50 * MIB, max_wait_ms: int = 0
+) -> FetchRequest:
+    """`asked` are partition, offset and the most bytes of it."""
+    partitions = [
+        FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=most)
+        for partition, offset, most in asked
+    ]
+    topics = [FetchTopic(topic="t", partitions=partitions)]
+    return FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=max_bytes, topics=topics)
+
+
+WHOLE = fetch((0, 0, 50 * MIB))
+
+
+def records_in(body: bytes, correlation_id: int = 1) -> bytes:
+    response = response_in(body, FetchResponse, 11, correlation_id=correlation_id)
+    (partition,) = response.responses[0].partitions
+    assert partition.error_code == 0
+    return bytes(partition.records or b"")
+
+
+class SlowReader(RawClient):
+    """Its socket has room for little, so that the broker has to wait."""
+
+    def __init__(self, running: BrokerThread) -> None:
+        self.socket = socket.socket()
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
+        self.socket.settimeout(30)
+        self.socket.connect(("127.0.0.1", running.port))
+
+    def ask_and_wait(self, request: FetchRequest = WHOLE) -> None:
+        """Ask, and wait until the broker has begun to answer and is stuck."""
+        self.send(framed(request_body(request, 11)))
+        assert self.socket.recv(1, socket.MSG_PEEK)
+        wait_until(lambda: OS_FILES.range_count > 0)
+
+
+def wait_until(is_so: Callable[[], bool], timeout_s: float = 20) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not is_so():
+        assert time.monotonic() < deadline_s, "it does not come about"
+        time.sleep(0.01)
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def open_descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def test_what_is_sent_from_files_is_byte_by_byte_what_is_read_from_them(
+    running: BrokerThread, sent_from_files: list[int], long_form: bool
+) -> None:
+    create_topic(running)
+    choose = random.Random(7)
+    sizes = [
+        [choose.choice((10, 3_000, 60_000, 70_000, 300_000, 900_000)) for _ in range(24)]
+        for _ in range(PARTITIONS)
+    ]
+    for partition, of_partition in enumerate(sizes):
+        fill(running, of_partition, partition)
+    network = running.broker.network
+    running.call(lambda: setattr(network, "sends_files", False))
+    with RawClient(running.port) as copying:
+        assert copying.is_answered()
+        running.call(lambda: setattr(network, "sends_files", True))
+        with RawClient(running.port) as sending:
+            for _ in range(400 if long_form else 60):
+                asked = [
+                    (partition, choose.randrange(25), choose.choice((0, 1, 70_000, MIB, 9 * MIB)))
+                    for partition in choose.sample(range(PARTITIONS), choose.randint(1, 3))
+                ]
+                limit = choose.choice((1, 100_000, MIB, 50 * MIB))
+                request = fetch(*asked, max_bytes=limit)
+                # The other way round the second would be given what was read for the first.
+                sent = sending.ask(request, 11)
+                assert copying.ask(request, 11) == sent, (asked, limit)
+    assert sum(sent_from_files) > 10 * MIB
+
+
+def test_answers_that_were_asked_for_together_keep_their_order(
+    running: BrokerThread, sent_from_files: list[int]
+) -> None:
+    create_topic(running)
+    log = fill(running, [900_000] * 6)
+    requests: list[FetchRequest | HeartbeatRequest] = [WHOLE, HEARTBEAT, WHOLE, HEARTBEAT] * 3
+    with SlowReader(running) as client:
+        frames = [
+            framed(request_body(one, 11 if one is WHOLE else 4, correlation_id=number))
+            for number, one in enumerate(requests)
+        ]
+        client.send(b"".join(frames))
+        for number, one in enumerate(requests):
+            if one is WHOLE:
+                assert records_in(client.receive(), number) == log
+            else:
+                body = client.receive()
+                response_in(body, HeartbeatResponse, 4, correlation_id=number)
+    assert sent_from_files
+
+
+def test_a_segment_that_is_deleted_meanwhile_is_sent_to_its_end(
+    running: BrokerThread, tmp_path: Path
+) -> None:
+    create_topic(running)
+    log = fill(running, [900_000] * 8)
+    with SlowReader(running) as reader:
+        reader.ask_and_wait()
+        with RawClient(running.port) as client:
+            request = DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000)
+            (result,) = client.call(request, 5, DeleteTopicsResponse).responses
+            assert result.error_code == 0
+        # What the broker will do by and by.
+        for path in tmp_path.rglob("*.log"):
+            path.unlink()
+        assert records_in(reader.receive()) == log
+
+
+def test_a_segment_that_another_file_replaces_meanwhile_is_sent_as_it_was(
+    running: BrokerThread, tmp_path: Path
+) -> None:
+    """As compaction does it."""
+    create_topic(running)
+    log = fill(running, [900_000] * 8)
+    with SlowReader(running) as reader:
+        reader.ask_and_wait()
+        other = tmp_path / "other"
+        other.write_bytes(bytes(len(log)))
+        other.replace(log_file(running))
+        assert records_in(reader.receive()) == log
+
+
+def test_a_segment_that_somebody_shortens_ends_the_connection(running: BrokerThread) -> None:
+    create_topic(running)
+    log = fill(running, [900_000] * 8)
+    with SlowReader(running) as reader:
+        reader.ask_and_wait()
+        os.truncate(log_file(running), 6_000_000)
+        received = bytearray()
+        try:
+            while piece := reader.socket.recv(MIB):
+                received += piece
+        except ConnectionResetError:
+            pass
+    begin = received.index(log[:100])
+    assert log.startswith(received[begin:])
+    assert len(received) - begin <= 6_000_000
+
+
+def test_what_has_left_the_memory_meanwhile_is_read_by_another_thread(
+    running: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_topic(running)
+    log = fill(running, [900_000] * 8)
+    pieces: list[int] = []
+    take = file_range.FileRange.take
+
+    def counted(part: file_range.FileRange, byte_count: int) -> bytes:
+        data = take(part, byte_count)
+        pieces.append(len(data))
+        return data
+
+    monkeypatch.setattr(file_range.FileRange, "take", counted)
+    with SlowReader(running) as reader:
+        reader.ask_and_wait()
+        descriptor = os.open(log_file(running), os.O_RDONLY)
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        can_leave = not is_cached(descriptor, 0, len(log))
+        os.close(descriptor)
+        assert records_in(reader.receive()) == log
+    assert pieces or not can_leave
+    assert max(pieces, default=0) <= file_sending.PIECE_READ_BYTES
+
+
+def test_a_client_that_leaves_in_the_middle_leaves_no_descriptor_behind(
+    running: BrokerThread,
+) -> None:
+    create_topic(running)
+    fill(running, [900_000] * 8)
+    before = open_descriptors()
+    for _ in range(5):
+        with SlowReader(running) as reader:
+            reader.ask_and_wait()
+        wait_until(lambda: OS_FILES.range_count == 0)
+    wait_until(lambda: open_descriptors() <= before)
+
+
+def test_slow_readers_cost_hardly_any_memory(running: BrokerThread, long_form: bool) -> None:
+    create_topic(running)
+    log = fill(running, [900_000] * 8)
+    count = 1_000 if long_form else 100
+    before = resident_bytes()
+    readers = [SlowReader(running) for _ in range(count)]
+    try:
+        for reader in readers:
+            reader.send(framed(request_body(WHOLE, 11)))
+        wait_until(lambda: OS_FILES.range_count == count)
+        unsent = running.broker.network.unsent
+        wait_until(lambda: running.call(lambda: unsent.total_bytes) == count * 4096)
+        # What a connection itself takes, on both sides, is in it.
+        assert resident_bytes() - before < count * 50_000
+        assert records_in(readers[-1].receive()) == log
+    finally:
+        for reader in readers:
+            reader.close()
+
+
+def test_a_stop_lets_a_reader_take_its_answer(tmp_path: Path, loop_factory: LoopFactory) -> None:
+    with BrokerThread(tmp_path, loop_factory=loop_factory) as running:
+        create_topic(running)
+        log = fill(running, [900_000] * 8)
+        with SlowReader(running) as reader:
+            reader.ask_and_wait()
+            running.call(running.broker.network.stop_serving)
+            assert records_in(reader.receive()) == log
+            assert reader.is_closed()
+
+
+def test_a_damaged_batch_is_sent_from_no_file(
+    tmp_path: Path, loop_factory: LoopFactory, sent_from_files: list[int]
+) -> None:
+    with BrokerThread(tmp_path, loop_factory=loop_factory) as running:
+        create_topic(running)
+        log = fill(running, [300_000] * 6)
+        path = log_file(running)
+    ends = list(accumulate(len(batch) for _, batch in split_batches(log)))
+    good, damaged = ends[3], ends[4]
+    with path.open("r+b") as file:
+        file.seek(damaged - 1_000)
+        file.write(bytes([log[damaged - 1_000] ^ 1]))
+    with BrokerThread(tmp_path, loop_factory=loop_factory) as running:
+        with RawClient(running.port) as client:
+            for _ in range(3):
+                assert records_in(client.ask(WHOLE, 11)) == log[:good]
+            answer = client.call(fetch((0, 4, MIB)), 11, FetchResponse)
+        (partition,) = answer.responses[0].partitions
+        assert partition.error_code == ErrorCode.CORRUPT_MESSAGE
+        assert not partition.records
+    assert sum(sent_from_files) > good
