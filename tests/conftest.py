@@ -10,6 +10,18 @@ from dataclasses import dataclass
 from typing import Final
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says how busy the machine is. A failure prints what repeats it, and the
+# build machine tries new examples, too, where Hypothesis would go by CI=true and repeat the same.
+settings.register_profile(
+    "kohort",
+    settings.get_profile("default"),
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("kohort")
 
 
 @dataclass(frozen=True, slots=True)

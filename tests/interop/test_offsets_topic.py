@@ -3,9 +3,12 @@
 import json
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from kafka import KafkaConsumer
 
 from tests.interop.conftest import ClientNamed, CreateTopic
@@ -13,25 +16,55 @@ from tests.interop.model import Record, wait_until
 from tests.interop.tools import Tools
 
 OFFSETS = "__consumer_offsets"
-SHOWN_WITHIN_MS = 8_000
+SHOWN_WITHIN_MS = 30_000
+"""Without a record for so long a reader gives up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A topic that a group has committed to, and where the group's records are."""
+
+    topic: str
+    partition: int
+    end: int
 
 
 @pytest.fixture
-def committed(client_named: ClientNamed, create_topic: CreateTopic, group: str) -> str:
-    """A topic of which a member of the group has read ten records and committed, before it left."""
+def committed(
+    client_named: ClientNamed, create_topic: CreateTopic, group: str, admin: AdminClient
+) -> Committed:
+    """A member of the group has read ten records of two partitions and committed, and left."""
     topic = create_topic(partitions=2)
     client = client_named("confluent")
     client.produce(topic, [Record(b"%d" % number, partition=number % 2) for number in range(10)])
+    before = ends_of_offsets(admin)
     with client.join(group, topic) as member:
         wait_until(lambda: len(member.records()) == 10, "everything read")
-    return topic
+    after = ends_of_offsets(admin)
+    (grown,) = (one for one, end in after.items() if end > before.get(one, 0))
+    return Committed(topic, grown, after[grown])
 
 
-def formatted(tools: Tools, formatter: str, group: str) -> list[dict[str, Any]]:
-    """What the console consumer prints of a group's records, oldest first."""
+def ends_of_offsets(admin: AdminClient) -> dict[int, int]:
+    """Where the partitions of __consumer_offsets end; none before it is there."""
+    metadata = admin.list_topics(timeout=30).topics.get(OFFSETS)
+    if metadata is None:
+        return {}
+    asked = {TopicPartition(OFFSETS, one): OffsetSpec.latest() for one in metadata.partitions}
+    found = admin.list_offsets(asked, request_timeout=30)
+    return {place.partition: future.result(30).offset for place, future in found.items()}
+
+
+def formatted(
+    tools: Tools, formatter: str, group: str, committed: Committed
+) -> list[dict[str, Any]]:
+    """What the console consumer prints of a group's records, oldest first. It reads what is there,
+    and does not wait to see whether more comes.
+    """
     shown = tools.attempt(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
-        *("--topic", OFFSETS, "--from-beginning", "--timeout-ms", str(SHOWN_WITHIN_MS)),
+        *("--topic", OFFSETS, "--partition", str(committed.partition), "--offset", "earliest"),
+        *("--timeout-ms", str(SHOWN_WITHIN_MS), "--max-messages", str(committed.end)),
         *("--formatter", f"org.apache.kafka.tools.consumer.{formatter}"),
     )
     rows = list(_documents(shown.out))
@@ -48,9 +81,9 @@ def _documents(text: str) -> Iterator[dict[str, Any]]:
 
 
 def test_kafkas_formatter_of_offsets_shows_what_was_committed(
-    tools: Tools, committed: str, group: str
+    tools: Tools, committed: Committed, group: str
 ) -> None:
-    rows = formatted(tools, "OffsetsMessageFormatter", group)
+    rows = formatted(tools, "OffsetsMessageFormatter", group, committed)
 
     positions = {
         (row["key"]["data"]["topic"], row["key"]["data"]["partition"]): row["value"]["data"][
@@ -58,16 +91,14 @@ def test_kafkas_formatter_of_offsets_shows_what_was_committed(
         ]
         for row in rows
     }
-    assert positions == {(committed, 0): 5, (committed, 1): 5}
+    assert positions == {(committed.topic, 0): 5, (committed.topic, 1): 5}
 
 
 def test_kafkas_formatter_of_groups_shows_members_and_then_none(
-    tools: Tools, committed: str, group: str
+    tools: Tools, committed: Committed, group: str
 ) -> None:
-    assert committed
-    rows = [
-        row["value"]["data"] for row in formatted(tools, "GroupMetadataMessageFormatter", group)
-    ]
+    shown = formatted(tools, "GroupMetadataMessageFormatter", group, committed)
+    rows = [row["value"]["data"] for row in shown]
 
     with_members = [row for row in rows if row["members"]]
     assert with_members
@@ -80,7 +111,7 @@ def test_kafkas_formatter_of_groups_shows_members_and_then_none(
 
 
 def test_a_reader_that_knows_the_format_finds_the_positions(
-    bootstrap: str, committed: str, group: str
+    bootstrap: str, committed: Committed, group: str
 ) -> None:
     """As Burrow does: key version 0 or 1 is a position, and the value begins with the offset."""
     consumer = KafkaConsumer(
@@ -100,7 +131,7 @@ def test_a_reader_that_knows_the_format_finds_the_positions(
         if len(positions) == 2:
             break
     consumer.close()
-    assert positions == {(committed, 0): 5, (committed, 1): 5}
+    assert positions == {(committed.topic, 0): 5, (committed.topic, 1): 5}
 
 
 def _key(key: bytes) -> tuple[Any, ...]:

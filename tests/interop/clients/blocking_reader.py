@@ -12,12 +12,15 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
 from kohort import Consumer, RebalanceListener
 
+MAY_GO_ON_WITHIN_S = 60
+
 
 class BlockingReader(ABC):
     """Reads a topic in a group, next to another member, and once does not let its loop run.
 
     It does so as soon as `may_block` is set: in its handler of a record, or in a callback for
-    assigned partitions. `is_blocked` is set meanwhile. Then it reads on and commits.
+    assigned partitions. `is_blocked` is set meanwhile. It takes `block_s`, and as much longer as
+    it takes until `may_go_on` is set. Then it reads on and commits.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class BlockingReader(ABC):
         self.assigned: set[int] = set()
         self.may_block = threading.Event()
         self.is_blocked = threading.Event()
+        self.may_go_on = threading.Event()
         self.is_over = threading.Event()
         self.before: object = None
         self.after: object = None
@@ -88,6 +92,7 @@ class BlockingReader(ABC):
         self.before = self.identity()
         self.is_blocked.set()
         time.sleep(self._block_s)
+        self.may_go_on.wait(MAY_GO_ON_WITHIN_S)
         self.is_over.set()
 
     @abstractmethod
