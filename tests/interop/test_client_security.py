@@ -227,9 +227,8 @@ async def test_a_session_that_ends_is_replaced_before_it_does(kafka: SecureKafka
 async def test_the_thread_knows_when_its_session_ends(kafka: SecureKafka) -> None:
     security = security_for(kafka, "SHORT", sasl_mechanism="SCRAM-SHA-256")
     address = Address("127.0.0.1", kafka.ports["SHORT"])
-    connection = await asyncio.to_thread(
-        BlockingConnection, address, ConnectionConfig(security=security), TIMEOUT_MS / 1000
-    )
+    connection = BlockingConnection(address, ConnectionConfig(security=security))
+    await asyncio.to_thread(connection.open, TIMEOUT_MS / 1000)
     seen = [connection.is_retiring]
     await asyncio.sleep(SESSION_MS / 1000)
     seen.append(connection.is_retiring)

@@ -101,7 +101,7 @@ async def test_the_broker_describes_its_settings(tmp_path: Path) -> None:
 
 async def test_the_brokers_as_a_whole_have_what_was_set_for_all(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        await topics.alter_broker("", lambda before: before | {"log.retention.ms": "5"})
+        await topics.alter_broker("", lambda before: {**before, "log.retention.ms": "5"})
         (result,) = (await ask(topics, asking(BROKER, ""))).results
         assert [(one.name, one.value, one.config_source) for one in result.configs] == [
             ("min.insync.replicas", "1", 3),
