@@ -4,28 +4,38 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 
 from client.core.backoff import Backoff
 from client.core.errors import ConsumerError, RebalanceInProgressError
-from client.core.positions import Positions
-from client.group_offsets import GroupOffsets
+from client.group_offsets import GroupOffsets, Offsets
 
 logger = logging.getLogger(__name__)
 
 
 class AutoCommit:
-    """That of one consumer. Only positions of what polls have returned are committed."""
+    """Commits what is processed: what was returned before the consumer was asked for more."""
 
     def __init__(
-        self, positions: Positions, offsets: GroupOffsets, *, interval_ms: int, backoff: Backoff
+        self,
+        processed: Callable[[], Offsets],
+        offsets: GroupOffsets,
+        *,
+        interval_ms: int,
+        backoff: Backoff,
     ) -> None:
-        self._positions = positions
+        self._processed = processed
         self._offsets = offsets
         self._interval_s = interval_ms / 1000
         self._backoff = backoff
         self.due_s = time.monotonic() + self._interval_s
         """When the next one is made, on the loop's clock."""
         self._is_under_way = False
+
+    @property
+    def idle_until_s(self) -> float:
+        """When a poll has something to do for it; while one is under way, its end is told of."""
+        return float("inf") if self._is_under_way else self.due_s
 
     def polled(self, now_s: float) -> None:
         """A poll begins: commit if it is time to."""
@@ -35,11 +45,11 @@ class AutoCommit:
     def begin(self, now_s: float) -> None:
         """Commit now, without waiting for it."""
         self.due_s = now_s + self._interval_s
-        consumed = self._positions.consumed()
-        if not consumed:
+        processed = self._processed()
+        if not processed:
             return
         self._is_under_way = True
-        self._offsets.commit_async(consumed, None, on_done=self._done)
+        self._offsets.commit_async(processed, None, on_done=self._done)
 
     def _done(self, error: BaseException | None) -> None:
         self._is_under_way = False

@@ -6,6 +6,7 @@ started the consumer, and from no other thread.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
@@ -63,6 +64,7 @@ class Consumer(TypedByDeserialisers[K, V], Observed):
         self._subscription = Subscription()
         self._listener: RebalanceListener = listener_from(None)
         self._engine: Engine | None = None
+        self._starting: asyncio.Task[None] | None = None
         self._is_closed = False
         if topics:
             self.subscribe(topics)
@@ -80,6 +82,21 @@ class Consumer(TypedByDeserialisers[K, V], Observed):
             raise ConsumerClosedError("a closed consumer cannot be started again; make a new one")
         if self._engine is not None:
             return
+        if self._starting is None:
+            self._starting = asyncio.create_task(self._start(), name="start a consumer")
+        starting = self._starting
+        try:
+            # Who calls twice waits for the same.
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            if starting.cancelled() and self._is_closed:
+                raise ConsumerClosedError("this consumer was closed meanwhile") from None
+            starting.cancel()
+            raise
+        finally:
+            self._starting = None
+
+    async def _start(self) -> None:
         engine = Engine(self.config, self._subscription)
         engine.rebalance.listener = self._listener
         await engine.start()
@@ -88,18 +105,33 @@ class Consumer(TypedByDeserialisers[K, V], Observed):
     async def stop(self, timeout: float = CLOSE_TIMEOUT_S, *, leave: bool | None = None) -> None:  # noqa: ASYNC109
         """Commit (with auto commit), tell the listener, leave the group, disconnect.
 
+        Calls of other tasks that wait for the cluster end with a ConsumerClosedError, `async for`
+        simply ends. One that is cancelled ends at once all the same, with what is not done left.
+
         Args:
-            timeout: seconds that everything may take which needs the broker; what is not done by
-                then is left. Callbacks take the time that they take.
+            timeout: seconds that all of it may take. A callback that has not returned by four
+                fifths of them is cancelled, and a warning names it.
             leave: whether to tell the group (KIP-1092). None: a dynamic member does, so that others
                 get its partitions at once; a static one does not, since it means to come back.
 
         Raises:
             whatever the listener raises, once everything has ended.
         """
-        if self._engine is not None:
-            await self._engine.close(timeout, leaves=leave)
-        self._is_closed = True
+        await self._stop(timeout, leave=leave, commits_all=True)
+
+    async def _stop(self, timeout_s: float, *, leave: bool | None, commits_all: bool) -> None:
+        engine = self._engine
+        if engine is None:
+            self._is_closed = True
+            if self._starting is not None:
+                self._starting.cancel()
+                await asyncio.wait([self._starting])
+            engine = self._engine
+        if engine is not None:
+            try:
+                await engine.close(timeout_s, leaves=leave, commits_all=commits_all)
+            finally:
+                self._is_closed = engine.is_closed
 
     close = stop
 
@@ -113,7 +145,8 @@ class Consumer(TypedByDeserialisers[K, V], Observed):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self.stop()
+        # After an error, what was returned last may not have been processed.
+        await self._stop(CLOSE_TIMEOUT_S, leave=None, commits_all=error is None)
 
     # Reading.
 
@@ -127,7 +160,7 @@ class Consumer(TypedByDeserialisers[K, V], Observed):
         Args:
             timeout: seconds to wait for the first record. Rebalances, positions and connections
                 are waited for within it; callbacks take the time that they take. Cancelling a poll
-                loses nothing.
+                loses nothing: a callback goes on, and the next poll waits for it.
             max_records: at most; max_poll_records by default.
 
         Raises:
@@ -159,12 +192,14 @@ class Consumer(TypedByDeserialisers[K, V], Observed):
         any, also if other tasks read others. Raises as `poll`.
         """
         if not partitions:
-            return await self.__anext__()
+            return await self._next()
         found = await self._running().poll_only(partitions, None, 1)
         return next(iter(found.values()))[0]
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
-        """Records one by one, for as long as the consumer runs. Raises as `poll`."""
+        """Records one by one, until another task stops the consumer. Raises as `poll`."""
+        if self._is_closed:
+            raise ConsumerClosedError("this consumer is closed")
         return self
 
     async def __anext__(self) -> ConsumerRecord[K, V]:
@@ -173,6 +208,12 @@ class Consumer(TypedByDeserialisers[K, V], Observed):
             record = engine.fetcher.next_record()
             if record is not None:
                 return record
+        try:
+            return await self._next()
+        except ConsumerClosedError:
+            raise StopAsyncIteration from None
+
+    async def _next(self) -> ConsumerRecord[K, V]:
         engine = self._running()
         found = await engine.poll(None, engine.fetcher.next_record)
         assert found is not None
@@ -201,6 +242,7 @@ class Consumer(TypedByDeserialisers[K, V], Observed):
                 raise TypeError(f"{name!r} is not the name of a topic; give names one by one")
         if bool(names) == (pattern is not None):
             raise ValueError("subscribe() takes topics or a pattern, one of the two")
+        self._check_may_subscribe()
         if self.config.group_id is None:
             raise IllegalStateError("subscribe() needs a group_id; without one, use assign()")
         listener = listener_from(listener)
@@ -220,6 +262,7 @@ class Consumer(TypedByDeserialisers[K, V], Observed):
         Raises:
             IllegalStateError: topics are subscribed to; unsubscribe first.
         """
+        self._check_may_subscribe()
         self._subscription.assign(TopicPartition(*one) for one in partitions)
         if self._engine is not None:
             self._engine.subscribed()
@@ -287,7 +330,8 @@ class Consumer(TypedByDeserialisers[K, V], Observed):
         engine = self._running()
         found = engine.positions.position(partition)
         if found is None:
-            found = await engine.find_position(partition)
+            with engine.calls.call():
+                found = await engine.find_position(partition)
         return found
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
@@ -400,7 +444,8 @@ class Consumer(TypedByDeserialisers[K, V], Observed):
         group = engine.group_offsets()
         wanted = self._to_commit(offsets)
         try:
-            await group.commit(wanted, self.config.default_api_timeout_ms / 1000)
+            with engine.calls.call():
+                await group.commit(wanted, self.config.default_api_timeout_ms / 1000)
         finally:
             await group.tell_callbacks()
 
@@ -432,9 +477,11 @@ class Consumer(TypedByDeserialisers[K, V], Observed):
             OperationTimedOutError: no success within default_api_timeout_ms.
             IllegalStateError: there is no group_id.
         """
-        group = self._running().group_offsets()
+        engine = self._running()
+        group = engine.group_offsets()
         wanted = [TopicPartition(*one) for one in partitions]
-        return await group.fetch(wanted, self.config.default_api_timeout_ms / 1000)
+        with engine.calls.call():
+            return await group.fetch(wanted, self.config.default_api_timeout_ms / 1000)
 
     # The cluster.
 
@@ -449,14 +496,25 @@ class Consumer(TypedByDeserialisers[K, V], Observed):
         Raises:
             BrokerUnreachableError: nobody answers.
         """
-        return await self._running().all_topics()
+        engine = self._running()
+        with engine.calls.call():
+            return await engine.all_topics()
 
     # Inside.
 
-    def _running(self) -> Engine:
+    def _check_open(self) -> None:
         engine = self._engine
         if self._is_closed or (engine is not None and engine.is_closed):
             raise ConsumerClosedError("this consumer is closed")
+
+    def _check_may_subscribe(self) -> None:
+        self._check_open()
+        if self._engine is not None:
+            self._engine.check_not_leaving()
+
+    def _running(self) -> Engine:
+        self._check_open()
+        engine = self._engine
         if engine is None:
             raise IllegalStateError("start() the consumer first, or use it with async with")
         return engine
@@ -489,14 +547,15 @@ class Consumer(TypedByDeserialisers[K, V], Observed):
     ) -> Mapping[TopicPartition, OffsetAndTimestamp | None]:
         config = self.config
         isolation = config.fetch.isolation_level
-        cluster = self._running().cluster
-        return await list_offsets(
-            cluster,
-            specs,
-            isolation,
-            config.default_api_timeout_ms,
-            request_timeout_ms=config.request_timeout_ms,
-        )
+        engine = self._running()
+        with engine.calls.call():
+            return await list_offsets(
+                engine.cluster,
+                specs,
+                isolation,
+                config.default_api_timeout_ms,
+                request_timeout_ms=config.request_timeout_ms,
+            )
 
     def _to_commit(self, offsets: Mapping[TopicPartition, ToCommit] | None) -> Offsets:
         if offsets is None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Final, TypeVar
 
 from client.auto_commit import AutoCommit
+from client.callbacks import GRACE_S
 from client.config import ConsumerConfig
 from client.coordinator import Coordinator
 from client.core.backoff import Backoff
@@ -37,6 +38,7 @@ from client.group_offsets import GroupOffsets, Offsets, Outsider
 from client.metadata import MetadataConfig, MetadataKeeper
 from client.net.cluster import Cluster
 from client.net.connection import DisconnectedError
+from client.open_calls import OpenCalls
 from client.rebalance import Rebalance
 
 logger = logging.getLogger(__name__)
@@ -45,6 +47,9 @@ T = TypeVar("T")
 
 TURN_S: Final = 0.005
 """How often there is a turn while records are there to be handed out one by one."""
+
+CLOSE_RESERVE: Final = 0.2
+"""The part of the time for the end that is kept for telling the group."""
 
 BREATH_S: Final = 0.001
 """How long polls that find records may follow each other without letting the loop do other work,
@@ -96,6 +101,7 @@ class Engine:
             positions=self.positions,
             fetcher=self.fetcher,
             offsets=self.offsets,
+            processed=self.fetcher.processed,
             commits_by_itself=config.commits_by_itself,
             commit_timeout_s=config.max_poll_interval_ms / 1000,
             on_progress=self.wake,
@@ -109,6 +115,12 @@ class Engine:
         self.is_closing = False
         """No polls any more; callbacks may still commit."""
         self.is_closed = False
+        self.calls = OpenCalls()
+        """Of the application, that wait for the cluster."""
+        self._unsubscribing: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self._patience: asyncio.Timeout | None = None
+        """How long the end may take."""
         self._breathe_s = 0.0
         self._turn = asyncio.Lock()
         self._turning: asyncio.Task[Any] | None = None
@@ -131,7 +143,7 @@ class Engine:
         offsets.on_committed = lambda s: statistics.committed(s * 1000, time.monotonic() * 1000)
         if config.enable_auto_commit:
             self._auto_commit = AutoCommit(
-                self.positions,
+                self.fetcher.processed,
                 offsets,
                 interval_ms=config.auto_commit_interval_ms,
                 backoff=Backoff(
@@ -215,18 +227,26 @@ class Engine:
         Raises:
             ConsumerError, and what callbacks raise.
         """
-        self._check_caller()
+        self._check_open()
         async with self._turn:
             self._turning = asyncio.current_task()
             try:
                 await self._do_turn(deadline_s)
+            except BaseException:
+                # What was due still is, before more records are handed out.
+                self.turn_due_s = 0.0
+                raise
             finally:
                 self._turning = None
 
-    def _check_caller(self) -> None:
+    def _check_open(self) -> None:
+        self._check_caller()
         if self.is_closing:
             raise ConsumerClosedError("this consumer is closed")
-        if self._turning is not None and self._turning is asyncio.current_task():
+
+    def _check_caller(self) -> None:
+        caller = asyncio.current_task()
+        if caller is not None and caller in {self._turning, self.rebalance.callbacks.task}:
             raise IllegalStateError("a callback of a consumer cannot poll it")
 
     async def _do_turn(self, deadline_s: float) -> None:
@@ -280,10 +300,13 @@ class Engine:
 
         `only`: the partitions that `take` takes from, if not from all.
         """
+        self._check_open()
+        self.fetcher.asked(only)
         if self.positions.begin_reading(only):
             self.fetcher.wake()
         try:
-            return await self._poll(timeout_s, take, only)
+            with self.calls.call():
+                return await self._poll(timeout_s, take, only)
         finally:
             if self.positions.end_reading(only):
                 self.fetcher.wake()
@@ -318,7 +341,7 @@ class Engine:
         if self.member is not None and self.member.idle_until_ms is not None:
             quiet_s = min(quiet_s, self.member.idle_until_ms / 1000 - now_s)
         if self._auto_commit is not None:
-            quiet_s = min(quiet_s, self._auto_commit.due_s - now_s)
+            quiet_s = min(quiet_s, self._auto_commit.idle_until_s - now_s)
         if self._positions_due_s > now_s:
             quiet_s = min(quiet_s, self._positions_due_s - now_s)
         return max(quiet_s, 0.001)
@@ -328,24 +351,38 @@ class Engine:
     async def unsubscribe(self, timeout_s: float) -> None:
         """Give everything up, and leave the group.
 
-        One that is cancelled while it commits has not happened. After that it has: the listener
-        was told, or is owed nothing, and the group is told by a task of its own.
+        One that is cancelled while it commits has not happened. After that it happens, in a task of
+        its own: the listener is told, and then the group.
         """
-        self._check_caller()
+        self._check_open()
         deadline_s = time.monotonic() + timeout_s
-        async with self._turn:
-            self._turning = asyncio.current_task()
-            try:
-                await self._commit_last(deadline_s)
+        if self._unsubscribing is None:
+            async with self._turn:
+                self._turning = asyncio.current_task()
                 try:
-                    await self._give_up("the consumer unsubscribed", deadline_s, leaves=None)
+                    await self._commit_last(deadline_s)
                 finally:
-                    self.subscription.unsubscribe()
-                    self.rebalance.own(frozenset())
-                    self.subscribed()
-            finally:
-                self._turning = None
+                    self._turning = None
+            self._unsubscribing = asyncio.create_task(
+                self._unsubscribe(deadline_s), name="unsubscribe a consumer"
+            )
+        await asyncio.shield(self._unsubscribing)
         self.rebalance.raise_error()
+
+    async def _unsubscribe(self, deadline_s: float) -> None:
+        async with self._turn:
+            try:
+                await self._give_up("the consumer unsubscribed", deadline_s, leaves=None)
+            finally:
+                self._unsubscribing = None
+                self.subscription.unsubscribe()
+                self.rebalance.own(frozenset())
+                self.subscribed()
+
+    def check_not_leaving(self) -> None:
+        """Raise an IllegalStateError while an unsubscribe is under way, which would undo it."""
+        if self._unsubscribing is not None:
+            raise IllegalStateError("unsubscribe() is not over yet; wait for it")
 
     async def _give_up(self, reason: str, deadline_s: float, *, leaves: bool | None) -> None:
         member = self.member
@@ -363,16 +400,16 @@ class Engine:
         if goodbye is not None:
             await asyncio.shield(goodbye)
 
-    async def _commit_last(self, deadline_s: float) -> None:
+    async def _commit_last(self, deadline_s: float, *, commits_all: bool = True) -> None:
         if not self.config.commits_by_itself or self.offsets is None:
             return
         held = self.positions.hold(self.positions.assigned)
-        consumed = self.positions.consumed()
-        if not consumed:
+        wanted = self.positions.consumed() if commits_all else self.fetcher.processed()
+        if not wanted:
             return
         left_s = max(0.0, deadline_s - time.monotonic())
         try:
-            await self.offsets.commit(consumed, left_s, is_automatic=True)
+            await self.offsets.commit(wanted, left_s, is_automatic=True)
         except ConsumerError as error:
             logger.warning("the last positions were not committed: %s", error)
         except asyncio.CancelledError:
@@ -380,36 +417,71 @@ class Engine:
             self.wake()
             raise
 
-    async def close(self, timeout_s: float, *, leaves: bool | None) -> None:
-        """End everything; the steps that need a network within `timeout_s` together.
+    async def close(
+        self, timeout_s: float, *, leaves: bool | None, commits_all: bool = True
+    ) -> None:
+        """End everything within `timeout_s`, callbacks included; what is not done by then is left.
+
+        Who is cancelled meanwhile ends it at once, without what waits for the network.
+
+        Args:
+            leaves: whether to tell the group (KIP-1092).
+            commits_all: whether auto commit takes all that was returned for processed; else not
+                what was returned last.
 
         Raises:
             whatever a callback raises, after everything has ended.
         """
-        if self.is_closing:
-            return
         self._check_caller()
+        if self._closing is None:
+            self._closing = asyncio.create_task(
+                self._close(timeout_s, leaves=leaves, commits_all=commits_all),
+                name="close a consumer",
+            )
+        while not self._closing.done():
+            try:
+                await asyncio.wait([self._closing])
+            except asyncio.CancelledError:
+                self._hurry()
+                await asyncio.wait([self._closing])
+                raise
+        self._closing.result()
+        self.rebalance.raise_error()
+
+    def _hurry(self) -> None:
+        """Wait no longer for the network or for callbacks, which are cancelled."""
+        if self._patience is not None:
+            self._patience.reschedule(asyncio.get_running_loop().time())
+        self.rebalance.callbacks.end_by(0.0)
+        if self.member is not None:
+            self.member.give_up_goodbye()
+
+    async def _close(self, timeout_s: float, *, leaves: bool | None, commits_all: bool) -> None:
         self.is_closing = True
-        self.wake()
         deadline_s = time.monotonic() + timeout_s
-        # A poll of another task may be in the middle of a commit before a rebalance, whose patience
-        # is max_poll_interval_ms.
-        hurry = asyncio.get_running_loop().call_later(timeout_s, self.rebalance.close)
+        # So that there is time for telling the group after one that does not return.
+        callbacks_end_s = deadline_s - CLOSE_RESERVE * timeout_s
+        self.rebalance.callbacks.end_by(callbacks_end_s)
+        self.calls.end(but=self.rebalance.callbacks.task)
+        self.wake()
         try:
-            await self.fetcher.close()
-            async with self._turn:
-                self._turning = asyncio.current_task()
-                await self._give_up_positions()
-                await self._commit_last(deadline_s)
-                await self._give_up("the consumer is closed", deadline_s, leaves=leaves)
+            async with asyncio.timeout(timeout_s + GRACE_S) as self._patience:
+                await self.fetcher.stop_fetching()
+                async with self._turn:
+                    await self._give_up_positions()
+                    await self._commit_last(callbacks_end_s, commits_all=commits_all)
+                    await self._give_up("the consumer is closed", deadline_s, leaves=leaves)
+        except TimeoutError:
+            logger.warning("the consumer was closed before all was done that is done at the end")
         finally:
-            hurry.cancel()
-            self._turning = None
+            self._patience = None
             self.is_closed = True
-            await self._close_parts(max(0.1, deadline_s - time.monotonic()))
+            # What a callback still asks for is of no use to it now.
+            self.calls.end(but=None)
+            self.rebalance.callbacks.close()
+            await self._close_parts(max(0.0, deadline_s - time.monotonic()))
         if self.offsets is not None:
             await self.offsets.tell_callbacks()
-        self.rebalance.raise_error()
 
     async def _give_up_positions(self) -> None:
         if self._positions_task is not None:
@@ -418,6 +490,7 @@ class Engine:
 
     async def _close_parts(self, timeout_s: float) -> None:
         self.rebalance.close()
+        await self.fetcher.close()
         await self.metadata.close()
         if self.offsets is not None:
             await self.offsets.close()

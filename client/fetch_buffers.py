@@ -11,6 +11,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple, TypeAlias
 
 from client.core.errors import RecordError
+from client.core.offsets import OffsetAndMetadata
 from client.core.partitions import TopicPartition
 from client.core.positions import PartitionState, Positions
 from client.fetched import Fetched
@@ -41,6 +42,14 @@ class _Waiting:
         self.chunks: deque[Fetched] = deque()
 
 
+class _Place(NamedTuple):
+    """Where a partition stood before records of it were handed out."""
+
+    fence: int
+    offset: int
+    leader_epoch: int
+
+
 class _Ahead(NamedTuple):
     """Records that were made and not returned yet."""
 
@@ -69,6 +78,8 @@ class FetchBuffers:
         self._waiting: dict[TopicPartition, _Waiting] = {}
         """In the order in which partitions have their turn."""
         self._ahead: _Ahead | None = None
+        self._in_hand: dict[TopicPartition, _Place] = {}
+        self._record_in_hand: tuple[TopicPartition, AnyRecord] | None = None
 
     # For the fetcher.
 
@@ -117,6 +128,30 @@ class FetchBuffers:
 
     # For the consumer.
 
+    def asked(self, only: Only) -> None:
+        """Who reads `only` asks for more: what it was given before is processed."""
+        self._record_in_hand = None
+        if only is None:
+            self._in_hand.clear()
+        else:
+            for partition in only:
+                self._in_hand.pop(partition, None)
+
+    def processed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """All positions that are known, without what was returned last by each reader: whether
+        that is processed is not known before it asks for more.
+        """
+        found = self._positions.consumed()
+        if self._record_in_hand is not None:
+            partition, record = self._record_in_hand
+            state = self._positions.find(partition)
+            if state is not None and state.position == record.offset + 1:
+                found[partition] = OffsetAndMetadata(record.offset, "", record.leader_epoch)
+        for partition, place in self._in_hand.items():
+            if self._positions.has_fence(partition, place.fence):
+                found[partition] = OffsetAndMetadata(place.offset, "", place.leader_epoch)
+        return found
+
     def take(self, max_records: int, only: Only = None) -> Records:
         """Records of as many partitions as it takes; positions move past them."""
         self._put_back()
@@ -125,6 +160,8 @@ class FetchBuffers:
         for partition in self._readable(only):
             while left and (records := self._read(partition, left)) is not None:
                 last = records[-1]
+                if partition not in self._in_hand:
+                    self._hold(partition)
                 self._positions.advance(partition, last.offset + 1, last.leader_epoch)
                 left -= len(records)
                 if partition in taken:
@@ -140,7 +177,9 @@ class FetchBuffers:
         ahead = self._ahead
         if ahead is not None and ahead.version == self._positions.version:
             for record in ahead.records:
-                self._positions.advance(ahead.partition, record.offset + 1, record.leader_epoch)
+                partition = ahead.partition
+                self._positions.advance(partition, record.offset + 1, record.leader_epoch)
+                self._record_in_hand = partition, record
                 return record
         self._put_back()
         for partition in self._readable():
@@ -149,6 +188,11 @@ class FetchBuffers:
                 self._ahead = _Ahead(partition, iter(records), self._positions.version)
                 return self.next_record()
         return None
+
+    def _hold(self, partition: TopicPartition) -> None:
+        state = self._positions.state(partition)
+        assert state.position is not None
+        self._in_hand[partition] = _Place(state.fence, state.position, state.leader_epoch)
 
     def _readable(self, only: Only = None) -> Iterator[TopicPartition]:
         find = self._positions.find

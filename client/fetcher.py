@@ -133,6 +133,7 @@ class Fetcher:
         )
         self._timer: asyncio.TimerHandle | None = None
         self._is_running = False
+        self._is_fetching = True
 
     # For the consumer.
 
@@ -141,6 +142,11 @@ class Fetcher:
         have_freed_memory_kept()
         self._is_running = True
         self.assignment_changed()
+
+    async def stop_fetching(self) -> None:
+        """Ask for no more records. Positions are found as before, for who asks for one."""
+        self._is_fetching = False
+        await self._sender.close()
 
     async def close(self) -> None:
         """Give up requests under way and forget all that waits. May be called twice."""
@@ -183,6 +189,16 @@ class Fetcher:
         if record is None:
             self._troubles.raise_due()
         return record
+
+    def asked(self, only: Only) -> None:
+        """Who reads `only` (None: all) asks for more: what it has been given is processed."""
+        self._buffers.asked(only)
+
+    def processed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The positions up to which records are processed, as far as can be told: all that were
+        returned, but for those that a reader was given last.
+        """
+        return self._buffers.processed()
 
     @property
     def waiting_bytes(self) -> int:
@@ -292,6 +308,8 @@ class Fetcher:
         self._resets.begin()
         if self._checks.begin():
             self._buffers.drop_outdated()
+        if not self._is_fetching:
+            return
         began_ms = now_ms()
         plan = self._plan.next(began_ms, self._leader_of, self._is_readable)
         wakes = [] if plan.wake_ms is None else [plan.wake_ms]

@@ -65,6 +65,8 @@ INSTANCE_ID_SINCE: Final = 5
 MEMBER_ID_TIMEOUT_S: Final = 1.0
 """How long somebody who leaves waits for being told who it was."""
 
+THREAD_END_S: Final = 1.0
+
 LARGE_GROUP: Final = 100
 """Members from which on an assignor runs in a thread, so that it does not hold up the loop."""
 
@@ -456,14 +458,20 @@ class GroupMember:
         if answer.error_code:
             logger.info("LeaveGroup: %s", ErrorCode(answer.error_code).name)
 
+    def give_up_goodbye(self) -> None:
+        """Wait no longer for the group to be told of a leave."""
+        if self._goodbye is not None:
+            self._goodbye.cancel()
+
     async def close(self, timeout_s: float) -> None:
         """End the rounds and the heartbeat thread, and see that the group is told of a leave."""
         self._end_round()
         self.heartbeats.stop()
         if self._goodbye is not None and not self._goodbye.done():
             await asyncio.wait([self._goodbye], timeout=timeout_s)
-            self._goodbye.cancel()
-        if not await self.heartbeats.wait_stopped(timeout_s):
+        self.give_up_goodbye()
+        # It has been told, and what it waits for was ended; this is a matter of moments.
+        if not await self.heartbeats.wait_stopped(max(timeout_s, THREAD_END_S)):
             logger.warning("the heartbeat thread does not end")
 
     def _end_round(self) -> None:

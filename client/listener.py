@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, TypeAlias
 
@@ -17,9 +16,10 @@ Answer: TypeAlias = Awaitable[None] | None
 class RebalanceListener:
     """Derive from it and write what you need; each method may be `def` or `async def`.
 
-    All of them are called within `poll` (or iteration, `getone`, `close`, `unsubscribe`), on the
-    task that called it, and may use the consumer: commit, seek, pause; not poll. They count as time
-    between polls, so max_poll_interval_ms bounds them.
+    All of them are called within `poll` (or iteration, `getone`, `close`, `unsubscribe`), and may
+    use the consumer: commit, seek, pause; not poll. They count as time between polls, so
+    max_poll_interval_ms bounds them. Coroutines run in a task of their own: a poll that is
+    cancelled leaves them running, and the next one waits for them. Only `stop` may end one.
 
     One that raises does not stop the rebalance: the first exception is raised by that poll once the
     rebalance is through, or its time is up.
@@ -94,10 +94,3 @@ def _check_names(listener: RebalanceListener) -> None:
                 f"{kind.__name__}.{theirs} is not called; in a RebalanceListener the method is"
                 f" {name}"
             )
-
-
-async def tell(method: Callable[[Partitions], Answer], partitions: Partitions) -> None:
-    """Call one of the methods, whichever kind it is."""
-    answer = method(partitions)
-    if inspect.isawaitable(answer):
-        await answer

@@ -1,7 +1,7 @@
 """The part of a rebalance that the application takes part in: commits, callbacks, a new share.
 
-A poll that is cancelled in the middle leaves off where it was: a callback that was called is not
-called again, a commit that was not answered is made again.
+A poll that is cancelled in the middle leaves off where it was: a callback that was called goes on,
+is waited for by the next poll and is not called again, and so is the commit.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import Final
 
+from client.callbacks import Callbacks
 from client.core.assignors import RebalanceProtocol
 from client.core.errors import ConsumerError
 from client.core.partitions import TopicPartition
@@ -19,8 +20,8 @@ from client.core.positions import Positions
 from client.core.steps import Apply, Prepare
 from client.core.subscription import Subscription
 from client.fetcher import Fetcher
-from client.group_offsets import GroupOffsets
-from client.listener import NO_LISTENER, Answer, Partitions, RebalanceListener, tell
+from client.group_offsets import GroupOffsets, Offsets
+from client.listener import NO_LISTENER, Answer, Partitions, RebalanceListener
 
 logger = logging.getLogger(__name__)
 
@@ -37,23 +38,27 @@ class Rebalance:
         positions: Positions,
         fetcher: Fetcher,
         offsets: GroupOffsets | None,
+        processed: Callable[[], Offsets],
         commits_by_itself: bool,
         commit_timeout_s: float,
         on_progress: Callable[[], None],
     ) -> None:
-        """`commit_timeout_s`: after so long a rebalance goes on without its commit."""
+        """`processed`: what is to be committed. `commit_timeout_s`: after so long a rebalance goes
+        on without its commit.
+        """
         self.listener: RebalanceListener = NO_LISTENER
         self._subscription = subscription
         self._positions = positions
         self._fetcher = fetcher
         self._offsets = offsets
+        self._processed = processed
         self._commits_by_itself = commits_by_itself
         self._commit_timeout_s = commit_timeout_s
         self._on_progress = on_progress
         self._commit: asyncio.Task[None] | None = None
         self._is_committed = False
-        self._called: set[str] = set()
-        """Callbacks of the step that is under way."""
+        self.callbacks = Callbacks(self._callback_failed)
+        """Those of the step that is under way."""
         self._error: BaseException | None = None
 
     # Steps.
@@ -68,12 +73,13 @@ class Rebalance:
             await self._tell("on_revoked", self.listener.on_revoked, step.revoked)
         if step.lost:
             await self._tell("on_lost", self.listener.on_lost, step.lost)
+        await self.callbacks.wait_over()
         self._finish(step.kept)
         return True
 
     async def apply(self, step: Apply, deadline_s: float, is_valid: Callable[[], bool]) -> bool:
         """Give up what was taken away, own the new share, tell the listener; whether it is done."""
-        if step.revoked and "on_assigned" not in self._called:
+        if step.revoked and not self.callbacks.has_told("on_assigned"):
             if not await self._commit_before(step.revoked, deadline_s):
                 return False
             await self._tell("on_revoked", self.listener.on_revoked, step.revoked)
@@ -88,15 +94,18 @@ class Rebalance:
 
     async def give_up(self, *, is_lost: bool) -> None:
         """Own nothing any more, outside of a rebalance: at close and unsubscribe."""
+        await self.callbacks.wait_over()
         owned = self._subscription.assigned
-        self._called.clear()
+        # A rebalance that was cancelled in the middle may have told of some already.
+        left = owned - self.callbacks.given_up
+        has_told = bool(self.callbacks.given_up)
+        self.callbacks.begin()
         try:
-            if not is_lost:
-                await self._tell("on_revoked", self.listener.on_revoked, owned)
-            elif owned:
-                await self._tell("on_lost", self.listener.on_lost, owned)
+            if not is_lost and (left or not has_told):
+                await self._tell("on_revoked", self.listener.on_revoked, left)
+            elif is_lost and left:
+                await self._tell("on_lost", self.listener.on_lost, left)
         finally:
-            # A callback that is cancelled counts as called, here as elsewhere.
             self._finish(NOTHING)
 
     def own(self, partitions: Partitions) -> None:
@@ -133,7 +142,7 @@ class Rebalance:
     def _finish(self, owned: Partitions | None) -> None:
         if owned is not None:
             self.own(owned)
-        self._called.clear()
+        self.callbacks.begin()
         self._is_committed = False
         if self._commit is not None:
             # What it was asked for is not owned any more.
@@ -143,14 +152,11 @@ class Rebalance:
     async def _tell(
         self, name: str, method: Callable[[Partitions], Answer], partitions: Partitions
     ) -> None:
-        if name in self._called:
-            return
-        self._called.add(name)
-        try:
-            await tell(method, partitions)
-        except Exception as error:  # noqa: BLE001 - the application's; raised by the poll.
-            logger.warning("%s raised %r; the rebalance goes on", name, error)
-            self.failed(error)
+        await self.callbacks.tell(name, method, partitions)
+
+    def _callback_failed(self, name: str, error: Exception) -> None:
+        logger.warning("%s raised %r; the rebalance goes on", name, error)
+        self.failed(error)
 
     async def _commit_before(self, held: Collection[TopicPartition], deadline_s: float) -> bool:
         """Commit what was returned, with nothing returned of `held` meanwhile; whether it is over.
@@ -161,11 +167,11 @@ class Rebalance:
             return True
         if self._commit is None:
             self._positions.hold(held)
-            consumed = self._positions.consumed()
-            if not consumed:
+            processed = self._processed()
+            if not processed:
                 return True
             self._commit = asyncio.create_task(
-                self._offsets.commit(consumed, self._commit_timeout_s, is_automatic=True),
+                self._offsets.commit(processed, self._commit_timeout_s, is_automatic=True),
                 name="commit before a rebalance",
             )
             self._commit.add_done_callback(lambda _: self._on_progress())

@@ -196,8 +196,12 @@ async def test_a_callback_in_a_poll_that_is_cancelled_is_not_called_again(
     poll.cancel()
     with pytest.raises(asyncio.CancelledError):
         await poll
-    assert values(await read(consumer, 1)) == ["a"]
-    assert slow.calls == [("begun", [0])]
+    reading = asyncio.create_task(read(consumer, 1))
+    await asyncio.sleep(0.2)
+    assert (slow.calls, reading.done()) == ([("begun", [0])], False)
+    slow.may_end.set()
+    assert values(await reading) == ["a"]
+    assert slow.calls == [("begun", [0]), ("ended", [0])]
 
 
 @pytest.mark.parametrize("automatic", [True, False])

@@ -121,23 +121,6 @@ async def read_nothing(consumer: Consumer) -> None:
     assert await consumer.poll(0.05) == {}
 
 
-async def test_what_was_read_is_committed_when_the_body_of_async_with_raises(
-    topics: Topics, members: Members
-) -> None:
-    topic = topics.create()
-    topics.fill(topic, range(4))
-
-    async def fail() -> None:
-        async with members.make(topic) as consumer:
-            await read(consumer, 3)
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        await fail()
-    async with members.make(topic) as consumer:
-        assert values(await read(consumer, 1)) == ["3"]
-
-
 async def test_no_task_and_no_thread_is_left_behind(topics: Topics, members: Members) -> None:
     topic = topics.create()
     topics.fill(topic, ["a"])

@@ -95,7 +95,7 @@ async def test_seeking_goes_to_an_offset_an_end_or_what_is_committed(
         assert values(await read(consumer, 1)) == ["2"]
         with pytest.raises(errors.IllegalStateError):
             consumer.seek(TopicPartition("other", 0), 1)
-        with pytest.raises(ValueError, match="negative"):
+        with pytest.raises(ValueError, match="is not between"):
             consumer.seek(partition, -1)
 
 
@@ -128,7 +128,7 @@ async def test_offsets_can_be_asked_for_by_time_and_at_both_ends(
         assert found is not None
         assert found[:2] == (1, begin + 1000)
         assert await consumer.offsets_for_times({partition: begin + 9_000}) == {partition: None}
-        with pytest.raises(ValueError, match="negative"):
+        with pytest.raises(ValueError, match="is not between"):
             await consumer.offsets_for_times({partition: -2})
 
 

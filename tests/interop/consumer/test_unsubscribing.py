@@ -33,18 +33,21 @@ async def test_one_that_is_cancelled_while_it_commits_has_not_happened(
 
 
 class Slow(RebalanceListener):
-    """Does not come back from giving up."""
+    """Takes its time to give up."""
 
     def __init__(self) -> None:
         self.is_called = asyncio.Event()
+        self.may_end = asyncio.Event()
+        self.has_ended = False
 
     async def on_revoked(self, partitions: Partitions) -> None:
         del partitions
         self.is_called.set()
-        await asyncio.Event().wait()
+        await self.may_end.wait()
+        self.has_ended = True
 
 
-async def test_one_that_is_cancelled_in_its_callback_has_happened_and_the_group_is_told(
+async def test_one_that_is_cancelled_in_its_callback_happens_and_the_group_is_told(
     topics: Topics, members: Members
 ) -> None:
     topic = topics.create(2)
@@ -56,6 +59,13 @@ async def test_one_that_is_cancelled_in_its_callback_has_happened_and_the_group_
     unsubscribing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await unsubscribing
+    # The callback may still commit, so the partitions have not gone yet.
+    assert len(first.assignment()) == 2
+    with pytest.raises(errors.IllegalStateError, match="not over"):
+        first.subscribe([topic])
+    slow.may_end.set()
+    await first.unsubscribe()
+    assert slow.has_ended
     assert (first.assignment(), first.subscription()) == (frozenset(), frozenset())
     with pytest.raises(errors.IllegalStateError, match="nothing to read"):
         await first.poll()

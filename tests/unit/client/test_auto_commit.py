@@ -23,7 +23,7 @@ def test_commits_that_fail_are_tried_again_less_and_less_often_and_told_of_once(
         positions.seek(A, 7)
         # So long that the time that passes on the real clock does not matter.
         backoff = Backoff(100_000, 800_000, lambda: 0.5)
-        commits = AutoCommit(positions, scene.offsets, interval_ms=10**9, backoff=backoff)
+        commits = AutoCommit(positions.consumed, scene.offsets, interval_ms=10**9, backoff=backoff)
         scene.broker.faults.extend([HANGS_UP] * 4)
         waits = []
         for _ in range(4):
