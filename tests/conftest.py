@@ -37,6 +37,7 @@ class Scale:
 SCALES: Final = (
     Scale("--crash-runs", 20, 200, "how often tests/crash kills the broker"),
     Scale("--fuzz-frames", 200_000, 2_000_000, "how many frames tests/fuzz sends"),
+    Scale("--captured-frames", 20_000, 5_000_000, "how many of what clients sent, damaged"),
     Scale("--pipeline-kills", 1, 20, "how often tests/pipeline kills the driver, and the broker"),
     Scale("--what-if-traces", 8, 120, "how many lives the advisor's predictions are held against"),
 )
@@ -97,6 +98,11 @@ def scale_of(request: pytest.FixtureRequest, option: str) -> int:
 @pytest.fixture(scope="session")
 def crash_runs(request: pytest.FixtureRequest) -> int:
     return scale_of(request, "--crash-runs")
+
+
+@pytest.fixture(scope="session")
+def captured_frames(request: pytest.FixtureRequest) -> int:
+    return scale_of(request, "--captured-frames")
 
 
 @pytest.fixture(scope="session")

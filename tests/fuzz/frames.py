@@ -51,6 +51,8 @@ class FrameFuzzer:
     def __init__(self, seed: int) -> None:
         self._rng = random.Random(seed)
         self._batches = _batches()
+        self.topics: Sequence[str] = TOPICS[:2]
+        """There should be those, though damaged requests may delete them."""
         self.topic_ids: list[bytes] = []
         """Of topics that exist, for the versions that name topics so."""
         self.member_ids: list[str] = []

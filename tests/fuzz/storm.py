@@ -34,7 +34,7 @@ from protocol.messages.produce import (
 )
 from protocol.records.builder import encode_batch
 from protocol.records.record import Record
-from tests.fuzz.frames import GROUPS, TOPICS, FrameFuzzer
+from tests.fuzz.frames import GROUPS, FrameFuzzer
 from tests.memory_transport import MemoryTransport
 from tests.wire import framed, request_body, response_in
 
@@ -205,9 +205,8 @@ class Storm:
             peer.lose()
 
 
-async def run_storm(broker: Broker, frame_count: int, seed: int, alarms: Alarms) -> int:
+async def run_storm(broker: Broker, frame_count: int, fuzzer: FrameFuzzer, alarms: Alarms) -> int:
     """How many bytes the process has grown by since the first quarter."""
-    fuzzer = FrameFuzzer(seed)
     storm = Storm(broker, fuzzer)
     sentinel = Sentinel(storm.connect())
     await sentinel.create_topic(SENTINEL_TOPIC)
@@ -221,7 +220,7 @@ async def run_storm(broker: Broker, frame_count: int, seed: int, alarms: Alarms)
             raise AssertionError(f"frame {number}: {alarms.lines[0]}\nsent last:\n{sent}")
         if number % CHECK_EVERY == 0:
             await sentinel.check()
-            for name in TOPICS[:2]:
+            for name in fuzzer.topics:
                 await sentinel.create_topic(name)
             fuzzer.topic_ids = await sentinel.topic_ids()
             for member in members:
@@ -252,6 +251,7 @@ def held(broker: Broker, *, connections: int) -> dict[str, int]:
         "unsent bytes": network.unsent.total_bytes,
         "requests that wait": broker.metrics.edge.waiting_count,
         "bytes of what is delayed": purgatory.held_bytes,
+        "faults of groups": broker.services.groups.stats()["faults"],
         **{name: count for name, count in delayed.items() if name in PARKED_FOR_A_CLIENT},
     }
 
@@ -267,7 +267,12 @@ async def wait_nothing_held(counts: Callable[[], Mapping[str, int]]) -> None:
         await asyncio.sleep(0.02)
 
 
-def storm_in_this_process(directory: Path, frame_count: int, seed: int) -> int:
+def storm_in_this_process(
+    directory: Path,
+    frame_count: int,
+    seed: int,
+    make_fuzzer: Callable[[int], FrameFuzzer] = FrameFuzzer,
+) -> int:
     """As `run_storm`, with a broker of its own; any failure tells the seed."""
     given = [f"{name}={value}" for name, value in {**SETTINGS, "log.dirs": directory}.items()]
     alarms = Alarms()
@@ -278,7 +283,7 @@ def storm_in_this_process(directory: Path, frame_count: int, seed: int) -> int:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda loop, context: unhandled.append(str(context)))
         async with Broker(load(overrides=given, environment={})).running() as broker:
-            return await run_storm(broker, frame_count, seed, alarms)
+            return await run_storm(broker, frame_count, make_fuzzer(seed), alarms)
 
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -32,6 +32,8 @@ class Relay:
     def __init__(self, port: int, upstream_port: int) -> None:
         self.bootstrap = f"127.0.0.1:{port}"
         self.spoil: Spoil = lambda _key, _frame: None
+        self.record: Callable[[bytes], None] = lambda _frame: None
+        """Sees what clients send."""
         self._port = port
         self._upstream_port = upstream_port
         self._server: asyncio.Server | None = None
@@ -64,7 +66,7 @@ class Relay:
             broker, upstream = await asyncio.open_connection("127.0.0.1", self._upstream_port)
             keys: deque[int] = deque()
             ways = [
-                asyncio.create_task(_forward(reader, upstream, keys)),
+                asyncio.create_task(self._forward(reader, upstream, keys)),
                 asyncio.create_task(self._answer(broker, writer, keys)),
             ]
             try:
@@ -92,16 +94,16 @@ class Relay:
                 if spoiled is not None and spoiled.hangs_up:
                     return
 
-
-async def _forward(
-    client: asyncio.StreamReader, broker: asyncio.StreamWriter, keys: deque[int]
-) -> None:
-    with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-        while True:
-            frame = await _frame(client)
-            keys.append(struct.unpack_from(">h", frame)[0])
-            broker.write(_framed(frame))
-            await broker.drain()
+    async def _forward(
+        self, client: asyncio.StreamReader, broker: asyncio.StreamWriter, keys: deque[int]
+    ) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            while True:
+                frame = await _frame(client)
+                self.record(frame)
+                keys.append(struct.unpack_from(">h", frame)[0])
+                broker.write(_framed(frame))
+                await broker.drain()
 
 
 async def _frame(reader: asyncio.StreamReader) -> bytes:
