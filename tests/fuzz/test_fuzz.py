@@ -22,6 +22,8 @@ from tests.fuzz.storm import SETTINGS, Alarms, storm_in_this_process
 from tests.wire import RawClient
 
 GROWTH_MAX_BYTES = 16 * 1024 * 1024
+GROWTH_MAX_BYTES_OF_CAPTURED = 64 * 1024 * 1024
+"""Fields of the greatest length find their way into groups, caches and the history."""
 
 
 @pytest.fixture
@@ -55,7 +57,9 @@ def test_damaged_traffic_of_client_libraries_harms_nobody(
         storm = pool.submit(storm_in_this_process, tmp_path, captured_frames, seed, CapturedFuzzer)
         growth_bytes = storm.result()
     print(f"seed {seed}, {captured_frames} frames, {growth_bytes} bytes more than after a quarter")
-    assert growth_bytes < GROWTH_MAX_BYTES, f"FUZZ_SEED={seed}: more than after a quarter"
+    assert growth_bytes < GROWTH_MAX_BYTES_OF_CAPTURED, (
+        f"FUZZ_SEED={seed}: more than after a quarter"
+    )
 
 
 def test_damaged_requests_over_sockets_harm_nobody(

@@ -161,6 +161,8 @@ class Groups:
         for group in self._broker.services.groups.groups():
             if group.state not in {GroupState.EMPTY, GroupState.STABLE}:
                 continue
+            if not (group.generation or group.offsets.count):
+                continue  # There is nothing to find again.
             members = {
                 one.member_id: (one.instance_id, one.client_id, one.assignment)
                 for one in group.roster
