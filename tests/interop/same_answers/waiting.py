@@ -1,18 +1,20 @@
 """Scripts that mostly wait: they run all at once, and say when answers have to come.
 
-Times are compared as bands, because a busy machine makes both brokers late: an answer may come a
-little earlier than it should by our clock, and `SLACK_S` later. A script that fails is run once
-more, by which time most others are over.
+Times are compared as bands: an answer may come a little earlier than it should by our clock, and
+`SLACK_S` later. A busy machine makes both brokers, and us, late: by how much is told by a `Witness`
+who asks both all the time for what each answers at once, and the bands grow by that. A script that
+fails is run once more, by which time most others are over.
 """
 
 import select
+import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from socket import socket
-from typing import Final
+from typing import ClassVar, Final, Self
 
 import pytest
 
@@ -20,16 +22,62 @@ from protocol.messages.describe_groups import DescribeGroupsRequest
 from tests.interop.same_answers.differences import Later
 from tests.interop.same_answers.groups import Group
 from tests.interop.same_answers.pair import Answers, Pair, Pending, Twins
+from tests.wire import RawClient
 
 EARLY_S: Final = 0.3
 SLACK_S: Final = 0.9
 GIVE_UP_S: Final = 10
 
+ASKED_EVERY_S: Final = 0.05
+LATE_TIMES: Final = 3
+"""An answer may be as late as the latest of that many that should have come at once, together: of
+the request, of what it waits for, and of our noticing it."""
+
 Script = Callable[[Pair], None]
+
+
+class Witness:
+    """Knows how late on this machine comes what should come at once."""
+
+    def __init__(self, ports: Iterable[int]) -> None:
+        self._ports = tuple(ports)
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._ask, args=(port,), daemon=True) for port in self._ports
+        ]
+        self._seen: list[tuple[float, float]] = []
+        """When each answer came, and how long it took, the time between two questions included."""
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(60)
+
+    def _ask(self, port: int) -> None:
+        """Asks on, whatever scripts do to the broker."""
+        while not self._stop.is_set():
+            with suppress(OSError), RawClient(port) as client:
+                last_s = time.monotonic()
+                while not self._stop.wait(ASKED_EVERY_S) and client.is_answered():
+                    last_s, before_s = time.monotonic(), last_s
+                    self._seen.append((last_s, last_s - before_s - ASKED_EVERY_S))
+            self._stop.wait(ASKED_EVERY_S)
+
+    def late_s(self, since_s: float) -> float:
+        """The latest since then, by the monotonic clock."""
+        return max((took_s for at_s, took_s in self._seen if at_s >= since_s), default=0.0)
 
 
 class Stopwatch:
     """Notes when the answers come that are watched."""
+
+    witness: ClassVar[Witness | None] = None
+    """While scripts run at once."""
 
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
@@ -85,12 +133,15 @@ class Stopwatch:
     def _check(
         self, what: str, arrived_s: list[float | None], wanted_s: tuple[float, float]
     ) -> None:
+        late_s = 0.0 if self.witness is None else LATE_TIMES * self.witness.late_s(self._started)
         for side, at_s, want_s in zip(self.pair.sides, arrived_s, wanted_s, strict=True):
             if side.name == "kohort" and self.pair.are_both_kafka:
                 want_s = wanted_s[0]  # noqa: PLW2901 - it is a Kafka, too.
-            if at_s is None or not want_s - EARLY_S <= at_s <= want_s + SLACK_S:
+            early_s, slack_s = EARLY_S + late_s, SLACK_S + late_s
+            if at_s is None or not want_s - early_s <= at_s <= want_s + slack_s:
                 when = "not" if at_s is None else f"at {at_s:.2f} s"
-                self.pair.report(what, f"came {when} at {side.name}, not at {want_s} s")
+                told = f"came {when} at {side.name}, not at {want_s} s, give or take {late_s:.2f} s"
+                self.pair.report(what, told)
 
 
 class Scripts:
@@ -127,8 +178,16 @@ class Scripts:
             for item in request.session.items
             if isinstance(item, pytest.Function) and item.path == request.path
         ]
-        with ThreadPoolExecutor(max_workers=max(len(names), 1)) as pool:
-            yield {name: pool.submit(self._run, name, twins) for name in names}
+        with (
+            Witness(twin.port for twin in twins) as witness,
+            ThreadPoolExecutor(max_workers=max(len(names), 1)) as pool,
+        ):
+            Stopwatch.witness = witness
+            try:
+                yield {name: pool.submit(self._run, name, twins) for name in names}
+            finally:
+                pool.shutdown(cancel_futures=True)
+                Stopwatch.witness = None
 
     def _run(self, name: str, twins: Twins) -> str:
         wrong = self._try(name, twins)
