@@ -31,6 +31,7 @@ class Mirror:
 
     response: str
     request: str
+    """Its name; with a dot, a list in each element of another."""
     copied: Mapping[str, str]
     """Fields of the response's element, and the fields of the request's that they repeat."""
     inner: Mirror | None = None
@@ -131,12 +132,30 @@ _MIRRORS: Final[dict[int, tuple[Mirror, ...]]] = {
             Mirror("partitions", "partitions", _same("partition")),
         ),
     ),
+    30: (Mirror("results", "creations", {}),),
+    31: (Mirror("filter_results", "filters", {}),),
     32: (Mirror("results", "resources", _RESOURCE),),
+    34: (
+        Mirror(
+            "results",
+            "dirs.topics",
+            {"topic_name": "name"},
+            Mirror("partitions", "partitions", {"partition_index": ITSELF}),
+        ),
+    ),
     # The one log directory.
     35: (Mirror("results", ITSELF, {}),),
     33: (Mirror("responses", "resources", _RESOURCE),),
     37: (Mirror("results", "topics", _same("name")),),
     42: (Mirror("results", "groups_names", {"group_id": ITSELF}),),
+    43: (
+        Mirror(
+            "replica_election_results",
+            "topic_partitions",
+            _same("topic"),
+            Mirror("partition_result", "partitions", {"partition_id": ITSELF}),
+        ),
+    ),
     44: (Mirror("responses", "resources", _RESOURCE),),
     75: (Mirror("topics", "topics", _same("name")),),
 }
@@ -173,15 +192,24 @@ def error_response(
     if _set_error(response, failure):
         return response
     for mirror in _MIRRORS.get(schema.key, ()):
-        asked = None
-        if mirror.request == ITSELF:
-            asked = [request]
-        elif _in_version(request, mirror.request, version):
-            asked = getattr(request, mirror.request)
+        asked = _asked(request, mirror.request, version)
         if asked is not None and _in_version(response, mirror.response, version):
             _fill(mirror, response, asked, failure)
             return response
     raise NoErrorField(f"{schema.name} v{version}")
+
+
+def _asked(request: object, path: str, version: int) -> list[object] | None:
+    """The list of the request that a mirror speaks of; None if this version has none."""
+    if path == ITSELF:
+        return [request]
+    name, _, inner = path.partition(".")
+    if not _in_version(request, name, version):
+        return None
+    found: list[object] | None = getattr(request, name)
+    if found is None or not inner:
+        return found
+    return [one for outer in found for one in getattr(outer, inner)]
 
 
 def _fill(mirror: Mirror, parent: Struct, asked: list[object], failure: _Failure) -> None:

@@ -18,6 +18,9 @@ from tests.property.message_values import Message
 EXTENSIONS: Final = {("JoinGroupRequest", "join_reason")}
 """Fields that only Kohort has; tags, so that other brokers and clients skip them."""
 
+RENAMED: Final = {"TopicAsked": "TopicData", "PartitionAsked": "PartitionData"}
+"""Structures, and Kafka's names of them: DescribeQuorum's request and response have these twice."""
+
 CLIENTS, COORDINATOR = "kafka-clients", "kafka-group-coordinator"
 
 DATA_RECORDS: Final[dict[Message, str]] = {

@@ -24,6 +24,7 @@ from tests.property.kafka_names import (
     DATA_RECORDS,
     EXTENSIONS,
     RECORD_KEYS,
+    RENAMED,
 )
 from tests.property.message_values import Message, identify, top_level_messages, versions
 
@@ -205,7 +206,7 @@ def _declared_field(field: Field, version: int, flexible: bool) -> dict[str, Any
         nested = [_declared_field(f, version, flexible) for f in schema_of(field.kind).fields]
     return {
         "name": field.name,
-        "type": field.kind.__name__ if isinstance(field.kind, type) else field.kind.name,
+        "type": _declared_type(field),
         "array": field.is_array,
         "present": present,
         "compact": present and flexible and field.options.flexible,
@@ -215,6 +216,12 @@ def _declared_field(field: Field, version: int, flexible: bool) -> dict[str, Any
         "default": _declared_default(field, is_struct),
         "fields": nested,
     }
+
+
+def _declared_type(field: Field) -> str:
+    if isinstance(field.kind, WireType):
+        return field.kind.name
+    return RENAMED.get(field.kind.__name__, field.kind.__name__)
 
 
 def _declared_default(field: Field, is_struct: bool) -> object:

@@ -19,7 +19,9 @@ from protocol.types import ZERO_UUID
 from tests.interop.same_answers.each import Value
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_BROKERS_CLOCK: Final = frozenset({"log_append_time_ms", "timestamp"})
+_BROKERS_CLOCK: Final = frozenset(
+    {"log_append_time_ms", "timestamp", "last_fetch_timestamp", "last_caught_up_timestamp"}
+)
 _OF_THE_DISK: Final = frozenset({"log_dir", "total_bytes", "usable_bytes"})
 _UNORDERED: Final[Mapping[str, frozenset[str]]] = {
     "MetadataResponse": frozenset({"topics"}),
@@ -38,6 +40,9 @@ _UNORDERED: Final[Mapping[str, frozenset[str]]] = {
     "OffsetCommitResponse": frozenset({"topics", "partitions"}),
     "OffsetFetchResponse": frozenset({"topics", "partitions"}),
     "OffsetDeleteResponse": frozenset({"topics", "partitions"}),
+    "AlterReplicaLogDirsResponse": frozenset({"results", "partitions"}),
+    "ElectLeadersResponse": frozenset({"replica_election_results"}),
+    "ListConfigResourcesResponse": frozenset({"config_resources"}),
 }
 """Lists that Kafka fills from a hash table."""
 _BY_NAME: Final = {
@@ -95,7 +100,8 @@ def _only(about: Collection[str], value: Value) -> Value:
 
 
 def _name_of(element: dict[str, str]) -> str | None:
-    return element.get("name", element.get("group_id"))
+    names = ("name", "group_id", "topic", "resource_name")
+    return next((element[name] for name in names if name in element), None)
 
 
 def _by_topic(responses: list[Value]) -> list[Value]:

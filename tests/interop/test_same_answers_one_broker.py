@@ -1,0 +1,197 @@
+"""What is asked of clusters is answered as by a Kafka of one node."""
+
+import itertools
+from typing import Final
+
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from protocol.messages.describe_acls import DescribeAclsRequest
+from protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionAsked, TopicAsked
+from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from protocol.messages.list_config_resources import ListConfigResourcesRequest
+from protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
+from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from tests.interop.same_answers import differences
+from tests.interop.same_answers.each import Value
+from tests.interop.same_answers.pair import Pair
+from tests.interop.same_answers.scenes import create_topic
+
+METADATA: Final = "__cluster_metadata"
+NOWHERE: Final = "no-such-topic"
+ANY_KIND, PREFIXED, LITERAL, TOPIC, READ, ALLOW = 1, 4, 3, 2, 3, 3
+
+
+def test_no_leader_has_to_be_elected(pair: Pair) -> None:
+    name = create_topic(pair).name
+    for version in range(3):
+        asked: list[tuple[str, list[int]]]
+        for asked in (
+            [],
+            [(name, [0])],
+            [(name, [0, 7, -1, 0])],
+            [(name, [0]), (name, [0])],
+            [(name, []), (NOWHERE, [0]), ("", [0])],
+        ):
+            wanted = [TopicPartitions(topic=topic, partitions=ids) for topic, ids in asked]
+            for kind in (0, 1, 2, -1) if version else (0,):
+                request = ElectLeadersRequest(election_type=kind, topic_partitions=wanted)
+                pair.ask(request, version)
+        for kind in (0, 2) if version else (0,):
+            request = ElectLeadersRequest(election_type=kind, topic_partitions=None)
+            pair.ask(request, version, about=[name])
+
+
+def test_nothing_is_being_moved(pair: Pair) -> None:
+    name = create_topic(pair).name
+    nothing: list[int] = []
+    for asked in ([], [(name, [0, 7])], [(NOWHERE, [0])], [("", nothing)]):
+        wanted = [
+            ListPartitionReassignmentsTopics(name=topic, partition_indexes=ids)
+            for topic, ids in asked
+        ]
+        pair.ask(ListPartitionReassignmentsRequest(topics=wanted), 0)
+    pair.ask(ListPartitionReassignmentsRequest(topics=None), 0)
+
+
+def test_partitions_are_moved_to_where_they_are_and_nowhere_else(pair: Pair) -> None:
+    name = create_topic(pair).name
+    places: list[list[int] | None] = [[1], None, [], [2], [1, 2], [1, 1], [-1]]
+    partitions = [
+        [ReassignablePartition(partition_index=index, replicas=replicas)]
+        for index, replicas in itertools.product((0, 7, -1), places)
+    ]
+    partitions += [[], [*partitions[0], *partitions[1]]]
+    for version, allowed in ((0, True), (1, True), (1, False)):
+        for topic, moved in itertools.product((name, NOWHERE), partitions):
+            request = AlterPartitionReassignmentsRequest(
+                allow_replication_factor_change=allowed,
+                topics=[ReassignableTopic(name=topic, partitions=moved)],
+            )
+            pair.ask(request, version)
+        pair.ask(
+            AlterPartitionReassignmentsRequest(allow_replication_factor_change=allowed, topics=[]),
+            version,
+        )
+
+
+def test_the_directory_that_a_partition_is_in_can_be_asked_for(pair: Pair) -> None:
+    name = create_topic(pair).name
+
+    def directory(answer: Value) -> str:
+        assert isinstance(answer, DescribeLogDirsResponse)
+        return answer.results[0].log_dir
+
+    here = pair.peek(DescribeLogDirsRequest(topics=None), 4).each(directory)
+    for version in (1, 2):
+        for path in (here, "/no/such/directory", "relative"):
+            for topic, indexes in (
+                (name, [0]),
+                (name, [7]),
+                (name, [-1]),
+                (name, []),
+                (NOWHERE, [0]),
+            ):
+                asked = AlterReplicaLogDirTopic(name=topic, partitions=indexes)
+                pair.ask(
+                    AlterReplicaLogDirsRequest(
+                        dirs=[AlterReplicaLogDir(path=path, topics=[asked])]
+                    ),
+                    version,
+                )
+        pair.ask(AlterReplicaLogDirsRequest(dirs=[]), version)
+
+
+def test_one_node_keeps_the_metadata(pair: Pair) -> None:
+    def asking(*topics: tuple[str, list[int]]) -> DescribeQuorumRequest:
+        return DescribeQuorumRequest(
+            topics=[
+                TopicAsked(
+                    topic_name=name,
+                    partitions=[PartitionAsked(partition_index=index) for index in indexes],
+                )
+                for name, indexes in topics
+            ]
+        )
+
+    for version in range(3):
+        pair.ask(asking((METADATA, [0])), version, differs=differences.NO_METADATA_LOG)
+        for request in (
+            asking(),
+            asking((METADATA, [])),
+            asking((METADATA, [1])),
+            asking((METADATA, [0, 0])),
+            asking(("x", [0])),
+            asking((METADATA, [0]), ("x", [3])),
+        ):
+            pair.ask(request, version)
+
+
+def test_features_that_there_are_not_cannot_be_changed(pair: Pair) -> None:
+    for version in range(3):
+        for level, kind in ((1, 1), (0, 3), (99, 1), (1, 9)):
+            update = FeatureUpdateKey(
+                feature="no.such.feature",
+                max_version_level=level,
+                upgrade_type=kind if version else 1,
+            )
+            pair.ask(UpdateFeaturesRequest(feature_updates=[update]), version)
+        pair.ask(UpdateFeaturesRequest(feature_updates=[]), version)
+
+
+def test_resources_with_configs_are_listed(pair: Pair) -> None:
+    for kinds in ([], [2], [4], [8], [16], [32], [2, 2], [4, 8], [0], [64], [-1], [2, 99]):
+        request = ListConfigResourcesRequest(resource_types=kinds)
+        pair.ask(request, 1, about=[create_topic(pair).name, "1"])
+    pair.ask(ListConfigResourcesRequest(), 0)
+
+
+def test_there_are_no_rules_without_an_authorizer(pair: Pair) -> None:
+    for version in (1, 2, 3):
+        for kind, pattern in ((TOPIC, LITERAL), (ANY_KIND, ANY_KIND), (TOPIC, PREFIXED)):
+            pair.ask(
+                DescribeAclsRequest(
+                    resource_type_filter=kind,
+                    resource_name_filter=None,
+                    pattern_type_filter=pattern,
+                    principal_filter=None,
+                    host_filter=None,
+                    operation=ANY_KIND,
+                    permission_type=ANY_KIND,
+                ),
+                version,
+            )
+            rule = DeleteAclsFilter(
+                resource_type_filter=kind,
+                resource_name_filter="t",
+                pattern_type_filter=pattern,
+                principal_filter="User:a",
+                host_filter="*",
+                operation=READ,
+                permission_type=ALLOW,
+            )
+            for filters in ([], [rule], [rule, rule]):
+                pair.ask(DeleteAclsRequest(filters=filters), version)
+        creation = AclCreation(
+            resource_type=TOPIC,
+            resource_name="t",
+            principal="User:a",
+            host="*",
+            operation=READ,
+            permission_type=ALLOW,
+        )
+        for creations in ([], [creation], [creation, creation]):
+            pair.ask(CreateAclsRequest(creations=creations), version)
