@@ -175,6 +175,7 @@ class Broker:
         groups = self._make_groups(topics, purgatory)
         await groups.start(_prepare_for_crowd if self.has_own_process else None)
         stack.push_async_callback(groups.close)
+        self.history.end_recovery()
         shell = PurgatoryShell(purgatory, self._clock)
         self.services = self._make_services(topics, groups, purgatory)
         server, dispatcher = self._make_server()

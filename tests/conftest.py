@@ -36,6 +36,7 @@ class Scale:
 
 SCALES: Final = (
     Scale("--crash-runs", 20, 200, "how often tests/crash kills the broker"),
+    Scale("--history-kills", 4, 500, "how often tests/crash kills the broker around rebalances"),
     Scale("--fuzz-frames", 200_000, 2_000_000, "how many frames tests/fuzz sends"),
     Scale("--captured-frames", 20_000, 5_000_000, "how many of what clients sent, damaged"),
     Scale("--pipeline-kills", 1, 20, "how often tests/pipeline kills the driver, and the broker"),
@@ -103,6 +104,11 @@ def crash_runs(request: pytest.FixtureRequest) -> int:
 @pytest.fixture(scope="session")
 def captured_frames(request: pytest.FixtureRequest) -> int:
     return scale_of(request, "--captured-frames")
+
+
+@pytest.fixture(scope="session")
+def history_kills(request: pytest.FixtureRequest) -> int:
+    return scale_of(request, "--history-kills")
 
 
 @pytest.fixture(scope="session")

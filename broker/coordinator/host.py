@@ -120,7 +120,7 @@ class GroupHost:
         work = 0
         for group_id, records in loaded.records_by_group.items():
             group = self._make_group(group_id)
-            group.restore(records, now)
+            group.restore(records, now, loaded.earlier_by_group.get(group_id, ()))
             self._adopt(group)
             work += 1 + group.size // SIZE_OF_A_GROUP
             if work >= GROUPS_PER_TURN:

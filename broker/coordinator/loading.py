@@ -10,17 +10,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from broker.clock import Clock
 from broker.coordinator.offsets_log import OffsetsLog, StoredRecord, partition_of
 from broker.coordinator.rehoming import Rehoming, Stray
-from broker.core.group.records import DurableRecord, GroupRecord, decode_key, decode_record
+from broker.core.group.records import (
+    BEGUN_HEADER,
+    DurableRecord,
+    GroupRecord,
+    decode_key,
+    decode_record,
+)
 from protocol.errors import DecodeError, KafkaError
 from protocol.lazy_dataclass import dataclass
 
 logger = logging.getLogger(__name__)
+
+GROUP_KEY: Final = b"\0\2"
+"""How keys of groups begin."""
+
+RECENT_MS: Final = 60_000
+"""The history has written down a generation some ten seconds after it was stored."""
+
+EARLIER_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Of the generations of a group that are kept beside the last."""
 
 RECORDS_PER_TURN: Final = 2_000
 """Before probes get the loop; when they are decoded, each member of a group counts as one."""
@@ -34,6 +50,8 @@ class LoadedGroups:
     """What the log holds."""
 
     records_by_group: dict[str, list[DurableRecord]]
+    earlier_by_group: dict[str, list[GroupRecord]]
+    """Generations before the last, of those that were stored within `RECENT_MS` of each other."""
     unreadable_partitions: frozenset[int]
     refused_groups: frozenset[str]
     """Those that could not be moved to their partition."""
@@ -51,15 +69,13 @@ async def load_groups(
     rehoming = Rehoming(log, clock.wall_ms())
     load_times_ms: list[int] = []
     by_group: dict[str, list[DurableRecord]] = {}
+    earlier: dict[str, list[GroupRecord]] = {}
     unreadable: set[int] = set()
     for partition in range(log.partition_count):
-        latest: dict[bytes, StoredRecord] = {}
-        begun_ms, count = clock.monotonic_ms(), 0
+        begun_ms = clock.monotonic_ms()
+        content = _PartitionContent()
         try:
-            for count, record in enumerate(log.read(partition), start=1):
-                _keep(latest, record)
-                if count % RECORDS_PER_TURN == 0:
-                    await asyncio.sleep(0)
+            await content.read(log, partition)
         except KafkaError as error:
             logger.error(  # noqa: TRY400 - what is wrong is the disk, not this code.
                 "Partition %d of the groups' log cannot be read, its groups are unavailable: %s",
@@ -70,7 +86,7 @@ async def load_groups(
             continue
         work = 0
         is_home: dict[str, bool] = {}
-        for stored, durable in _decode(latest.values()):
+        for stored, durable in _decode(content.latest.values()):
             group_id = durable.group_id
             if group_id not in is_home:
                 is_home[group_id] = partition_of(group_id, log.partition_count) == partition
@@ -87,12 +103,13 @@ async def load_groups(
             if work >= RECORDS_PER_TURN:
                 work = 0
                 await asyncio.sleep(0)
-        if count:
+        earlier.update(content.earlier())
+        if content.count:
             load_times_ms.append(clock.monotonic_ms() - begun_ms)
     refused: frozenset[str] = frozenset()
     if rehoming.is_needed:
         refused = await rehoming.carry_out(by_group, unreadable)
-    return LoadedGroups(by_group, frozenset(unreadable), refused, tuple(load_times_ms))
+    return LoadedGroups(by_group, earlier, frozenset(unreadable), refused, tuple(load_times_ms))
 
 
 def read_group(log: OffsetsLog, group_id: str) -> list[DurableRecord]:
@@ -105,6 +122,70 @@ def read_group(log: OffsetsLog, group_id: str) -> list[DurableRecord]:
     for record in log.read(partition_of(group_id, log.partition_count)):
         _keep(latest, record)
     return [durable for _, durable in _decode(latest.values()) if durable.group_id == group_id]
+
+
+class _Recent:
+    """The last records of one group."""
+
+    def __init__(self) -> None:
+        self.records: deque[StoredRecord] = deque()
+        self._size_bytes = 0
+
+    def add(self, record: StoredRecord) -> None:
+        self.records.append(record)
+        self._size_bytes += len(record.value or b"")
+        while self._size_bytes > EARLIER_BYTES_MAX:
+            self._drop_oldest()
+
+    def forget_before(self, wall_ms: int) -> None:
+        while self.records and self.records[0].timestamp < wall_ms:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        self._size_bytes -= len(self.records.popleft().value or b"")
+
+
+class _PartitionContent:
+    """What one partition holds: of each key the last record, and generations before that one."""
+
+    def __init__(self) -> None:
+        self.latest: dict[bytes, StoredRecord] = {}
+        self.count = 0
+        self._generations: dict[bytes, _Recent] = {}
+
+    async def read(self, log: OffsetsLog, partition: int) -> None:
+        """Raises KafkaError: it cannot be read to its end."""
+        for record in log.read(partition):
+            self.count += 1
+            if record.key[:2] == GROUP_KEY:
+                self._keep_generation(record)
+            _keep(self.latest, record)
+            if self.count % RECORDS_PER_TURN == 0:
+                await asyncio.sleep(0)
+
+    def _keep_generation(self, record: StoredRecord) -> None:
+        """Keep what `record` replaces if that is not long ago: else the history has it.
+
+        The time is that of the append; only records that say why there was a rebalance are of use.
+        """
+        previous = self.latest.get(record.key)
+        if record.value is None or previous is None:
+            self._generations.pop(record.key, None)
+            return
+        kept = self._generations.get(record.key)
+        if any(name == BEGUN_HEADER for name, _ in previous.headers):
+            if kept is None:
+                kept = self._generations[record.key] = _Recent()
+            kept.add(previous)
+        if kept is not None:
+            kept.forget_before(record.timestamp - RECENT_MS)
+
+    def earlier(self) -> Iterator[tuple[str, list[GroupRecord]]]:
+        """Generations of each group before the last, in their order."""
+        for kept in self._generations.values():
+            records = [one for _, one in _decode(kept.records) if isinstance(one, GroupRecord)]
+            if records:
+                yield records[0].group_id, records
 
 
 def _keep(latest: dict[bytes, StoredRecord], record: StoredRecord) -> None:

@@ -22,6 +22,7 @@ from broker.core.history.fold import BEGINNINGS, SETTLE_MS, GroupFold
 from broker.core.history.names import AVOIDED, REBALANCE
 from broker.core.steps import Steps, at_once
 from broker.history.closing_queue import ClosingQueue, Waiting
+from broker.history.recovery import RecordedGenerations
 from broker.history.restoring import restore
 from broker.history.rings import Rings, pack
 from broker.history.shelf import Kept, Packed
@@ -87,6 +88,10 @@ class RebalanceHistory:
         self._under_way: dict[str, bool] = {}
         """Groups with an open record; True once it was written down as running."""
         self._queue = ClosingQueue()
+        self._recorded: RecordedGenerations | None = None
+        """Until the groups are loaded: which of their generations have a record."""
+        self._cut_short: dict[str, Entry] = {}
+        """Until then: records of rebalances that ran when the last process ended."""
         self._entries: list[Entry] = []
         """To be written."""
         self._listeners: list[Listener] = []
@@ -106,17 +111,25 @@ class RebalanceHistory:
         """
         self._topic = topic
         self._executor = executor
-        for entry in await restore(topic, self._rings):
-            self._entries.append(entry)
+        self._recorded = RecordedGenerations(is_whole=topic.is_whole())
+        for entry in await restore(topic, self._rings, self._recorded):
+            self._cut_short[entry.group_id] = entry
         self._wake = asyncio.Event()
         self._worker = asyncio.create_task(self._work(), name="rebalance history")
-        self._wake.set()
         self._look_later()
+
+    def end_recovery(self) -> None:
+        """All groups are loaded: write down what the last stop left unfinished."""
+        self._recorded = None
+        self._entries += self._cut_short.values()
+        self._cut_short = {}
+        self._wake_up()
 
     async def close(self) -> None:
         """Write down what there is; rebalances under way are unfinished."""
         if self._timer is not None:
             self._timer.cancel()
+        self.end_recovery()
         for group_id, fold in self._folds.items():
             fold.stop()
             self._take_closed(group_id, fold)
@@ -142,6 +155,8 @@ class RebalanceHistory:
                 self._rings.mark_removed(group_id, now.wall_ms)
             if kind not in BEGINNINGS:
                 return
+            if isinstance(event, GroupRestored) and self._recorded is not None:
+                self._recover(group_id, event, self._recorded)
             ring = self._rings.get(group_id)
             fold = self._folds[group_id] = GroupFold(0 if ring is None else ring.last_sequence)
         try:
@@ -164,6 +179,33 @@ class RebalanceHistory:
         elif kind is GroupRestored and not fold.sequence:
             # Groups that only keep offsets need nothing here.
             del self._folds[group_id]
+
+    def _recover(self, group_id: str, event: GroupRestored, recorded: RecordedGenerations) -> None:
+        """Make the records that the last process did not come to. One that it had written down as
+        running is completed.
+        """
+        missing = recorded.missing(event.generations)
+        if not missing:
+            return
+        from broker.history.making import (  # noqa: PLC0415 - seldom needed.
+            completed_text,
+            recovered_text,
+        )
+
+        last = self._cut_short.get(group_id)
+        for stored, begun in missing:
+            text = None if last is None else completed_text(last.text, stored, begun)
+            if last is not None and text is not None:
+                del self._cut_short[group_id]
+                sequence = last.sequence
+                self._rings.replace_last(group_id, pack(text))
+            else:
+                ring = self._rings.get(group_id)
+                sequence = 1 + (0 if ring is None else ring.last_sequence)
+                text = recovered_text(stored, begun, sequence)
+                self._rings.add(group_id, sequence, pack(text), is_rebalance=True)
+            last = None
+            self._add_entry(group_id, REBALANCE, sequence, text, stored.generation)
 
     def renew_steps(self) -> Steps[None]:
         """See `Rings.renew_steps`."""
@@ -349,7 +391,8 @@ class RebalanceHistory:
         is_rebalance = self._making.is_rebalance(record)
         self._rings.add(record.group, record.sequence, packed, is_rebalance=is_rebalance)
         kind = REBALANCE if is_rebalance else AVOIDED
-        self._add_entry(record.group, kind, record.sequence, text)
+        generation = self._making.generation_of(record)
+        self._add_entry(record.group, kind, record.sequence, text, generation)
         self._making.lines.note(record)
         for listener in self._listeners:
             try:
@@ -359,9 +402,12 @@ class RebalanceHistory:
 
     # Writing.
 
-    def _add_entry(self, group_id: str, kind: str, sequence: int, text: bytes) -> None:
+    def _add_entry(
+        self, group_id: str, kind: str, sequence: int, text: bytes, generation: int | None = None
+    ) -> None:
         if self._topic is not None:
-            self._entries.append(Entry(group_id, kind, sequence, text, self._clock.wall_ms()))
+            now_ms = self._clock.wall_ms()
+            self._entries.append(Entry(group_id, kind, sequence, text, now_ms, generation))
 
     async def _write(self) -> None:
         entries, self._entries = self._entries, []

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Final
 
 from broker.clock import Clock
+from broker.core.group.begun import Begun
+from broker.core.group.records import GroupRecord
 from broker.core.history.build import (
     Built,
     build_avoided,
@@ -16,6 +18,7 @@ from broker.core.history.facts import RebalanceFacts
 from broker.core.history.fold import AvoidedFacts
 from broker.core.history.model import HistoryRecord, RebalanceOutcome, RebalanceRecord
 from broker.core.history.moves import NONE_TAKEN, TakenPartitions
+from broker.core.history.recovered import completed, recovered
 from broker.core.history.text import parse_text, text_steps
 from broker.core.steps import Steps, at_once
 from broker.history.announcements import RebalanceLog
@@ -23,6 +26,9 @@ from broker.history.closing_queue import Waiting
 
 MEMBERS_OF_RUNNING: Final = 100
 """Of a rebalance that runs, whose record is made on the spot whenever somebody asks."""
+
+
+_WITH_GENERATION: Final = frozenset({RebalanceOutcome.STABLE, RebalanceOutcome.EMPTY})
 
 
 class Making:
@@ -86,9 +92,30 @@ class Making:
         return at_once(text_steps(record))
 
     @staticmethod
+    def generation_of(record: HistoryRecord) -> int | None:
+        """The one that a rebalance has led to."""
+        is_over = isinstance(record, RebalanceRecord) and record.outcome in _WITH_GENERATION
+        return record.generation if is_over else None
+
+    @staticmethod
     def is_rebalance(record: HistoryRecord) -> bool:
         """False for one that was avoided."""
         return isinstance(record, RebalanceRecord)
+
+
+def recovered_text(stored: GroupRecord, begun: Begun, sequence: int) -> bytes:
+    """The record of a rebalance of which the group's log knows."""
+    return Making.text_of(recovered(stored, begun, sequence))
+
+
+def completed_text(text: bytes, stored: GroupRecord, begun: Begun) -> bytes | None:
+    """The record of a rebalance that was written down while it ran, with how it ended; None if it
+    is another one.
+    """
+    record = parse_text(text)
+    if not isinstance(record, RebalanceRecord) or record.started_at_ms != begun.started_at_ms:
+        return None
+    return Making.text_of(completed(record, stored))
 
 
 def unfinished(text: bytes) -> bytes | None:

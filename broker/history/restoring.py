@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from broker.core.history.names import AVOIDED, REBALANCE
+from broker.history.recovery import RecordedGenerations
 from broker.history.rings import Rings, pack
 from broker.history.topic import RUNNING, Entry, HistoryLog
 from protocol.errors import KafkaError
@@ -23,13 +24,19 @@ BYTES_PER_TURN: Final = 256 * 1024
 """Of their texts, which are packed: some milliseconds, before probes get the loop."""
 
 
-async def restore(log: HistoryLog, rings: Rings) -> list[Entry]:
-    """Fill the rings; returns entries to be written, of rebalances that the last stop cut short."""
+async def restore(
+    log: HistoryLog, rings: Rings, recorded: RecordedGenerations | None = None
+) -> list[Entry]:
+    """Fill the rings, and tell what has its record; returns entries to be written, of rebalances
+    that the last stop cut short.
+    """
     running: dict[str, Entry] = {}
     try:
         count = size = 0
         for entry in log.read():
             _take(entry, rings, running)
+            if recorded is not None:
+                recorded.add(entry)
             count += 1
             size += len(entry.text)
             if count >= ENTRIES_PER_TURN or size >= BYTES_PER_TURN:

@@ -121,6 +121,14 @@ class Rings:
         self._make_room()
         self._clean_up()
 
+    def replace_last(self, group_id: str, packed: Packed) -> None:
+        """Keep another text in the place of the last record of a group, which has one."""
+        ring = self._rings[group_id]
+        self._drop(ring.records.pop())
+        kept = self._shelf.put(group_id, packed)
+        ring.records.append(kept)
+        self.memory_bytes += _size_of_record(kept)
+
     def mark_removed(self, group_id: str, wall_ms: int) -> None:
         """The group is gone; its records stay for a while, but go before those of others."""
         if group_id in self._rings:

@@ -55,6 +55,8 @@ class Entry(NamedTuple):
     sequence: int
     text: bytes
     wall_ms: int
+    generation: int | None = None
+    """Of a rebalance that ended with one."""
 
 
 class HistoryLog(Protocol):
@@ -69,6 +71,10 @@ class HistoryLog(Protocol):
 
     def read(self) -> Iterator[Entry]:
         """The newest entries, oldest first. Raises KafkaError where the rest cannot be read."""
+        ...
+
+    def is_whole(self) -> bool:
+        """Is that all that was ever written?"""
         ...
 
 
@@ -131,6 +137,12 @@ class TopicHistoryLog:
         partition = topic.partitions[0]
         yield from filter(None, map(_entry_of, read_records(partition, _tail_offset(partition))))
 
+    def is_whole(self) -> bool:
+        topic = self._topics.get(REBALANCE_HISTORY)
+        if topic is None or not self._topics.is_on_disk(REBALANCE_HISTORY, 0):
+            return True
+        return _tail_offset(topic.partitions[0]) == 0
+
 
 def _batches(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
     batch: list[Entry] = []
@@ -155,6 +167,7 @@ def _encode(entries: Sequence[Entry]) -> bytes:
                 ("schema", b"%d" % SCHEMA),
                 ("kind", entry.kind.encode()),
                 ("sequence", b"%d" % entry.sequence),
+                *([] if entry.generation is None else [("generation", b"%d" % entry.generation)]),
             ),
             timestamp=entry.wall_ms,
         )
@@ -177,6 +190,7 @@ def _entry_of(record: Record) -> Entry | None:
             sequence=int(headers["sequence"] or 0),
             text=bytes(record.value),
             wall_ms=record.timestamp,
+            generation=int(generation) if (generation := headers.get("generation")) else None,
         )
     except (KeyError, ValueError):
         return None

@@ -124,5 +124,6 @@ EVENT: Final[StructType] = struct(
     stopped=STOPPED,
     members=ArrayType(MEMBER),
     members_dropped=WHOLE,
+    recovered=FLAG,
 )
 """Both kinds of records in one, since one topic holds both."""

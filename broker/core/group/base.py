@@ -107,6 +107,7 @@ class GroupBase:
         "_topics",
         "_topics_are_parsed",
         "assignment_on_its_way",
+        "begun",
         "config",
         "deadlines",
         "generation",
@@ -161,6 +162,8 @@ class GroupBase:
         """The generation whose assignment the leader has handed in; it does so once."""
         self.topics_hash: bytes | None = None
         """Of the topics at the time of the assignment; see `protocols.hash_partition_counts`."""
+        self.begun: bytes | None = None
+        """How the last rebalance began, as it is stored with its generation; see `begun`."""
         self.is_stored = False
         """Is there a group record in the log, or on its way?"""
         self.offsets = OffsetTable()

@@ -20,7 +20,7 @@ from broker.core.group.effects import (
 )
 from broker.core.group.events import GroupRestored, Trigger, TriggerKind
 from broker.core.group.member import Member
-from broker.core.group.records import DurableRecord
+from broker.core.group.records import DurableRecord, GroupRecord
 from broker.core.group.requests import (
     CommitRequest,
     CommittedOffset,
@@ -175,17 +175,24 @@ class ClassicGroup(GroupBase):
 
     # Beginning and end.
 
-    def restore(self, records: Iterable[DurableRecord], now: Now) -> None:
+    def restore(
+        self, records: Iterable[DurableRecord], now: Now, earlier: Iterable[GroupRecord] = ()
+    ) -> None:
         """Become what the log says; call it on a fresh group, with the last record of each key.
+        `earlier` are generations that came before, for those who are told.
 
         All sessions start anew. What was in nobody's hands but ours is lost: parked requests,
         unused ids, and a rebalance whose assignment had not been stored.
         """
+        generations = [*earlier]
         for record in records:
             durable.apply(self, record, now)
+            if isinstance(record, GroupRecord):
+                generations.append(record)
         assignments = {member.member_id: member.assignment for member in self.roster}
         leader = self.roster.leader_id
-        self.note(GroupRestored(self.generation, self.protocol_type, leader, assignments))
+        known = tuple(generations)
+        self.note(GroupRestored(self.generation, self.protocol_type, leader, assignments, known))
         self.start_sessions(now.ms)
         if len(self.roster) > self.config.max_size:
             rebalance.begin(self, Trigger(TriggerKind.OVER_CAPACITY), now)

@@ -76,6 +76,7 @@ def group_record(
         ),
         members=tuple(members),
         topics_hash=topics_hash,
+        begun=group.begun,
     )
 
 
@@ -105,6 +106,7 @@ def _apply_generation(group: GroupBase, record: GroupRecord, now: Now) -> None:
     group.generation = record.generation
     group.protocol_name = record.protocol_name
     group.topics_hash = record.topics_hash
+    group.begun = record.begun
     for stored in record.members:
         member = group.roster.get(stored.member_id)
         if member is None:

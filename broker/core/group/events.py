@@ -13,6 +13,7 @@ from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from broker.core.group.reasons import NO_REASON, StatedReason
+from broker.core.group.records import GroupRecord
 from broker.core.group.states import GroupState
 from protocol.errors import ErrorCode
 from protocol.lazy_dataclass import dataclass
@@ -266,6 +267,8 @@ class GroupRestored:
     leader: str | None
     assignments: Mapping[str, bytes]
     """By member id."""
+    generations: tuple[GroupRecord, ...] = ()
+    """The last ones that the log has, this one included, in their order."""
 
 
 @dataclass(frozen=True, slots=True)

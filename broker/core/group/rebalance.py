@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from broker.core.group import durable
 from broker.core.group.base import GroupBase, InitialDelay
+from broker.core.group.begun import encode_begun
 from broker.core.group.effects import JOIN_TIMER, SYNC_TIMER, Replies, Reply
 from broker.core.group.events import (
     CauseAdded,
@@ -39,6 +40,7 @@ def begin(group: GroupBase, trigger: Trigger, now: Now) -> None:
         member.told_to_rejoin = False
     members = tuple([member.ref for member in group.roster])
     group.note(RebalanceStarted(trigger, group.state, group.generation, members))
+    group.begun = encode_begun(trigger, group.state, group.generation, now)
     if group.state is GroupState.COMPLETING_REBALANCE:
         abandon_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS, now)
     _park_held_joins(group)

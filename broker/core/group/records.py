@@ -27,6 +27,9 @@ from protocol.messages.offsets_topic import (
 TOPICS_HASH_HEADER: Final = "kohort.topics"
 """Header of a group record: the fingerprint of its topics' partition counts."""
 
+BEGUN_HEADER: Final = "kohort.rebalance"
+"""Header of a group record: why there was a rebalance; see `begun`."""
+
 RecordHeaders: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
 
@@ -71,6 +74,8 @@ class GroupRecord:
     """Wall time at which the group entered its state; -1 if unknown."""
     members: tuple[StoredMember, ...]
     topics_hash: bytes | None = None
+    begun: bytes | None = None
+    """How the rebalance began that led to this generation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +163,10 @@ def encode_value(record: DurableRecord) -> bytes | None:
 
 def encode_headers(record: DurableRecord) -> RecordHeaders:
     """What the value has no place for."""
-    if isinstance(record, GroupRecord) and record.topics_hash is not None:
-        return ((TOPICS_HASH_HEADER, record.topics_hash),)
-    return ()
+    if not isinstance(record, GroupRecord):
+        return ()
+    headers = ((TOPICS_HASH_HEADER, record.topics_hash), (BEGUN_HEADER, record.begun))
+    return tuple([header for header in headers if header[1] is not None])
 
 
 def decode_key(key: bytes) -> str | tuple[str, str, int] | None:
@@ -254,6 +260,7 @@ def _decode_group(group_id: str, value: bytes, headers: RecordHeaders) -> GroupR
             for member in stored.members
         ),
         topics_hash=dict(headers).get(TOPICS_HASH_HEADER),
+        begun=dict(headers).get(BEGUN_HEADER),
     )
 
 

@@ -221,6 +221,8 @@ class RebalanceRecord:
     """Those of the new generation, and those who ceased to be members; cut, the ones that explain
     most are kept."""
     members_dropped: int = 0
+    recovered: bool = False
+    """Made by a start from what the group had stored, because the broker ended before it was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
