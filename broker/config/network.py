@@ -55,8 +55,9 @@ class NetworkSettings(Settings):
         268_435_456,
         at_least=-1,
         doc="Bytes of all requests that are being received or wait for something. Beyond it one "
-        "connection at a time goes on receiving a large request; small ones are not held up. -1, "
-        "which is Kafka's default, sets no limit.",
+        "connection at a time goes on receiving a large request; small ones are not held up, and "
+        "slow uploads that hold more than their share make room for others. -1, which is Kafka's "
+        "default, sets no limit.",
     )
     socket_listen_backlog_size: Int = setting(
         1024,

@@ -96,7 +96,7 @@ class ServedConnection:
         self._service = host.service
         self._turns = host.turns
         self._transport: asyncio.Transport = _NO_TRANSPORT
-        self._memory = Claimant(host.memory, self._on_memory_granted)
+        self._memory = Claimant(host.memory, self._on_memory_granted, self._close_slow_upload)
         self._reader = FrameReader(
             host.receive_buffer, self._memory, host.limits.socket_request_max_bytes
         )
@@ -132,7 +132,7 @@ class ServedConnection:
             self._is_closing = True
             transport.abort()
             return
-        self.ip = str(peer[0])
+        self.ip = self._memory.address = str(peer[0])
         refused_by = self._host.connection_made(self)
         if refused_by is not None:
             self._metrics.connection_refused(refused_by)
@@ -429,6 +429,9 @@ class ServedConnection:
             self._end_by(error)
         self._regulate_reading()
 
+    def _close_slow_upload(self) -> None:
+        self._abort(CloseReason.SLOW_UPLOAD)
+
     def _regulate_reading(self) -> None:
         """Read unless a whole frame is waiting: what the client sends ahead can stay with it.
 
@@ -473,7 +476,9 @@ class ServedConnection:
         if not self._is_closing:
             self._close_reason = reason
             if reason.is_the_clients_fault:
-                self._host.log.note(reason, "Closed the connection of %s: %s", self.ip, reason.text)
+                self._host.log.note_once(
+                    reason, self.ip, "Closed the connection of %s: %s", self.ip, reason.text
+                )
         self._is_closing = True
         self.write_out()
         self._give_up_files()

@@ -13,14 +13,10 @@ so asking must change nothing that another connection's read could spoil.
 import struct
 from typing import Final, NamedTuple
 
-from broker.network.memory import Claimant
+from broker.network.memory import UNASKED_ROOM_BYTES, Claimant
 from protocol.codec import Buffer
 
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024
-
-UNASKED_ROOM_BYTES: Final = 64 * 1024
-"""Up to this size a frame gets its room however much others hold, so that large requests do not
-keep small ones out."""
 
 _FIRST_ROOM_BYTES: Final = 4096
 _ROOM_PER_ARRIVED: Final = 8
@@ -51,6 +47,8 @@ class FramePart(NamedTuple):
     number: int
     """Differs from that of any other frame of the connection."""
     filled_bytes: int
+    size_bytes: int = 0
+    """0 while that is not known."""
 
 
 class FrameReader:
@@ -114,7 +112,8 @@ class FrameReader:
         """After `keep_rest`: the frame that has begun and is not complete, if there is one."""
         if self.has_frame or not (self._rest or self._room is not None):
             return None
-        return FramePart(self._parts_begun, self._filled)
+        size = 0 if self._room is None else self._size
+        return FramePart(self._parts_begun, self._filled, size)
 
     @property
     def is_starved(self) -> bool:
@@ -143,6 +142,8 @@ class FrameReader:
         room = self._room
         if room is not None and self._filled < self._size:
             self._filled += byte_count
+            self._memory.arrived_bytes += byte_count
+            self._memory.left_bytes = self._size - self._filled
             if self._filled == len(room) < self._size and not self._asked_bytes:
                 self._ask_for_room()
         elif self.has_frame:
@@ -281,12 +282,17 @@ class FrameReader:
         (self._size,) = _SIZE.unpack_from(data)
         self._filled = len(data) - _SIZE_BYTES
         self._memory.take(self._filled)
+        self._memory.arrived_bytes += self._filled
+        self._memory.left_bytes = self._size - self._filled
         self._room = bytearray(data[_SIZE_BYTES:])
         self._ask_for_room()
 
     def _ask_for_room(self) -> None:
         assert self._room is not None
         wanted = min(self._size, max(_FIRST_ROOM_BYTES, _ROOM_PER_ARRIVED * self._filled))
+        if len(self._room) < UNASKED_ROOM_BYTES < wanted < self._size:
+            # What is not asked for first: who then asks for eight times that asks the fewer times.
+            wanted = UNASKED_ROOM_BYTES
         more_bytes = wanted - len(self._room)
         if wanted <= UNASKED_ROOM_BYTES:
             self._memory.take(more_bytes)

@@ -16,7 +16,7 @@ class NetworkLimits:
     """Largest frame. A larger size field closes the connection before anything is allocated."""
     queued_max_request_bytes: int = 256 * 1024 * 1024
     """Bytes of all requests that are being received or waited for. Beyond it only one connection at
-    a time goes on receiving a large frame; small requests are not held up."""
+    a time goes on receiving a large frame; small requests are not held up. See `memory`."""
     socket_listen_backlog_size: int = 1024
     """Kafka's 50 costs a client that meets a full queue a whole second (SYN retry)."""
     max_connections: int = UNLIMITED

@@ -1,102 +1,261 @@
 """Who holds how much: bytes of requests on their way in, and of responses on their way out.
 
 Both bounds are for the broker as a whole. A request's bytes count from when room is made for them,
-never from when they are announced, until the request is answered. One connection at a time may
-exceed the bound, so that frames that wait for each other's memory cannot wait for ever.
+never from when they are announced, until the request is answered.
+
+How requests share the budget
+    A request up to `UNASKED_ROOM_BYTES` is never held up, and counts. Larger ones ask for room as
+    they arrive, and together hold at most what the small ones leave, or half of the budget if that
+    is more; but one connection at a time may exceed this, so that frames that wait for each other's
+    memory cannot wait for ever.
+
+    Of n connections that receive large requests, from a addresses, of which m have this one's, each
+    has a share: the budget / (2 min(n, a m)). So half of the budget is divided by connections and
+    half by addresses, and to shrink somebody's share takes many connections *and* many addresses.
+    Shares add up to no more than the budget. Hence, when a claim within its share finds no room,
+    another holds more than its own; `shortage` ends such a one after half a second if it is slow.
+    Claims beyond a share are granted in the order they came, and only while a quarter of the budget
+    stays free, so that those within theirs find room at once unless very many come together.
+
+    At the default of 256 MiB a request of 200 kB is within its connection's share beside 640 others
+    that upload, wherever they come from; a frame of 100 MiB is beyond it as soon as there is one.
+
+Here is no time and no task: what takes time to judge is in `shortage`.
 """
 
 import sys
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+UNASKED_ROOM_BYTES: Final = 64 * 1024
+"""Up to this size a frame gets its room however much others hold, so that large requests do not
+keep small ones out."""
+
+_RESERVE: Final = 4
+"""A part of this many is kept for claims within their shares."""
+
+
+def _nothing() -> None:
+    """Nobody waits any more."""
 
 
 class RequestMemory:
     """The broker's budget for requests that are received or waited for."""
 
-    __slots__ = ("_limit_bytes", "_most_bytes", "_overdrawn", "_waiting", "used_bytes")
+    __slots__ = (
+        "_by_address",
+        "_large",
+        "_limit_bytes",
+        "_most_bytes",
+        "_on_shortage",
+        "_waiting",
+        "large_bytes",
+        "overdrawn",
+        "used_bytes",
+    )
 
-    def __init__(self, limit_bytes: int) -> None:
-        """A negative limit is none."""
+    def __init__(self, limit_bytes: int, on_shortage: Callable[[], None] = _nothing) -> None:
+        """A negative limit is none. `on_shortage` is called when somebody begins to wait while
+        nobody waited.
+        """
         self._limit_bytes = limit_bytes if limit_bytes >= 0 else sys.maxsize
+        self._on_shortage = on_shortage
+        self._large: dict[Claimant, None] = {}
+        """Those that asked for room, until they hold no large request any more."""
+        self._by_address: dict[str, int] = {}
+        """How many of these there are, by their peers' addresses."""
         self._waiting: dict[Claimant, int] = {}
-        self._overdrawn: Claimant | None = None
+        self.overdrawn: Claimant | None = None
         """The one that goes on receiving although the budget is spent."""
         self._most_bytes = 0
+        self.large_bytes = 0
+        """What those with large requests hold."""
         self.used_bytes = 0
 
     @property
     def waiting_count(self) -> int:
         return len(self._waiting)
 
+    @property
+    def budget_bytes(self) -> int:
+        """What large requests may hold together."""
+        return max(self._limit_bytes - self.used_bytes + self.large_bytes, self._limit_bytes // 2)
+
+    @property
+    def counted_bytes(self) -> int:
+        """What counts against that: all but the one request that may exceed it."""
+        beyond_bytes = 0 if self.overdrawn is None else self.overdrawn.held_bytes
+        return self.large_bytes - beyond_bytes
+
     def take_most_bytes(self) -> int:
         """The most that was granted at a time since the last call."""
         most_bytes, self._most_bytes = self._most_bytes, self.used_bytes
         return most_bytes
 
+    def uploads(self) -> "Iterable[Claimant]":
+        """Those that receive large requests, wait for room for one, or have one executed."""
+        return self._large
+
+    def waiting(self) -> "Iterable[tuple[Claimant, int]]":
+        """Those that wait, the longest first, and how much each waits for."""
+        return self._waiting.items()
+
+    def is_waiting(self, claimant: "Claimant") -> bool:
+        return claimant in self._waiting
+
+    def share_bytes(self, claimant: "Claimant") -> int:
+        """What one of `uploads` may count on."""
+        of_address = len(self._by_address) * self._by_address[claimant.address]
+        return self.budget_bytes // (2 * min(len(self._large), of_address))
+
+    def is_within_share(self, claimant: "Claimant", byte_count: int) -> bool:
+        """Would it be, with so much more?"""
+        return claimant.held_bytes + byte_count <= self.share_bytes(claimant)
+
     def may_claim(self, claimant: "Claimant", byte_count: int) -> bool:
         """Claim `byte_count`, or note that `claimant` waits for it."""
-        is_room = self.used_bytes + byte_count <= self._limit_bytes and not self._waiting
+        if not claimant.is_large:
+            self._enlist(claimant)
+        if self.is_within_share(claimant, byte_count):
+            is_room = self._is_room(byte_count)
+        else:
+            is_room = not self._waiting and self._is_ample_room(byte_count)
         if is_room or self._may_overdraw(claimant):
-            self._grant(byte_count)
+            self._grant(claimant, byte_count)
             return True
         self._waiting[claimant] = byte_count
+        if len(self._waiting) == 1:
+            self._on_shortage()
         return False
 
     def release(self, claimant: "Claimant", byte_count: int) -> None:
+        """`claimant` holds `byte_count` less than before."""
         self.used_bytes -= byte_count
-        if self._overdrawn is claimant and claimant.held_bytes == 0:
-            self._overdrawn = None
+        if not claimant.is_large:
+            return
+        self.large_bytes -= byte_count
+        if claimant.held_bytes <= UNASKED_ROOM_BYTES and claimant not in self._waiting:
+            self._delist(claimant)
         if self._waiting:
-            self._admit()
+            self.admit()
 
     def forget(self, claimant: "Claimant") -> None:
+        """`claimant` is gone, and all that it held."""
         self._waiting.pop(claimant, None)
-        if self._overdrawn is claimant:
-            self._overdrawn = None
-        self._admit()
+        if claimant.is_large:
+            self._delist(claimant)
+        self.used_bytes -= claimant.held_bytes
+        claimant.held_bytes = 0
+        if self._waiting:
+            self.admit()
 
-    def _grant(self, byte_count: int) -> None:
+    def admit(self) -> None:
+        """Let those go on that wait: within their shares all for whom there is room, and then the
+        others, first come first served.
+
+        Called when a large request leaves. What small ones leave is found at the next look.
+        """
+        # Who is granted room may give some of it back, which leads here again.
+        for claimant, byte_count in list(self._waiting.items()):
+            if (
+                claimant in self._waiting
+                and self._is_room(byte_count)
+                and self.is_within_share(claimant, byte_count)
+            ):
+                self._let_go_on(claimant, byte_count)
+        while self._waiting:
+            claimant, byte_count = next(iter(self._waiting.items()))
+            if not self._is_ample_room(byte_count) and not self._may_overdraw(claimant):
+                return
+            self._let_go_on(claimant, byte_count)
+
+    def _let_go_on(self, claimant: "Claimant", byte_count: int) -> None:
+        del self._waiting[claimant]
+        self._grant(claimant, byte_count)
+        claimant.granted()
+
+    def _grant(self, claimant: "Claimant", byte_count: int) -> None:
+        claimant.held_bytes += byte_count
+        self.large_bytes += byte_count
         self.used_bytes += byte_count
         self._most_bytes = max(self._most_bytes, self.used_bytes)
 
-    def _may_overdraw(self, claimant: "Claimant") -> bool:
-        if self._overdrawn is None:
-            self._overdrawn = claimant
-        return self._overdrawn is claimant
+    def _is_room(self, byte_count: int) -> bool:
+        return self.counted_bytes + byte_count <= self.budget_bytes
 
-    def _admit(self) -> None:
-        """Let those go on that wait, first come first served."""
-        while self._waiting:
-            claimant, byte_count = next(iter(self._waiting.items()))
-            is_room = self.used_bytes + byte_count <= self._limit_bytes
-            if not is_room and not self._may_overdraw(claimant):
-                return
-            del self._waiting[claimant]
-            self._grant(byte_count)
-            claimant.granted(byte_count)
+    def _is_ample_room(self, byte_count: int) -> bool:
+        budget_bytes = self.budget_bytes
+        return self.counted_bytes + byte_count <= budget_bytes - budget_bytes // _RESERVE
+
+    def _may_overdraw(self, claimant: "Claimant") -> bool:
+        before = self.overdrawn
+        # One that has all of its frame asks for no more, and may be parked for long.
+        if before is None or (before.left_bytes == 0 and self.large_bytes <= self.budget_bytes):
+            self.overdrawn = claimant
+        return self.overdrawn is claimant
+
+    def _enlist(self, claimant: "Claimant") -> None:
+        claimant.is_large = True
+        self._large[claimant] = None
+        self._by_address[claimant.address] = self._by_address.get(claimant.address, 0) + 1
+        self.large_bytes += claimant.held_bytes
+
+    def _delist(self, claimant: "Claimant") -> None:
+        claimant.is_large = False
+        del self._large[claimant]
+        left = self._by_address[claimant.address] - 1
+        if left:
+            self._by_address[claimant.address] = left
+        else:
+            del self._by_address[claimant.address]
+        self.large_bytes -= claimant.held_bytes
+        if self.overdrawn is claimant:
+            self.overdrawn = None
 
 
 class Claimant:
     """One connection's part of the budget."""
 
-    __slots__ = ("_memory", "_on_granted", "held_bytes")
+    __slots__ = (
+        "_memory",
+        "_on_evicted",
+        "_on_granted",
+        "address",
+        "arrived_bytes",
+        "held_bytes",
+        "is_large",
+        "left_bytes",
+    )
 
-    def __init__(self, memory: RequestMemory, on_granted: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        memory: RequestMemory,
+        on_granted: Callable[[], None],
+        on_evicted: Callable[[], None] = _nothing,
+    ) -> None:
         self._memory = memory
         self._on_granted = on_granted
+        self._on_evicted = on_evicted
+        self.address = ""
+        """Of the peer; not to be changed after the first `ask`."""
         self.held_bytes = 0
+        self.is_large = False
+        """Does it count among the uploads? The budget says so."""
+        self.arrived_bytes = 0
+        """Of frames that did not come in one piece, all there ever were."""
+        self.left_bytes = 0
+        """What is still to come of the present one."""
 
     def take(self, byte_count: int) -> None:
         """Count bytes that are here already."""
         self.held_bytes += byte_count
         self._memory.used_bytes += byte_count
+        if self.is_large:
+            self._memory.large_bytes += byte_count
 
     def ask(self, byte_count: int) -> bool:
         """Claim room for bytes to come. If False, `on_granted` is called when there is room."""
-        if not self._memory.may_claim(self, byte_count):
-            return False
-        self.held_bytes += byte_count
-        return True
+        return self._memory.may_claim(self, byte_count)
 
     def give_back(self, byte_count: int) -> None:
         self.held_bytes -= byte_count
@@ -104,19 +263,16 @@ class Claimant:
 
     def close(self) -> None:
         """The connection is gone, and all that it held."""
-        held_bytes, self.held_bytes = self.held_bytes, 0
-        self._memory.used_bytes -= held_bytes
+        self._on_granted = self._on_evicted = _nothing
         self._memory.forget(self)
-        self._on_granted = _nothing
 
-    def granted(self, byte_count: int) -> None:
+    def granted(self) -> None:
         """Called by the budget: what was asked for last is there, and counted."""
-        self.held_bytes += byte_count
         self._on_granted()
 
-
-def _nothing() -> None:
-    """Nobody waits any more."""
+    def evict(self) -> None:
+        """End the connection: it holds what others need, and is slow."""
+        self._on_evicted()
 
 
 class SlowReader(Protocol):

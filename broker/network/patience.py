@@ -9,8 +9,11 @@ from enum import StrEnum
 from broker.network.frames import FramePart
 from broker.network.limits import FRAME_PROGRESS_BYTES, NetworkLimits
 
-FRAME_TIMEOUT_WHEN_SHORT_MS = 5_000
-"""Patience with an unfinished frame while others wait for memory."""
+SHORT_PROGRESS_MS = 5_000
+"""While others wait for memory an unfinished frame must come forward by an eighth in this time: it
+is complete or gone in forty seconds, whatever its size."""
+
+SHORT_PROGRESS_PART = 8
 
 LINGER_MS = 5_000
 """How long a connection that we close may take to read what was written to it."""
@@ -28,13 +31,19 @@ class CloseReason(StrEnum):
     IDLE = "idle"
     FRAME_TIMEOUT = "frame_timeout"
     SLOW_READER = "slow_reader"
+    SLOW_UPLOAD = "slow_upload"
+    """Others waited for the memory of a request that arrives slowly; see `shortage`."""
     SHUTDOWN = "shutdown"
     FAULT = "fault"
     """An exception of ours."""
 
     @property
     def is_the_clients_fault(self) -> bool:
-        return self in {CloseReason.FRAME_TIMEOUT, CloseReason.SLOW_READER}
+        return self in {
+            CloseReason.FRAME_TIMEOUT,
+            CloseReason.SLOW_READER,
+            CloseReason.SLOW_UPLOAD,
+        }
 
     @property
     def text(self) -> str:
@@ -43,8 +52,33 @@ class CloseReason(StrEnum):
 
 _TEXTS = {
     CloseReason.FRAME_TIMEOUT: "a request that was begun is not completed",
+    CloseReason.SLOW_UPLOAD: "a request arrives too slowly, and others need the memory",
     CloseReason.SLOW_READER: "its responses are not taken, and others need the memory",
 }
+
+
+class _Progress:
+    """How an unfinished frame comes forward, in steps of enough bytes."""
+
+    __slots__ = ("_part", "_since_ms")
+
+    def __init__(self) -> None:
+        self._part: FramePart | None = None
+        self._since_ms = 0
+
+    def stuck_ms(self, now_ms: int, part: FramePart | None, enough_bytes: int) -> int:
+        """For how long it has not come forward by so much."""
+        seen = self._part
+        if (
+            part is not None
+            and seen is not None
+            and part.number == seen.number
+            and part.filled_bytes - seen.filled_bytes < enough_bytes
+        ):
+            return now_ms - self._since_ms
+        self._part = part
+        self._since_ms = now_ms
+        return 0
 
 
 class Patience:
@@ -52,8 +86,8 @@ class Patience:
 
     __slots__ = (
         "_closing_since_ms",
-        "_part_seen",
-        "_part_since_ms",
+        "_progress",
+        "_progress_when_short",
         "_quiet_since_ms",
         "_unsent_seen_bytes",
         "is_active",
@@ -63,8 +97,8 @@ class Patience:
         self.is_active = True
         """Set when bytes arrive."""
         self._quiet_since_ms: int | None = None
-        self._part_seen: FramePart | None = None
-        self._part_since_ms = 0
+        self._progress = _Progress()
+        self._progress_when_short: _Progress | None = None
         self._unsent_seen_bytes = 0
         self._closing_since_ms: int | None = None
 
@@ -87,12 +121,22 @@ class Patience:
             return CloseReason.SLOW_READER if is_over else None
         if self._is_idle(now_ms, limits, unsent_bytes, is_waiting_for_us=is_waiting_for_us):
             return CloseReason.IDLE
-        timeout_ms = limits.kohort_frame_timeout_ms
-        if is_memory_short:
-            timeout_ms = min(timeout_ms, FRAME_TIMEOUT_WHEN_SHORT_MS)
-        if self._is_stuck(now_ms, timeout_ms, part):
+        stuck_ms = self._progress.stuck_ms(now_ms, part, FRAME_PROGRESS_BYTES)
+        if part is not None and stuck_ms >= limits.kohort_frame_timeout_ms:
             return CloseReason.FRAME_TIMEOUT
+        if not is_memory_short or part is None:
+            self._progress_when_short = None
+        elif self._is_late_when_short(now_ms, part):
+            return CloseReason.SLOW_UPLOAD
         return None
+
+    def _is_late_when_short(self, now_ms: int, part: FramePart) -> bool:
+        """Has an eighth not come in the time for it, since memory is short?"""
+        if self._progress_when_short is None:
+            self._progress_when_short = _Progress()
+        enough_bytes = part.size_bytes // SHORT_PROGRESS_PART or FRAME_PROGRESS_BYTES
+        stuck_ms = self._progress_when_short.stuck_ms(now_ms, part, enough_bytes)
+        return stuck_ms >= SHORT_PROGRESS_MS
 
     def _is_idle(
         self, now_ms: int, limits: NetworkLimits, unsent_bytes: int, *, is_waiting_for_us: bool
@@ -104,16 +148,3 @@ class Patience:
             self._quiet_since_ms = now_ms
             return False
         return 0 <= limits.connections_max_idle_ms <= now_ms - self._quiet_since_ms
-
-    def _is_stuck(self, now_ms: int, timeout_ms: int, part: FramePart | None) -> bool:
-        seen = self._part_seen
-        if (
-            part is not None
-            and seen is not None
-            and part.number == seen.number
-            and part.filled_bytes - seen.filled_bytes < FRAME_PROGRESS_BYTES
-        ):
-            return now_ms - self._part_since_ms >= timeout_ms
-        self._part_seen = part
-        self._part_since_ms = now_ms
-        return False

@@ -22,6 +22,7 @@ from broker.network.memory import RequestMemory, UnsentBytes
 from broker.network.metrics import NetworkMetrics
 from broker.network.peer_log import PeerLog
 from broker.network.service import Service
+from broker.network.shortage import LOOK_INTERVAL_MS, Shortage
 from broker.network.turns import Turns
 
 logger = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ class NetworkServer:
         self.log = log
         self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         """One for all: nothing is left in it between two reads."""
-        self.memory = RequestMemory(limits.queued_max_request_bytes)
+        self.memory = RequestMemory(limits.queued_max_request_bytes, self._look_soon)
         self.unsent = UnsentBytes(limits.kohort_unsent_max_bytes)
         self._clock = clock
         self._loop = asyncio.get_running_loop()
@@ -64,6 +65,8 @@ class NetworkServer:
         self._connections: dict[ServedConnection, None] = {}
         self._listeners: list[asyncio.Server] = []
         self._check_handle: asyncio.Handle | None = None
+        self._shortage = Shortage(self.memory)
+        self._look_handle: asyncio.Handle | None = None
         self._had_large_requests = False
         self._is_stopping = False
         self._all_gone: asyncio.Future[None] | None = None
@@ -112,6 +115,8 @@ class NetworkServer:
             await self._wait_all_gone(grace_ms)
         if self._check_handle is not None:
             self._check_handle.cancel()
+        if self._look_handle is not None:
+            self._look_handle.cancel()
 
     # For the connections.
 
@@ -150,6 +155,21 @@ class NetworkServer:
         )
         interval_s = max(shortest_ms, CHECKS_PER_TIMEOUT) / CHECKS_PER_TIMEOUT / 1000
         self._check_handle = self._loop.call_later(interval_s, self._begin_check)
+
+    def _look_soon(self) -> None:
+        """Somebody waits for memory. Called from within a read, so nothing is ended here."""
+        if self._look_handle is None:
+            self._look_handle = self._loop.call_soon(self._look_at_shortage)
+
+    def _look_at_shortage(self) -> None:
+        """Again and again while somebody waits, and once more to see that it is over."""
+        self._look_handle = None
+        for upload in self._shortage.look(self._clock.monotonic_ms()):
+            upload.evict()
+        if self._shortage.lasts:
+            self._look_handle = self._loop.call_later(
+                LOOK_INTERVAL_MS / 1000, self._look_at_shortage
+            )
 
     def _begin_check(self) -> None:
         self._give_back_memory()

@@ -3,8 +3,9 @@ import pytest
 from broker.network.frames import FramePart
 from broker.network.limits import FRAME_PROGRESS_BYTES, NetworkLimits
 from broker.network.patience import (
-    FRAME_TIMEOUT_WHEN_SHORT_MS,
     LINGER_MS,
+    SHORT_PROGRESS_MS,
+    SHORT_PROGRESS_PART,
     CloseReason,
     Patience,
 )
@@ -108,12 +109,43 @@ def test_each_frame_has_its_own_time() -> None:
         assert watched.closed_after_s(29) is None
 
 
-def test_a_frame_gets_less_time_while_others_wait_for_its_memory() -> None:
+@pytest.mark.parametrize("size", [0, 5, 50_000, 100_000_000])
+def test_a_frame_gets_less_time_while_others_wait_for_its_memory(size: int) -> None:
+    watched = Watched()
+    watched.part = FramePart(1, 3, size)
+    assert watched.closed_after_s(10) is None
+    watched.is_memory_short = True
+    seconds = SHORT_PROGRESS_MS // 1_000
+    assert watched.closed_after_s(100) == (seconds + 1, CloseReason.SLOW_UPLOAD)
+
+
+@pytest.mark.parametrize("size", [100_000, 1_000_000, 100_000_000])
+def test_while_others_wait_a_frame_of_any_size_is_complete_or_gone_in_the_same_time(
+    size: int,
+) -> None:
+    """An honest upload over a slow link is not ended while it is fast for its size."""
     watched = Watched()
     watched.is_memory_short = True
-    watched.part = FramePart(1, 3)
-    seconds = FRAME_TIMEOUT_WHEN_SHORT_MS // 1_000
-    assert watched.closed_after_s(100) == (seconds + 1, CloseReason.FRAME_TIMEOUT)
+    whole_s = SHORT_PROGRESS_PART * SHORT_PROGRESS_MS // 1_000
+    for second in range(whole_s - 10):
+        watched.part = FramePart(1, size * second // (whole_s - 10), size)
+        assert watched.closed_after_s(1) is None
+    for second in range(whole_s):
+        watched.part = FramePart(2, size * second // (whole_s + 10), size)
+        if watched.closed_after_s(1) is not None:
+            return
+    raise AssertionError
+
+
+def test_a_frame_that_was_slow_before_others_waited_has_its_time_from_then_on() -> None:
+    watched = Watched()
+    watched.part = FramePart(1, 0, 50_000_000)
+    assert watched.closed_after_s(25) is None
+    watched.is_memory_short = True
+    watched.part = FramePart(1, 2_000_000, 50_000_000)
+    assert watched.closed_after_s(4) is None
+    watched.is_memory_short = False
+    assert watched.closed_after_s(20) is None
 
 
 def test_a_connection_we_closed_may_not_linger() -> None:
