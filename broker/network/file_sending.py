@@ -11,6 +11,7 @@ same descriptor, so it is given a small piece when the socket is full, and says 
 import asyncio
 import errno
 import socket
+import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -25,6 +26,9 @@ the socket reports room only when a third of its buffer is free."""
 
 PIECE_READ_BYTES: Final = 256 * 1024
 """Read by another thread at once."""
+
+STAYS_CACHED_S: Final = 0.1
+"""For so long what was in memory is taken to be there still: it was used just now."""
 
 READS_AT_ONCE: Final = 2
 """By all connections together."""
@@ -81,8 +85,8 @@ class FileSender:
     """What one connection has to send, from the first range on until all is handed over."""
 
     __slots__ = (
-        "_connection", "_failure", "_is_fresh", "_is_reading", "_must_read", "_parts", "_reads",
-        "_socket_number", "_transport", "is_closed",
+        "_cached_until_s", "_connection", "_failure", "_found_until_s", "_is_reading",
+        "_must_read", "_parts", "_reads", "_socket_number", "_transport", "is_closed",
     )  # fmt: skip
 
     def __init__(self, transport: asyncio.Transport, connection: Sending, reads: Reads) -> None:
@@ -91,8 +95,10 @@ class FileSender:
         self._reads = reads
         self._socket_number: int = transport.get_extra_info("socket").fileno()
         self._parts: deque[Part] = deque()
-        self._is_fresh = True
-        """Nothing has been waited for: what was in memory when it was found still is."""
+        self._found_until_s = time.monotonic() + STAYS_CACHED_S
+        """Until then, everything counts as in memory: it was when it was found."""
+        self._cached_until_s = self._found_until_s
+        """The same of the first range."""
         self._is_reading = False
         self._must_read = False
         self._failure = ""
@@ -123,7 +129,6 @@ class FileSender:
             if self.is_closed or transport.is_closing():
                 return False
             if transport.get_write_buffer_size():
-                self._is_fresh = False
                 transport.set_write_buffer_limits(0, 0)
                 break
             part = parts[0]
@@ -168,7 +173,7 @@ class FileSender:
             self._transport.write(data[sent:])
 
     def _send_range(self, part: FileRange) -> None:
-        if self._must_read or not (self._is_fresh or part.is_cached()):
+        if self._must_read or not self._is_cached(part):
             self._read_aside(part)
             return
         try:
@@ -182,7 +187,6 @@ class FileSender:
             return
         if self._drop_if_sent():
             return
-        self._is_fresh = False
         piece = part.take_cached(PIECE_BYTES)
         if piece:
             self._drop_if_sent()
@@ -196,6 +200,15 @@ class FileSender:
         if self._parts[0]:
             return False
         self._parts.popleft()
+        self._cached_until_s = self._found_until_s
+        return True
+
+    def _is_cached(self, part: FileRange) -> bool:
+        now_s = time.monotonic()
+        if now_s >= self._cached_until_s:
+            if not part.is_cached():
+                return False
+            self._cached_until_s = now_s + STAYS_CACHED_S
         return True
 
     def _read_aside(self, part: FileRange) -> None:

@@ -32,7 +32,7 @@ class FileRange(Protocol):
         ...
 
     def is_cached(self) -> bool:
-        """Whether what a socket may take at once is in memory, so that no disk is waited for."""
+        """Whether what is left is in memory, so that sending it waits for no disk."""
         ...
 
 

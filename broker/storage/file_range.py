@@ -17,8 +17,6 @@ from broker.storage.page_cache import is_cached
 
 _NOT_AT_ONCE = frozenset({errno.EAGAIN, errno.EOPNOTSUPP})
 """Not in memory; or the file system cannot tell."""
-_LOOK_BYTES = 4 << 20
-"""A socket takes no more at once: Linux's default for its largest send buffer."""
 
 
 class Descriptor(Protocol):
@@ -80,9 +78,8 @@ class FileRange:
         return bytes(data[:count])
 
     def is_cached(self) -> bool:
-        """Whether what a socket may take next is in memory, so that sending waits for no disk."""
-        stop = min(self._stop, self._position + _LOOK_BYTES)
-        return is_cached(self._descriptor.number, self._position, stop)
+        """Whether what is left is in memory, so that sending waits for no disk."""
+        return is_cached(self._descriptor.number, self._position, self._stop)
 
     def _advance(self, byte_count: int) -> None:
         if byte_count == 0:

@@ -54,6 +54,26 @@ def test_a_search_finds_the_last_entry_up_to_a_limit_saved_or_not(
         assert reopened(files).last() == entries.last()
 
 
+@settings(deadline=None, max_examples=30)
+@given(
+    count=st.integers(1, 2_000),
+    limits=st.lists(st.integers(-1, 6_001), min_size=1, max_size=20),
+    cut_to=st.integers(0, 2_000),
+)
+def test_a_search_finds_the_same_wherever_the_one_before_it_ended(
+    count: int, limits: list[int], cut_to: int
+) -> None:
+    entries, _ = new_file()
+    for number in range(count):
+        entries.append(number * 3, number)
+    entries.save()
+    for limit in limits:
+        assert entries.find_last(0, limit) == min(limit // 3, count - 1)
+    entries.keep_first(cut_to)
+    for limit in limits:
+        assert entries.find_last(0, limit) == min(limit // 3, min(cut_to, count) - 1)
+
+
 def test_an_entry_that_is_not_whole_is_ignored() -> None:
     entries, files = new_file()
     entries.append(1, 10)
