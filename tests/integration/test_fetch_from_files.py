@@ -274,6 +274,7 @@ def test_what_has_left_the_memory_meanwhile_is_read_by_another_thread(
         return data
 
     monkeypatch.setattr(file_range.FileRange, "take", counted)
+    monkeypatch.setattr(file_sending, "STAYS_CACHED_S", 0)
     with SlowReader(running) as reader:
         reader.ask_and_wait()
         descriptor = os.open(log_file(running), os.O_RDONLY)

@@ -214,11 +214,12 @@ async def test_reads_after_a_compaction_see_nothing_from_before_it(tmp_path: Pat
         fill(partition, rounds=2)
         before = bytes(partition.read(0, 1 << 20, min_one=True))
         aside = await partition.read_aside(1, 1 << 20, min_one=True)
+        assert isinstance(aside, bytes)
         assert partition.read_at_hand(0, 1 << 20, min_one=True) == before
         assert await compactor_of(topics).compact_one()
         after = partition.read(0, 1 << 20, min_one=True)
         assert bytes(after) != before
-        assert bytes(await partition.read_aside(1, 1 << 20, min_one=True)) != bytes(aside)
+        assert await partition.read_aside(1, 1 << 20, min_one=True) != aside
         assert [record.offset for record in content_of(after)] == list(range(10, 20))
 
 
