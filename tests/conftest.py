@@ -12,6 +12,8 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import side_by_side
+
 # How long an example takes says how busy the machine is. A failure prints what repeats it, and the
 # build machine tries new examples, too, where Hypothesis would go by CI=true and repeat the same.
 settings.register_profile(
@@ -58,6 +60,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     for scale in SCALES:
         text = f"{scale.what} ({scale.short}; with --long {scale.long})"
         group.addoption(scale.option, type=int, help=text)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    side_by_side.prepare(config)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

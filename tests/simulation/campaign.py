@@ -69,11 +69,17 @@ def live(seed: str, climate: str, events: int) -> Tally:
     return tally
 
 
+def process_count() -> int:
+    """As many as there are cores, or this one's share of them beside other test processes."""
+    beside = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    return max((os.cpu_count() or 1) // beside, 1)
+
+
 def live_many(seed: str, climate: str, worlds: int, events: int = EVENTS) -> Iterator[Tally]:
     """Worlds with seeds of their own, made from `seed`; what came of each, in their order."""
     seeds = [f"{seed}.{number}" for number in range(worlds)]
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
+    with ProcessPoolExecutor(process_count(), mp_context=context) as pool:
         work = [pool.submit(live, one, climate, events) for one in seeds]
         try:
             for future in work:

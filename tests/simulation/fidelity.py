@@ -9,7 +9,6 @@ single one is from another is what chance makes of it.
 from __future__ import annotations
 
 import multiprocessing
-import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from pipeline.advisor.advice import is_by_chance
 from pipeline.advisor.prediction import Prediction, predict
 from pipeline.advisor.reading import JOINS_UNTOLD, read_trace
 from pipeline.advisor.setting import Setting
+from tests.simulation.campaign import process_count
 from tests.simulation.what_if import GROUP, Spacing, live, make_plan
 
 CLOSE: Final = 0.10
@@ -161,7 +161,7 @@ class Fidelity:
 def try_many(seed: str, spacing: Spacing, count: int, *, lives: int) -> Iterator[Case]:
     """Traces with seeds of their own, on all cores, in order."""
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
+    with ProcessPoolExecutor(process_count(), mp_context=context) as pool:
         work = [pool.submit(try_one, f"{seed}.{number}", spacing, lives) for number in range(count)]
         try:
             for future in work:

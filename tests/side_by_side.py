@@ -1,0 +1,63 @@
+"""What pytest-xdist has to know to run the suites in several processes: `make test WORKERS=2`.
+
+Tests that share something that is slow to start (two brokers, a Spark, a JVM) stay together, so
+that it is started once; of the rest each module stays together. What takes longest begins first.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import pytest
+
+FIRST: Final = ("spark", "crash", "twins", "consumer kafka", "consumer kohort", "bootstrap")
+"""Groups by how long they take; they decide when the run is over."""
+
+OF_FIXTURES: Final[Mapping[str, str]] = {"twins": "twins", "bootstrap": "bootstrap"}
+"""Groups by the fixture of the whole session that is slow to start."""
+
+OF_SUITES: Final[Mapping[str, str]] = {
+    "pipeline": "spark",
+    "crash": "crash",
+    # They hold a broker to times and to memory: one after another, at least.
+    "integration": "integration",
+}
+
+
+def group_of(item: pytest.Item) -> str:
+    """The name of those that one process runs."""
+    suite, *inner = item.path.relative_to(item.config.rootpath / "tests").parts
+    if suite in OF_SUITES:
+        return OF_SUITES[suite]
+    if suite == "interop" and isinstance(item, pytest.Function):
+        if inner[0] == "consumer" and "any_broker" in item.fixturenames:
+            return f"consumer {item.callspec.params['any_broker']}"
+        for fixture, group in OF_FIXTURES.items():
+            if fixture in item.fixturenames:
+                return group
+    return str(item.path.relative_to(item.config.rootpath))
+
+
+class Groups:
+    """Registered where pytest-xdist deals out tests by their groups."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Before pytest-xdist looks at the marks."""
+        for item in items:
+            item.add_marker(pytest.mark.xdist_group(group_of(item)))
+
+
+class Order:
+    """As Groups; it has the last word on the order."""
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        ranks = {name: rank for rank, name in enumerate(FIRST)}
+        items.sort(key=lambda item: ranks.get(group_of(item), len(ranks)))
+
+
+def prepare(config: pytest.Config) -> None:
+    """For `pytest_configure`. xdist tells its workers by that option, and not by its own `dist`."""
+    if config.getoption("loadgroup", default=False):
+        config.pluginmanager.register(Groups())
+        config.pluginmanager.register(Order())
