@@ -46,8 +46,8 @@ class KohortSettings(Settings):
     kohort_group_metadata_bytes_max: Long = setting(
         128 << 20,
         at_least=1,
-        doc="What the members of one group may tell their assignors, all together; one who would "
-        "exceed it gets GROUP_MAX_SIZE_REACHED.",
+        doc="What the members of one group may tell their assignors, all together, with the names "
+        "that they chose; one who would exceed it gets GROUP_MAX_SIZE_REACHED.",
     )
     kohort_group_pending_ids_max: Int = setting(
         100_000,
