@@ -100,6 +100,7 @@ class CapturedFuzzer(FrameFuzzer):
         version = header.api_version
         if schema_of(request_class).is_flexible(version):
             position = skip_header_tags(frame, position)
+        request: Any
         try:
             request, _ = codec(request_class, version).decode(frame, position)
         except DecodeError:

@@ -36,6 +36,8 @@ class Scene:
     member_id: str = ""
     instance_id: str | None = None
     generation: int = -1
+    client_id: bytes = b"member"
+    """Of its member."""
 
     def values(self) -> Mapping[str, object]:
         """By the name of a field, what makes a request one of this group."""

@@ -16,7 +16,9 @@ import sys
 import tempfile
 import threading
 from collections import Counter
+from collections.abc import Callable, Collection
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -69,6 +71,10 @@ def free_port() -> int:
         return port
 
 
+def any_of(found: Callable[[], Collection[object]]) -> bool:
+    return bool(found())
+
+
 def exercise(client: Client) -> None:
     topic = f"of-{client.name}"
     for codec in CODECS:
@@ -79,9 +85,9 @@ def exercise(client: Client) -> None:
     client.offsets_for_time(topic, 1)
     for seat in (Seat(), Seat(instance_id="static", session_timeout_ms=6_000)):
         with client.join(f"group-{client.name}", topic, seat) as member:
-            wait_until(lambda member=member: bool(member.assigned()), "a partition")
+            wait_until(partial(any_of, member.assigned), "a partition")
             client.produce(topic, RECORDS[:1])
-            wait_until(lambda member=member: bool(member.records()), "a record")
+            wait_until(partial(any_of, member.records), "a record")
 
 
 def administrate(bootstrap: str) -> None:
@@ -111,7 +117,7 @@ def record_all(bootstrap: str, recorder: Recorder, java: JavaProcess) -> None:
     recorder.client = "kohort"
     for number, seat in enumerate((Seat(), Seat(instance_id="static"))):
         with KohortMember(bootstrap, f"group-kohort-{number}", "of-java", seat) as member:
-            wait_until(lambda member=member: bool(member.records()), "a record")
+            wait_until(partial(any_of, member.records), "a record")
 
 
 def main() -> int:

@@ -46,7 +46,16 @@ from protocol.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from tests.fuzz.extremes import SUBSCRIPTION, TOPIC, Call, Probe, Probes, Scene, group_requests
+from tests.fuzz.extremes import (
+    LONGEST,
+    SUBSCRIPTION,
+    TOPIC,
+    Call,
+    Probe,
+    Probes,
+    Scene,
+    group_requests,
+)
 from tests.fuzz.storm import SETTINGS, Alarms
 from tests.memory_transport import MemoryTransport
 from tests.wire import framed, request_body, response_in
@@ -80,6 +89,7 @@ class Groups:
             "completing": self._completing,
             "stable": self._stable,
             "static": self._static,
+            "long names": self._long_names,
         }
 
     async def make_topic(self) -> None:
@@ -118,8 +128,10 @@ class Groups:
             turns -= 1
         return bytes(peer.taken[4:]) if peer.taken else None
 
-    async def ask(self, request: object, version: int, response: type[T]) -> T:
-        answer = await self.answer(await self.send(Call(request, version)))
+    async def ask(
+        self, request: object, version: int, response: type[T], *, client_id: bytes = b"member"
+    ) -> T:
+        answer = await self.answer(await self.send(Call(request, version, client_id)))
         assert answer is not None
         return response_in(answer, response, version)
 
@@ -202,7 +214,10 @@ class Groups:
         scene.member_id = joined.member_id
 
     async def _completing(self, scene: Scene) -> None:
-        joined = await self.ask(self._join(scene), 5 if scene.instance_id else 3, JoinGroupResponse)
+        version = 5 if scene.instance_id else 3
+        joined = await self.ask(
+            self._join(scene), version, JoinGroupResponse, client_id=scene.client_id
+        )
         scene.member_id, scene.generation = joined.member_id, joined.generation_id
 
     async def _stable(self, scene: Scene) -> None:
@@ -218,6 +233,10 @@ class Groups:
 
     async def _static(self, scene: Scene) -> None:
         scene.instance_id = "instance"
+        await self._stable(scene)
+
+    async def _long_names(self, scene: Scene) -> None:
+        scene.instance_id, scene.client_id = "i" * LONGEST, b"c" * LONGEST
         await self._stable(scene)
 
     async def _preparing(self, scene: Scene) -> None:
@@ -239,6 +258,7 @@ class Groups:
 
 STATES: Final = (
     *("absent", "simple", "empty", "unused id", "preparing", "completing", "stable", "static"),
+    "long names",
 )
 
 
