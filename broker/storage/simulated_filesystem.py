@@ -26,7 +26,7 @@ from protocol.lazy_dataclass import dataclass
 SECTOR_BYTES = 512
 
 Operation: TypeAlias = Literal[
-    "create", "pread", "pwritev", "truncate", "sync", "sync_directory", "rename"
+    "create", "pread", "pwritev", "truncate", "sync", "sync_directory", "rename", "remove"
 ]
 Pick: TypeAlias = Callable[[int], int]
 """Gives a number from 0 up to but not including its argument, such as `Random(seed).randrange`."""
@@ -80,6 +80,8 @@ class SimulatedFileSystem:
         """When every file was last written, as far as directories tell."""
         self.on_failure: Callable[[str], None] | None = None
         """Called with the path when an operation is let fail; a copy has none."""
+        self.on_operation: Callable[[], None] | None = None
+        """Called before each operation, which it may keep from happening; a copy has none."""
         self._faults: list[_Fault] = []
         self._names: dict[str, _Inode] = {}
         self._durable_names: dict[str, _Inode] = {}
@@ -203,6 +205,7 @@ class SimulatedFileSystem:
         self._note_names([(target, inode), (source, None)])
 
     def remove(self, path: str) -> None:
+        self.check("remove", path)
         self._inode(path)
         del self._names[path]
         self._note_names([(path, None)])
@@ -232,6 +235,8 @@ class SimulatedFileSystem:
 
     def check(self, operation: Operation, path: str) -> None:
         """Raise OSError if the operation is to fail."""
+        if self.on_operation is not None:
+            self.on_operation()
         for fault in self._faults:
             if fault.operation == operation and path.endswith(fault.suffix):
                 if fault.after > 0:
@@ -271,11 +276,14 @@ class SimulatedFileSystem:
     def sync_file(self, path: str) -> None:
         """Make the cached content durable, or fail and forget that it is not."""
         inode = self._inode(path)
-        unsynced = inode.unsynced[:]
-        inode.unsynced.clear()
-        self.check("sync", path)
-        for change in unsynced:
+        try:
+            self.check("sync", path)
+        except OSError:
+            inode.unsynced.clear()
+            raise
+        for change in inode.unsynced:
             _apply(inode.durable, change)
+        inode.unsynced.clear()
 
     def drop_cached(self, path: str) -> None:
         """Read clean content from the disk again."""
