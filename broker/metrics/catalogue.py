@@ -56,6 +56,14 @@ PARTITION_UNDER_REPLICATED = gauge(
 )
 LOG_SIZE = gauge("kafka_log_log_size", "Bytes of the partition's segments.", *_PARTITION)
 LOG_SEGMENTS = gauge("kafka_log_log_numlogsegments", "Segments of the partition.", *_PARTITION)
+UNCLEANABLE_PARTITIONS = gauge(
+    "kafka_log_logcleanermanager_uncleanable_partitions_count",
+    "Partitions whose last compaction failed, or that are compacted up to damage only.",
+)
+COMPACTION_FAILURES = counter(
+    "kohort_compaction_failures_total",
+    "Runs of compaction that failed. Unless it was for damage, the next try comes by itself.",
+)
 TOPIC_APPENDED_BYTES = counter(
     "kohort_topic_appended_bytes_total",
     "Bytes of batches that became visible in the topic, as stored.",
@@ -202,6 +210,8 @@ SECTIONS: Final = (
             LOG_SIZE,
             LOG_SEGMENTS,
             TOPIC_APPENDED_BYTES,
+            UNCLEANABLE_PARTITIONS,
+            COMPACTION_FAILURES,
         ),
     ),
     Section(

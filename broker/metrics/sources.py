@@ -55,9 +55,20 @@ class TopicSource(Protocol):
     def partitions(self) -> PartitionsSource: ...
 
 
+class CompactionSource(Protocol):
+    """Compaction of logs; see `broker.topics.compaction`."""
+
+    @property
+    def uncleanable_count(self) -> int: ...
+    @property
+    def failure_count(self) -> int: ...
+
+
 class TopicsSource(Protocol):
     """All topics; see `broker.topics.manager`."""
 
+    @property
+    def compaction(self) -> CompactionSource: ...
     def all(self) -> Iterable[TopicSource]: ...
     def get(self, name: str) -> TopicSource | None: ...
 

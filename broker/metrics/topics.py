@@ -10,7 +10,8 @@ from prometheus_client.metrics_core import Metric
 from broker.metrics import catalogue
 from broker.metrics.budget import PARTITIONS, TOPICS, SeriesBudget
 from broker.metrics.families import Labels, Rows, WideFamily
-from broker.metrics.metric_info import OTHER
+from broker.metrics.families import single as one_sample
+from broker.metrics.metric_info import OTHER, MetricInfo
 from broker.metrics.sources import PartitionSource, TopicSource, TopicsSource
 from broker.pacer import Pacer
 from protocol.lazy_dataclass import dataclass
@@ -56,6 +57,7 @@ class _Seen:
 
     topics: list[TopicSample] = field(default_factory=list)
     partitions: list[PartitionSample] = field(default_factory=list)
+    compaction: list[tuple[MetricInfo, int]] = field(default_factory=list)
     folded_topics: int = 0
     folded_partitions: int = 0
 
@@ -119,6 +121,11 @@ class TopicCollector:
             seen.topics.append(rest)
             seen.partitions.append(rest_partitions)
             seen.folded_partitions = rest.partition_count
+        compaction = self._topics.compaction
+        seen.compaction = [
+            (catalogue.UNCLEANABLE_PARTITIONS, compaction.uncleanable_count),
+            (catalogue.COMPACTION_FAILURES, compaction.failure_count),
+        ]
         self._seen = seen
 
     def forget(self) -> None:
@@ -135,6 +142,8 @@ class TopicCollector:
         single = seen.partitions[:-1] if seen.folded_topics else seen.partitions
         yield WideFamily(catalogue.PARTITION_LEADER, _rows(single, lambda _: self._node_id))
         yield WideFamily(catalogue.PARTITION_LEADER_IS_PREFERRED, _rows(single, lambda _: 1))
+        for info, value in seen.compaction:
+            yield one_sample(info, value)
 
 
 def _rows(

@@ -50,6 +50,7 @@ class TopicKeeper:
     settings: CurrentConfig
     """The broker's settings as they are now. Like all the rest, there after `start`."""
     cluster_id: str
+    compaction: Compactor
     _data: DataDirectory
     _opener: Opener
     _producer_ids: ProducerIds
@@ -124,10 +125,10 @@ class TopicKeeper:
         await self._recover()
         await self.write_checkpoints()
         self._remove_later(refuse)
-        compactor = await self._run(self._make_compactor)
-        self.on_topics_deleted(compactor.forget)
+        self.compaction = await self._run(self._make_compactor)
+        self.on_topics_deleted(self.compaction.forget)
         self._upkeep_task = asyncio.create_task(
-            self._upkeep.run(compactor.run), name="upkeep of logs"
+            self._upkeep.run(self.compaction.run), name="upkeep of logs"
         )
         self._upkeep_task.add_done_callback(_log_unless_cancelled)
 

@@ -173,7 +173,7 @@ class Partition:
             )
             if isinstance(data, bytes):
                 # A range is as quick to find once more.
-                self._tail_cache.put((self, offset, max_bytes, self.high_watermark, min_one), data)
+                self._tail_cache.put(self._read_key(offset, max_bytes, min_one=min_one), data)
         return data
 
     async def read_aside(

@@ -49,8 +49,15 @@ class Topic:
     is_internal: bool = False
 
 
+@dataclass
+class Compaction:
+    uncleanable_count: int = 0
+    failure_count: int = 0
+
+
 class Topics:
     def __init__(self, topics: Iterable[Topic]) -> None:
+        self.compaction = Compaction()
         self.by_name = {topic.name: topic for topic in topics}
 
     def all(self) -> Iterable[Topic]:

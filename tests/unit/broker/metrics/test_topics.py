@@ -4,7 +4,15 @@ from collections.abc import Sequence
 
 from broker.metrics.topics import TopicCollector, high_watermark
 from broker.pacer import Pacer
-from tests.unit.broker.metrics.sources import Log, Partition, Partitions, Topic, Topics, values
+from tests.unit.broker.metrics.sources import (
+    Compaction,
+    Log,
+    Partition,
+    Partitions,
+    Topic,
+    Topics,
+    values,
+)
 
 
 def topic(
@@ -40,7 +48,19 @@ async def test_a_partition_is_shown_with_its_offsets_sizes_and_leader() -> None:
         "kafka_topic_partition_leader_is_preferred": {("orders", "0"): 1},
         "kafka_log_log_size": {("orders", "0"): 400},
         "kafka_log_log_numlogsegments": {("orders", "0"): 5},
+        "kafka_log_logcleanermanager_uncleanable_partitions_count": {(): 0},
+        "kohort_compaction_failures_total": {(): 0},
     }
+
+
+async def test_compaction_that_fails_is_shown() -> None:
+    topics = Topics([])
+    topics.compaction = Compaction(uncleanable_count=2, failure_count=5)
+    collector = TopicCollector(topics, node_id=7, partitions_max=1)
+    await collector.refresh(Pacer())
+    found = values(collector.collect())
+    assert found["kafka_log_logcleanermanager_uncleanable_partitions_count"] == {(): 2}
+    assert found["kohort_compaction_failures_total"] == {(): 5}
 
 
 async def test_a_partition_that_is_offline_has_no_replica_in_sync() -> None:
@@ -78,9 +98,12 @@ async def test_the_offline_ones_among_those_summed_are_counted() -> None:
     assert found["kafka_topic_partition_under_replicated_partition"] == {("(other)", "(other)"): 1}
 
 
-async def test_no_topics_is_no_samples() -> None:
+async def test_no_topics_is_no_samples_of_any() -> None:
     _, found = await collected([])
-    assert found == {}
+    assert set(found) == {
+        "kafka_log_logcleanermanager_uncleanable_partitions_count",
+        "kohort_compaction_failures_total",
+    }
 
 
 async def test_what_was_seen_is_not_kept_until_the_next_scrape() -> None:

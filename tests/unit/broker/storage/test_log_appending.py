@@ -68,6 +68,16 @@ def test_the_time_between_records_counts_across_a_restart() -> None:
     assert bases(log) == [0, 1]
 
 
+def test_a_compacted_log_is_rolled_in_time_for_its_longest_lag() -> None:
+    """The active segment is never compacted."""
+    for policy, expected in ((("compact",), [0, 2]), (("delete",), [0])):
+        log, _ = memory_log(segment_ms=DAY_MS, max_compaction_lag_ms=1000, cleanup_policy=policy)
+        append(log, batch_of(b"v", timestamp=1000))
+        append(log, batch_of(b"v", timestamp=2000))
+        append(log, batch_of(b"v", timestamp=2001))
+        assert bases(log) == expected
+
+
 def test_without_timestamps_a_segment_is_rolled_by_its_age() -> None:
     log, _ = memory_log(segment_ms=DAY_MS)
     append(log, batch_of(b"v", timestamp=-1))
