@@ -1,16 +1,17 @@
 """Which bytes of a file are in memory: Linux's cachestat(2), for which Python has no name.
 
 A question costs some 5 us for a megabyte, a copy of it 150. Kernels before 6.5 lack the call, and
-some sandboxes forbid it; then nothing counts as cached.
+some sandboxes forbid it, and other systems have nothing like it; then nothing counts as cached.
 """
 
 from __future__ import annotations
 
 import ctypes
 import resource
+import sys
 
-_CACHESTAT = 451
-"""Newer system calls have the same number on every architecture."""
+_CACHESTAT: int | None = 451 if sys.platform == "linux" else None
+"""Newer system calls have the same number on every architecture, and another meaning elsewhere."""
 _PAGE_BYTES = resource.getpagesize()
 _Range = ctypes.c_uint64 * 2
 """From which byte, how many."""
@@ -36,6 +37,8 @@ def is_cached(descriptor_number: int, start: int, stop: int) -> bool:
     """
     if stop <= start:
         return True
+    if _CACHESTAT is None:
+        return False
     found = _Found()
     asked = _Range(start, stop - start)
     if _libc.syscall(_CACHESTAT, descriptor_number, asked, found, 0) != 0:
