@@ -31,6 +31,9 @@ Generation = tuple[str, int]
 RECORD_WITHIN_S = 30
 GENERATIONS_A_SECOND = 50
 
+HEARD_MAX = 15
+"""Generations before a kill."""
+
 
 class Member:
     """A member on a connection of its own, which asks first and reads the answer later."""
@@ -141,6 +144,14 @@ class History:
             self.recovered += record["recovered"] is True
 
 
+def wait_heard(groups: list[Rebalancing], count: int) -> None:
+    """Until members have heard of so many generations, however busy the machine is."""
+    deadline = time.monotonic() + RECORD_WITHIN_S
+    while sum(len(group.heard) for group in groups) < count:
+        assert time.monotonic() < deadline, "the groups do not rebalance"
+        time.sleep(0.001)
+
+
 def test_each_generation_that_a_member_heard_of_has_its_record_after_kill_9(
     tmp_path: Path, history_kills: int
 ) -> None:
@@ -157,7 +168,8 @@ def test_each_generation_that_a_member_heard_of_has_its_record_after_kill_9(
             ]
             for group in groups:
                 group.start()
-            time.sleep(chance.uniform(0.05, 0.6))
+            wait_heard(groups, chance.randint(1, HEARD_MAX))
+            time.sleep(chance.uniform(0, 0.05))
             broker.kill()
             for group in groups:
                 group.is_over = True
@@ -179,5 +191,5 @@ def test_each_generation_that_a_member_heard_of_has_its_record_after_kill_9(
         f"{history_kills} kills, {heard} generations that members heard of, all in the history; "
         f"{history.recovered} of {history.stable.total()} records were made by a start"
     )
-    assert heard > history_kills
+    assert heard >= history_kills
     assert history.recovered
