@@ -2,8 +2,9 @@
 
 One partition; key is the group id, value the JSON text, and headers say what a reader needs to sort
 records without parsing them: `schema`, `kind` (rebalance, avoided, or running for a rebalance that
-takes long and has not ended) and `sequence`. Nothing that happens here may disturb a group: what
-cannot be written is lost, counted, and told once.
+takes long and has not ended), `sequence`, and the `generation` that a rebalance has ended with.
+Nothing that happens here may disturb a group: what cannot be written is lost, counted, and told
+once.
 """
 
 from __future__ import annotations

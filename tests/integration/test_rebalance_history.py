@@ -144,7 +144,8 @@ async def test_what_a_group_went_through_can_be_asked_and_read_from_the_topic(
     # Others read the same: the records, their order, and headers to sort them by.
     assert [from_json(value) for _, _, value in texts] == [first, joined, left, emptied]
     assert {group for group, _, _ in texts} == {"readers"}
-    assert texts[1][1] == {"schema": b"1", "kind": b"rebalance", "sequence": b"2"}
+    said = {"schema": b"1", "kind": b"rebalance", "sequence": b"2", "generation": b"2"}
+    assert texts[1][1] == said
 
 
 async def test_the_history_outlives_a_restart_and_goes_on_with_its_numbers(tmp_path: Path) -> None:
