@@ -163,13 +163,15 @@ class CurrentConfig:
                     self._synonyms(known.name),
                     read_only=not known.declared.dynamic,
                 )
-        for unused in unused_settings().values():
+        changed = self._for_this.keys() | self._for_all.keys() | self._ignored.keys()
+        for name, unused in unused_settings().items():
             known = unused.setting
-            set_now = known.name in self._for_this or known.name in self._for_all
-            if set_now or not known.declared.internal:
-                synonyms = self._synonyms(known.name)
+            if name in changed:
+                synonyms = self._synonyms(name)
                 text = synonyms[0].value if synonyms else None
                 yield _entry(known, text, synonyms, read_only=not known.declared.dynamic)
+            elif not known.declared.internal:
+                yield _untouched(name)
 
     def describe_all_brokers(self) -> Iterator[ConfigEntry]:
         """What is set at run time for all brokers."""
@@ -282,6 +284,15 @@ def documentation_of(known: Setting) -> str:
     if known.declared.honoured:
         return known.declared.doc
     return f"Accepted and stored, without effect here. {known.declared.doc}"
+
+
+@cache
+def _untouched(name: str) -> ConfigEntry:
+    """An unused setting that has its default, as most have: hundreds, told at every asking."""
+    known = known_setting(name)
+    text = known.format(known.default)
+    synonyms = () if text is None else (Synonym(name, text, ConfigSource.DEFAULT),)
+    return _entry(known, text, synonyms, read_only=not known.declared.dynamic)
 
 
 @cache

@@ -25,6 +25,9 @@ class Rule(StrEnum):
     """At least half and at most double what it is."""
 
 
+_RULES: Final = {rule.value: rule for rule in Rule}
+
+
 @dataclass(frozen=True, slots=True)
 class Unused:
     """One setting without effect."""
@@ -56,7 +59,7 @@ def _read(line: str, reason: str, *, only_where_set: bool = False) -> Unused | N
     name, *words = line.split()
     if not words:
         return None
-    kind, default = ConfigType[words[0]], words[1]
+    kind, default = ConfigType[words[0]], _value(words[0], words[1])
     bounds = {word[:2]: float(word[2:]) for word in words[2:] if word[:2] in {">=", "<="}}
     whole = {key: int(value) for key, value in bounds.items()}
     one_of = next((word for word in words if word.startswith("one-of:")), "")
@@ -64,8 +67,8 @@ def _read(line: str, reason: str, *, only_where_set: bool = False) -> Unused | N
         name=name,
         attribute=name.replace(".", "_"),
         type=kind,
-        optional=default == "null",
-        default=None,
+        optional=default is None,
+        default=default,
         section="Accepted and ignored",
         declared=Declaration(
             doc=reason,
@@ -80,14 +83,22 @@ def _read(line: str, reason: str, *, only_where_set: bool = False) -> Unused | N
             internal=only_where_set,
         ),
     )
-    rule = next((Rule(word) for word in words if word in set(Rule)), None)
-    return Unused(_with_default(setting, default), rule)
+    return Unused(setting, next((_RULES[word] for word in words if word in _RULES), None))
 
 
-def _with_default(setting: Setting, text: str) -> Setting:
-    from dataclasses import replace  # noqa: PLC0415 - only when somebody asks for settings.
-
-    value: Value = None
-    if text != "null":
-        value = setting.parse("" if text == '""' else text)
-    return replace(setting, default=value)
+def _value(kind: str, text: str) -> Value:
+    """A default as the table writes it. `Setting.parse` would need the setting first."""
+    if text == "null":
+        return None
+    text = "" if text == '""' else text
+    match kind:
+        case "BOOLEAN":
+            return text == "true"
+        case "INT" | "LONG" | "SHORT":
+            return int(text)
+        case "DOUBLE":
+            return float(text)
+        case "LIST":
+            return tuple(text.split(",")) if text else ()
+        case _:
+            return text
