@@ -216,6 +216,9 @@ class ServedConnection:
                 self._transport.write(unwritten[0])
             else:
                 self._transport.writelines(unwritten)
+            if self._is_write_paused:
+                # The answer to the one request that was under way when the client fell behind.
+                self._host.unsent.note(self, self._transport.get_write_buffer_size())
         except Exception as error:  # noqa: BLE001 - every one of them is dealt with.
             self._end_by(error)
 
@@ -232,6 +235,8 @@ class ServedConnection:
         """Close the connection if the client has kept us waiting for too long."""
         if self._is_lost:
             return
+        # Many may be behind by less than what stops one.
+        self._host.unsent.note(self, self._transport.get_write_buffer_size())
         is_waiting_for_us = self._pending is not None or self._reader.is_starved
         reason = self._patience.check(
             now_ms,

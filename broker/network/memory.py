@@ -296,6 +296,21 @@ class UnsentBytes:
         self.remove(reader)
         self._readers[reader] = byte_count
         self.total_bytes += byte_count
+        self._close_slowest()
+
+    def note(self, reader: SlowReader, byte_count: int) -> None:
+        """`reader` is behind by so much, if at all. It keeps its place while it takes nothing."""
+        before_bytes = self._readers.get(reader, 0)
+        if byte_count < before_bytes or not before_bytes:
+            self.remove(reader)
+        else:
+            self.total_bytes -= before_bytes
+        if byte_count:
+            self._readers[reader] = byte_count
+            self.total_bytes += byte_count
+            self._close_slowest()
+
+    def _close_slowest(self) -> None:
         while self.total_bytes > self._limit_bytes:
             slowest = next(iter(self._readers))
             self.remove(slowest)

@@ -470,3 +470,39 @@ async def test_many_who_send_ahead_get_their_own_answers(edge: Edge, buffer_byte
     await turns(400)
     assert [bodies(peer.taken) for peer in peers] == sent
     assert edge.server.memory.used_bytes == 0
+
+
+async def test_many_who_are_behind_by_less_than_what_stops_one_are_bounded_together() -> None:
+    edge = Edge(NetworkLimits(kohort_unsent_max_bytes=5_000_000))
+    edge.service.response = bytes(WRITE_HIGH_WATER_BYTES // 2)
+    peers = [edge.connect() for _ in range(20)]
+    for peer in peers:
+        peer.takes_all = False
+        peer.send(framed(b"large"))
+    await turns()
+    for connection in list(edge.server._connections):
+        connection.check(1_000)
+    await turns()
+    assert 0 < edge.server.unsent.total_bytes <= 5_000_000
+    assert edge.server.unsent.total_bytes == sum(
+        peer.get_write_buffer_size() for peer in peers if not peer.is_lost
+    )
+    assert edge.metrics.closed == {"slow_reader": 11}
+    await edge.server.close(100)
+
+
+async def test_an_answer_to_what_was_under_way_when_its_client_fell_behind_counts(
+    edge: Edge,
+) -> None:
+    edge.service.response = bytes(WRITE_HIGH_WATER_BYTES * 2 // 3)
+    peer = edge.connect()
+    peer.takes_all = False
+    peer.send(framed(b"large"))
+    await turns()
+    peer.send(framed(b"large") + framed(b"park"))
+    await turns()
+    before_bytes = edge.server.unsent.total_bytes
+    assert before_bytes == peer.get_write_buffer_size() > WRITE_HIGH_WATER_BYTES
+    edge.service.parked[b"park"].set_result(None)
+    await turns()
+    assert edge.server.unsent.total_bytes == peer.get_write_buffer_size() > before_bytes

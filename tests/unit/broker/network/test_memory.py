@@ -239,3 +239,19 @@ def test_one_response_above_the_limit_closes_its_own_reader_last() -> None:
     assert unsent.total_bytes == 0
     unsent.remove(greedy)
     assert unsent.total_bytes == 0
+
+
+def test_who_is_behind_keeps_its_place_while_it_takes_nothing() -> None:
+    unsent = UnsentBytes(1_000)
+    first, second, third = Reader(), Reader(), Reader()
+    for reader in (first, second):
+        unsent.note(reader, 300)
+    unsent.note(first, 200)
+    unsent.note(second, 400)
+    assert unsent.total_bytes == 600
+    unsent.note(third, 500)
+    assert (first.is_closed, second.is_closed, third.is_closed) == (False, True, False)
+    assert unsent.total_bytes == 700
+    unsent.note(first, 0)
+    unsent.note(second, 0)
+    assert unsent.total_bytes == 500
