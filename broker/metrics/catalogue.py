@@ -64,6 +64,12 @@ COMPACTION_FAILURES = counter(
     "kohort_compaction_failures_total",
     "Runs of compaction that failed. Unless it was for damage, the next try comes by itself.",
 )
+LOST_OFFSETS = gauge(
+    "kohort_partition_lost_offsets",
+    "Offsets that were found missing when the partition's log was opened, bytes of its .log files"
+    " being gone. Only for partitions that lack some.",
+    *_PARTITION,
+)
 TOPIC_APPENDED_BYTES = counter(
     "kohort_topic_appended_bytes_total",
     "Bytes of batches that became visible in the topic, as stored.",
@@ -209,6 +215,7 @@ SECTIONS: Final = (
             PARTITION_UNDER_REPLICATED,
             LOG_SIZE,
             LOG_SEGMENTS,
+            LOST_OFFSETS,
             TOPIC_APPENDED_BYTES,
             UNCLEANABLE_PARTITIONS,
             COMPACTION_FAILURES,

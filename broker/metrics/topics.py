@@ -28,6 +28,7 @@ class PartitionSample:
     segment_count: int
     in_sync: int
     replicas: int = 1
+    lost_offsets: int = 0
 
     def add(self, other: "PartitionSample") -> None:
         self.high_watermark += other.high_watermark
@@ -36,6 +37,7 @@ class PartitionSample:
         self.segment_count += other.segment_count
         self.in_sync += other.in_sync
         self.replicas += other.replicas
+        self.lost_offsets += other.lost_offsets
 
     @property
     def under_replicated(self) -> int:
@@ -138,6 +140,8 @@ class TopicCollector:
             yield WideFamily(info, _rows(seen.topics, value_of))
         for info, value_of in _OF_PARTITIONS:
             yield WideFamily(info, _rows(seen.partitions, value_of))
+        short = [sample for sample in seen.partitions if sample.lost_offsets]
+        yield WideFamily(catalogue.LOST_OFFSETS, _rows(short, attrgetter("lost_offsets")))
         # A sum of broker ids means nothing, and the last sample may be one.
         single = seen.partitions[:-1] if seen.folded_topics else seen.partitions
         yield WideFamily(catalogue.PARTITION_LEADER, _rows(single, lambda _: self._node_id))
@@ -186,6 +190,7 @@ def _look_at(topic: str, index: int, partition: PartitionSource | None) -> Parti
         log.size_bytes,
         len(log.segments),
         int(partition.failure is None),
+        lost_offsets=log.lost_offsets,
     )
 
 

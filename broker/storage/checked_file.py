@@ -33,12 +33,18 @@ def replace_file(files: FileSystem, path: str, content: bytes, *, sync: bool = T
     files.rename(path + TEMPORARY_SUFFIX, path)
 
 
-def replace_checked(files: FileSystem, path: str, content: bytes, *, sync: bool = True) -> None:
-    """`replace_file` with the checksums beside it."""
+def replace_checked(
+    files: FileSystem, path: str, content: bytes, *, sync: bool = True, sync_sums: bool = True
+) -> None:
+    """`replace_file` with the checksums beside it.
+
+    Without `sync_sums` a power loss may leave none, which is well as long as there is no content
+    that the old ones could refuse.
+    """
     sums = [crc32c(content)]
     if files.exists(path):
         sums.append(crc32c(read_file(files, path)))
-    replace_file(files, path + CHECKSUM_SUFFIX, _encode_sums(sums), sync=sync)
+    replace_file(files, path + CHECKSUM_SUFFIX, _encode_sums(sums), sync=sync and sync_sums)
     replace_file(files, path, content, sync=sync)
 
 

@@ -4,7 +4,8 @@
     .lock                               who uses the directory (lock.py)
     .kafka_cleanshutdown                the last stop was clean (clean_shutdown.py)
     recovery-point-offset-checkpoint    what is known to be on the disk (offset_checkpoint.py)
-    log-start-offset-checkpoint         what DeleteRecords took away
+    log-start-offset-checkpoint         what DeleteRecords took away; and a .copy of it
+    log-size-checkpoint                 bytes of all logs at the last clean stop
     <topic>-<partition>/
         partition.metadata              the topic's id (partition_metadata.py)
         leader-epoch-checkpoint         (leader_epochs.py)

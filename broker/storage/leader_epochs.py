@@ -19,6 +19,8 @@ from broker.storage.filesystem import FileSystem
 FILE_NAME = "leader-epoch-checkpoint"
 NO_EPOCH = -1
 _VERSION = "0"
+_EPOCHS_AHEAD_MAX = 1000
+"""Each is a start or a failure of some leader."""
 
 
 class EpochStart(NamedTuple):
@@ -28,10 +30,46 @@ class EpochStart(NamedTuple):
     start_offset: int
 
 
+class EpochRun(NamedTuple):
+    """Neighbouring batches of one epoch."""
+
+    epoch: int
+    start_offset: int
+    batch_count: int
+
+
+def believable_epochs(runs: Iterable[EpochRun], leader_epoch_max: int) -> list[EpochStart]:
+    """The epochs that the batches of a log tell of, though single ones may be damaged.
+
+    Epochs never fall: of two runs that say they do, the shorter one is damaged. A last batch that
+    is alone in its epoch has nothing behind it that would confirm it, and is believed if that epoch
+    is not far ahead.
+
+    Args:
+        leader_epoch_max: the current epoch here. Kafka, if it wrote the log, had later ones.
+    """
+    kept: list[EpochRun] = []
+    for run in runs:
+        if run.epoch < 0:
+            continue
+        while kept and kept[-1].epoch > run.epoch and kept[-1].batch_count <= run.batch_count:
+            kept.pop()
+        if kept and kept[-1].epoch == run.epoch:
+            count = kept[-1].batch_count + run.batch_count
+            kept[-1] = kept[-1]._replace(batch_count=count)
+        elif not kept or kept[-1].epoch < run.epoch:
+            kept.append(run)
+    if kept and kept[-1].batch_count == 1:
+        before = kept[-2].epoch if len(kept) > 1 else 0
+        if kept[-1].epoch > max(leader_epoch_max, before + _EPOCHS_AHEAD_MAX):
+            kept.pop()
+    return [EpochStart(run.epoch, run.start_offset) for run in kept]
+
+
 class LeaderEpochs:
     """The epochs of one partition; changes are written to the file at once."""
 
-    __slots__ = ("_directory", "_files", "_starts")
+    __slots__ = ("_directory", "_files", "_is_deferred", "_is_unsaved", "_starts")
 
     def __init__(
         self, files: FileSystem, directory: str, starts: Iterable[EpochStart] = ()
@@ -39,6 +77,8 @@ class LeaderEpochs:
         self._files = files
         self._directory = directory
         self._starts = list(starts)
+        self._is_deferred = False
+        self._is_unsaved = False
 
     @property
     def starts(self) -> tuple[EpochStart, ...]:
@@ -99,8 +139,29 @@ class LeaderEpochs:
             del self._starts[: number - 1]
             self.write()
 
+    def defer(self) -> None:
+        """Keep changes in memory until `save`, so that a disk that is full refuses none."""
+        self._is_deferred = True
+
+    def save(self) -> None:
+        """Write what was deferred. Raises OSError: the file is gone then, since it is not true."""
+        self._is_deferred = False
+        if not self._is_unsaved:
+            return
+        try:
+            self.write()
+        except OSError:
+            path = f"{self._directory}/{FILE_NAME}"
+            if self._files.exists(path):
+                self._files.remove(path)
+            raise
+        self._is_unsaved = False
+
     def write(self) -> None:
         """Replace the file. Raises OSError."""
+        if self._is_deferred:
+            self._is_unsaved = True
+            return
         lines = [_VERSION, str(len(self._starts))]
         lines += [f"{start.epoch} {start.start_offset}" for start in self._starts]
         content = ("\n".join(lines) + "\n").encode()

@@ -6,6 +6,7 @@ ends, so there is nothing to clean up after a crash.
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -38,9 +39,11 @@ class DataDirectoryLock:
         except BaseException:
             os.close(self._descriptor)
             raise
-        # For the operator who meets the message above; Kafka leaves the file empty.
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+        # For the operator who meets the message above; Kafka leaves the file empty, as a full disk
+        # does.
+        with suppress(OSError):
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         """Let others have the directory; further calls do nothing."""

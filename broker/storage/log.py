@@ -68,6 +68,7 @@ class PartitionLog:
         clean_shutdown: bool,
         recovery_point: int = 0,
         log_start_offset: int = 0,
+        noted_bytes: int | None = None,
         leader_epoch_max: int = LEADER_EPOCH_MAX,
         files: FileSystem = OS_FILES,
     ) -> Self:
@@ -77,10 +78,11 @@ class PartitionLog:
             clean_shutdown: every log of the data directory was closed; nothing is scanned.
             recovery_point: otherwise, only what lies at or above this offset is scanned.
             log_start_offset: as far as it was noted; the first segment may start later.
+            noted_bytes: of its .log files when it was closed, if known; fewer mean a loss.
             leader_epoch_max: the current epoch, if known. A batch of a later one is damaged.
         """
         terms = OpeningTerms(
-            clean_shutdown, recovery_point, log_start_offset, leader_epoch_max, wall_ms
+            clean_shutdown, recovery_point, log_start_offset, leader_epoch_max, wall_ms, noted_bytes
         )
         path = str(directory)
         try:
@@ -136,6 +138,11 @@ class PartitionLog:
     def size_bytes(self) -> int:
         """Bytes of all batches on disk."""
         return sum(segment.size_bytes for segment in self._state.segments)
+
+    @property
+    def lost_offsets(self) -> int:
+        """How many offsets were found missing when the log was opened."""
+        return sum(lost.stop - lost.start for lost in self._state.lost)
 
     @property
     def failed(self) -> bool:

@@ -41,6 +41,9 @@ class DirectoryContent:
     segments: list[LogSegment] = field(default_factory=list)
     snapshots: list[int] = field(default_factory=list)
     """Offsets of producer snapshots."""
+    orphans: list[int] = field(default_factory=list)
+    """Base offsets of indexes without a .log, removed by now: normal after a crash amid a deletion
+    alone."""
 
 
 def scan_directory(files: FileSystem, directory: str) -> DirectoryContent:
@@ -69,6 +72,7 @@ def scan_directory(files: FileSystem, directory: str) -> DirectoryContent:
     content.snapshots.sort()
     for base_offset in sorted(sizes):
         if LOG_SUFFIX not in sizes[base_offset]:
+            content.orphans.append(base_offset)
             _remove_orphans(files, directory, base_offset, sizes[base_offset])
             continue
         segment = LogSegment(files, directory, base_offset, sizes[base_offset])

@@ -3,6 +3,8 @@
 After a clean stop the name of the newest producer snapshot is the end of the log, so neither logs
 nor indexes are looked into; the first append compares that with the end of the file. After an
 unclean stop the segments beyond the recovery point are verified (:mod:`broker.storage.recovery`).
+Either way batches that are gone are noticed where something proves that there were any
+(:mod:`broker.storage.lost_offsets`).
 """
 
 from __future__ import annotations
@@ -14,8 +16,14 @@ from itertools import pairwise
 from broker.storage.errors import CorruptBatchError, CorruptFileError
 from broker.storage.filesystem import FileSystem
 from broker.storage.layout import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name
-from broker.storage.leader_epochs import EpochStart, LeaderEpochs, read_leader_epochs
+from broker.storage.leader_epochs import (
+    EpochRun,
+    LeaderEpochs,
+    believable_epochs,
+    read_leader_epochs,
+)
 from broker.storage.log_directory import DeletedFiles, DirectoryContent, scan_directory
+from broker.storage.lost_offsets import LostOffsets, lost_inside, proven_end, report
 from broker.storage.recovery import find_end, recover_segment
 from broker.storage.segment import LogSegment
 from protocol.lazy_dataclass import dataclass
@@ -34,6 +42,8 @@ class OpeningTerms:
     leader_epoch_max: int
     """No batch can have been written in a later epoch."""
     wall_ms: int
+    noted_bytes: int | None = None
+    """Of all .log files when they were closed cleanly, if that was noted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +59,8 @@ class OpenedLog:
     """The directory has just been made."""
     is_tail_known: bool
     """The end of the active segment has been looked at."""
+    lost: Sequence[LostOffsets] = ()
+    """What was noticed to be gone."""
 
 
 def open_log(files: FileSystem, directory: str, terms: OpeningTerms) -> OpenedLog:
@@ -58,10 +70,20 @@ def open_log(files: FileSystem, directory: str, terms: OpeningTerms) -> OpenedLo
         files.make_directory(directory)
     content = DirectoryContent() if is_new else scan_directory(files, directory)
     deleted = DeletedFiles(files)
+    proven = proven_end(
+        content.snapshots,
+        recovery_point=terms.recovery_point,
+        log_start_offset=terms.log_start_offset,
+        clean_shutdown=terms.clean_shutdown,
+    )
+    lost: list[LostOffsets] = []
     if not content.segments:
-        start = terms.log_start_offset
-        content.segments.append(LogSegment.create(files, directory, start, terms.wall_ms))
-        return OpenedLog(content.segments, [], start, deleted, is_new, is_tail_known=True)
+        if proven > terms.log_start_offset:
+            lost.append(LostOffsets(terms.log_start_offset, proven))
+            report(directory, lost)
+        content.segments.append(LogSegment.create(files, directory, proven, terms.wall_ms))
+        _remove_stray_snapshots(files, directory, content, proven)
+        return OpenedLog(content.segments, content.snapshots, proven, deleted, is_new, True, lost)
     for segment, following in pairwise(content.segments):
         segment.is_sealed = segment.is_synced = True
         segment.following_offset = following.base_offset
@@ -70,12 +92,39 @@ def open_log(files: FileSystem, directory: str, terms: OpeningTerms) -> OpenedLo
     if end_offset is None:
         point = content.segments[-1].base_offset if terms.clean_shutdown else terms.recovery_point
         epochs = load_leader_epochs(files, directory, content.segments, terms.leader_epoch_max)
+        epochs.defer()
         end_offset, is_tail_known = _recover(content, epochs, deleted, terms, point)
+        try:
+            epochs.save()
+        except OSError as error:
+            # They are in the batches, too, where the next start finds them.
+            logger.warning("%s: the leader epochs cannot be written: %s", directory, error)
         files.sync_directory(directory)
+    if terms.clean_shutdown:
+        lost += lost_inside(content, terms.noted_bytes, terms.log_start_offset)
+    found = _found_end(content, terms, end_offset)
+    if found < proven:
+        # The first append finds an end that is not this one, and goes on in a new segment.
+        end_offset, is_tail_known = proven, False
+        if max(found, terms.log_start_offset) < proven:
+            lost.append(LostOffsets(max(found, terms.log_start_offset), proven))
+    report(directory, lost)
     _remove_stray_snapshots(files, directory, content, end_offset)
     return OpenedLog(
-        content.segments, content.snapshots, end_offset, deleted, is_new, is_tail_known
+        content.segments, content.snapshots, end_offset, deleted, is_new, is_tail_known, lost
     )
+
+
+def _found_end(content: DirectoryContent, terms: OpeningTerms, end_offset: int) -> int:
+    """Where the batches end; taken from notes unless those prove that bytes are gone."""
+    size_bytes = sum(segment.size_bytes for segment in content.segments)
+    if not terms.clean_shutdown or (
+        content.segments[-1].size_bytes
+        and (terms.noted_bytes is None or size_bytes >= terms.noted_bytes)
+    ):
+        return end_offset
+    found = find_end(content.segments[-1])
+    return end_offset if found is None else found
 
 
 def _clean_end(content: DirectoryContent) -> int | None:
@@ -147,9 +196,10 @@ def load_leader_epochs(
         starts = None
     if starts is not None:
         return LeaderEpochs(files, directory, starts)
-    starts = []
+    runs: list[EpochRun] = []
     for segment in segments:
-        _collect_epochs(segment, starts, leader_epoch_max)
+        _collect_epochs(segment, runs)
+    starts = believable_epochs(runs, leader_epoch_max)
     epochs = LeaderEpochs(files, directory, starts)
     if starts:
         try:
@@ -160,12 +210,13 @@ def load_leader_epochs(
     return epochs
 
 
-def _collect_epochs(segment: LogSegment, starts: list[EpochStart], leader_epoch_max: int) -> None:
-    latest = starts[-1].epoch if starts else -1
+def _collect_epochs(segment: LogSegment, runs: list[EpochRun]) -> None:
     try:
         for _, header in segment.walk(0, segment.base_offset):
-            if latest < header.partition_leader_epoch <= leader_epoch_max:
-                latest = header.partition_leader_epoch
-                starts.append(EpochStart(latest, header.base_offset))
+            epoch = header.partition_leader_epoch
+            if runs and runs[-1].epoch == epoch:
+                runs[-1] = runs[-1]._replace(batch_count=runs[-1].batch_count + 1)
+            else:
+                runs.append(EpochRun(epoch, header.base_offset, 1))
     except CorruptBatchError as error:
         logger.warning("%s: %s", segment.path(LOG_SUFFIX), error)

@@ -42,6 +42,7 @@ class LogState:
         first = self.segments[0].base_offset
         self.start_offset = min(max(terms.log_start_offset, first), opened.end_offset)
         self.snapshots = opened.snapshots
+        self.lost = opened.lost
         self.deleted = opened.deleted
         self.is_tail_known = opened.is_tail_known
         """The end of the active segment has been compared with `end_offset`."""

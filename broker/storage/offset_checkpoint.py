@@ -13,6 +13,10 @@ RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 """Below this offset everything is on the disk; an unclean start verifies only the rest."""
 LOG_START_OFFSET_FILE = "log-start-offset-checkpoint"
 """Where the log starts for its readers, for the partitions where that is not the first segment."""
+LOG_START_OFFSET_COPY = "log-start-offset-checkpoint.copy"
+"""The same once more: nothing else knows what DeleteRecords took away."""
+LOG_SIZE_FILE = "log-size-checkpoint"
+"""Bytes of all .log files at a clean stop. Kafka has no such file."""
 CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
 """Up to where compaction has come."""
 
@@ -35,7 +39,7 @@ def read_offsets(files: FileSystem, directory: str, name: str) -> dict[tuple[str
     """The offset per (topic, partition); {} if there is no such file. Raises OSError.
 
     CorruptFileError if the file is damaged: a recovery point is then 0, which costs a scan of the
-    logs, and a log start offset that of the first segment.
+    logs, and a log start offset is taken from the copy.
     """
     path = f"{directory}/{name}"
     content = read_checked(files, path)

@@ -18,10 +18,12 @@ _ID_BYTES = 16
 def write_topic_id(files: FileSystem, directory: str, topic_id: bytes) -> None:
     """Note the id (16 bytes) in a partition's directory. Raises OSError.
 
-    Not synced: thousands of partitions may be made at once, and the database knows the id.
+    It is on the disk when this returns: nothing else in the directory says whose batches these are.
     """
     encoded = urlsafe_b64encode(topic_id).rstrip(b"=").decode()
-    replace_checked(files, f"{directory}/{FILE_NAME}", (_TEXT + encoded).encode(), sync=False)
+    path = f"{directory}/{FILE_NAME}"
+    replace_checked(files, path, (_TEXT + encoded).encode(), sync_sums=files.exists(path))
+    files.sync_directory(directory)
 
 
 def read_topic_id(files: FileSystem, directory: str) -> bytes | None:

@@ -149,7 +149,11 @@ class _Scan:
         for timestamp, last_offset in self._times:
             segment.time_index.append_if_later(timestamp, last_offset)
         segment.max_timestamp, segment.max_timestamp_offset = self._latest
-        segment.complete_indexes()
+        try:
+            segment.complete_indexes()
+        except OSError as error:
+            # A full disk must not keep a log from being read: they are hints, and stay in memory.
+            logger.warning("indexes of %r cannot be written: %s", segment, error)
 
 
 def _way_past_damage(segment: LogSegment, position: int, recovery_point: int) -> BatchAt | None:

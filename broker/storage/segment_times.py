@@ -2,7 +2,8 @@
 
 The time index is believed only where an entry fits the batch it points to; otherwise the headers of
 the whole segment are looked through once, and a complete index is written anew. The maximum decides
-about retention, so a wrong one would delete a segment too early.
+about retention, so a wrong one would delete a segment too early: the last entry, which should be
+it, is compared with the batches behind it as well, of which there are none where timestamps rise.
 """
 
 from __future__ import annotations
@@ -31,14 +32,38 @@ def load_max_timestamp(segment: LogSegment) -> int | None:
     None if damage hides it: then nobody may conclude that the segment is old. Raises OSError.
     """
     if segment.max_timestamp is None:
-        last = segment.time_index.last()
-        if last is not None and batch_of_entry(segment, last):
-            segment.max_timestamp, segment.max_timestamp_offset = last
-        else:
+        last = _last_entry(segment)
+        batch = None if last is None else batch_of_entry(segment, last)
+        if last is None or batch is None:
             # Without any entry there are no timestamps, most likely; with one that does not fit,
             # either file may be the damaged one.
             _scan_timestamps(segment, check_crc=last is not None)
+        elif _is_latest(segment, batch):
+            segment.max_timestamp, segment.max_timestamp_offset = last
+        else:
+            logger.warning("%s lacks its last entries", segment.path(TIME_INDEX_SUFFIX))
+            _scan_timestamps(segment, check_crc=False)
     return segment.max_timestamp
+
+
+def _last_entry(segment: LogSegment) -> TimestampOffset | None:
+    try:
+        return segment.time_index.last()
+    except OSError as error:
+        # The file has become shorter since the log was opened.
+        logger.warning("%s", error)
+        return None
+
+
+def _is_latest(segment: LogSegment, batch: BatchAt) -> bool:
+    """Whether no batch behind this one is later; damage there hides none that was indexed."""
+    try:
+        for _, header in segment.walk(batch.position, batch.header.base_offset):
+            if header.max_timestamp > batch.header.max_timestamp:
+                return False
+    except CorruptBatchError as error:
+        logger.warning("%s", error)
+    return True
 
 
 def load_first_timestamp(segment: LogSegment) -> int:

@@ -123,14 +123,22 @@ class TopicKeeper:
         living = {topic.name for topic in self.all()}
         refuse = await self._run(data.bury_deleted_topics, living)
         await self._recover()
-        await self.write_checkpoints()
+        # Before the checkpoints: on a full disk it makes room for them.
         self._remove_later(refuse)
+        await self._write_first_checkpoints()
         self.compaction = await self._run(self._make_compactor)
         self.on_topics_deleted(self.compaction.forget)
         self._upkeep_task = asyncio.create_task(
             self._upkeep.run(self.compaction.run), name="upkeep of logs"
         )
         self._upkeep_task.add_done_callback(_log_unless_cancelled)
+
+    async def _write_first_checkpoints(self) -> None:
+        """A full disk must not keep records from being read; Upkeep tries again."""
+        try:
+            await self.write_checkpoints()
+        except StorageError as error:
+            logger.error("%s; started all the same", error)  # noqa: TRY400 - the text says it all.
 
     def _make_compactor(self) -> Compactor:
         return Compactor(

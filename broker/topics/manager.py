@@ -220,6 +220,8 @@ class TopicManager(TopicKeeper):
             for one in planned
         ]
         try:
+            if self._data.directories.has_stale_notes:
+                await self.write_checkpoints()
             await self._run(self._data.store.create_topics, records)
         except StorageError as error:
             return dict.fromkeys((one.name for one in planned), error)

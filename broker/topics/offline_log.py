@@ -20,6 +20,7 @@ class OfflineLog:
     log_end_offset: int = 0
     flushed_offset: int = 0
     size_bytes: int = 0
+    lost_offsets: int = 0
     segments: tuple[object, ...] = ()
     failed: bool = True
     attempts: int = 1

@@ -12,6 +12,7 @@ from broker.core.group.states import GroupState
 class Log:
     log_start_offset: int = 0
     size_bytes: int = 0
+    lost_offsets: int = 0
     segments: Sequence[object] = (None,)
 
 

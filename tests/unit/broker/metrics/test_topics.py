@@ -63,6 +63,12 @@ async def test_compaction_that_fails_is_shown() -> None:
     assert found["kohort_compaction_failures_total"] == {(): 5}
 
 
+async def test_a_partition_that_lost_offsets_is_shown_with_their_number() -> None:
+    whole, short = Partition(0), Partition(1, log=Log(lost_offsets=12))
+    _, found = await collected([Topic("orders", Partitions([whole, short]))])
+    assert found["kohort_partition_lost_offsets"] == {("orders", "1"): 12}
+
+
 async def test_a_partition_that_is_offline_has_no_replica_in_sync() -> None:
     _, found = await collected(
         [Topic("orders", Partitions([Partition(0, failure=OSError("disk"))]))]

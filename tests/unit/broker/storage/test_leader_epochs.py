@@ -5,8 +5,10 @@ import pytest
 from broker.storage.errors import CorruptFileError
 from broker.storage.filesystem import read_file
 from broker.storage.leader_epochs import (
+    EpochRun,
     EpochStart,
     LeaderEpochs,
+    believable_epochs,
     parse_leader_epochs,
     read_leader_epochs,
 )
@@ -105,3 +107,23 @@ def test_epochs_are_forgotten_with_the_records_they_wrote() -> None:
 def test_text_that_is_no_checkpoint_is_refused(content: bytes) -> None:
     with pytest.raises(CorruptFileError):
         parse_leader_epochs(content, "leader-epoch-checkpoint")
+
+
+@pytest.mark.parametrize(
+    ("runs", "expected"),
+    [
+        ([(0, 0, 5), (2, 10, 3)], [(0, 0), (2, 10)]),
+        # One damaged batch amid others, to either side, and at both ends.
+        ([(0, 0, 5), (64, 10, 1), (0, 12, 3)], [(0, 0)]),
+        ([(2, 0, 5), (0, 10, 1), (2, 12, 3)], [(2, 0)]),
+        ([(64, 0, 1), (0, 2, 9)], [(0, 2)]),
+        ([(0, 0, 9), (1 << 30, 20, 1)], [(0, 0)]),
+        ([(0, 0, 9), (1, 20, 1)], [(0, 0), (1, 20)]),
+        ([(-1, 0, 4), (0, 8, 1)], [(0, 8)]),
+        ([], []),
+    ],
+)
+def test_epochs_are_taken_from_the_batches_but_not_from_a_damaged_one(
+    runs: list[tuple[int, int, int]], expected: list[tuple[int, int]]
+) -> None:
+    assert believable_epochs([EpochRun(*run) for run in runs], 0) == expected

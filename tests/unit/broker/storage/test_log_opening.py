@@ -19,6 +19,7 @@ from tests.storage_tools import (
     open_log,
     read_all,
     settings,
+    stored,
 )
 
 
@@ -74,15 +75,17 @@ def test_a_damaged_last_batch_frees_no_offset_and_is_left_where_it_is(position: 
     assert open_log(files).log_end_offset == 201
 
 
-def test_a_start_noted_outside_of_the_log_is_brought_inside() -> None:
+def test_a_start_noted_below_the_log_is_brought_inside_and_one_behind_it_is_its_end() -> None:
     log, files = memory_log()
     fill(log, 100)
     log.delete_records_before(100, wall_ms=WALL_MS)
     first = log.segments[0].base_offset
     log.close()
     assert open_log(files, log_start_offset=0).log_start_offset == first > 0
-    assert open_log(files, log_start_offset=10**9).log_start_offset == 200
     assert open_log(files, log_start_offset=150).log_start_offset == 150
+    # DeleteRecords came to there, so records were there, though a power loss took them.
+    log = open_log(files, log_start_offset=1000)
+    assert (log.log_start_offset, log.log_end_offset) == (1000, 1000)
 
 
 def test_old_snapshots_are_kept_only_where_segments_begin() -> None:
@@ -118,6 +121,25 @@ def test_leader_epochs_that_are_not_readable_are_taken_from_the_batches(damage: 
     assert log.end_offset_for_epoch(5) == (3, 4)
     assert log.end_offset_for_epoch(7) == (7, 5)
     assert read_leader_epochs(files, str(DIRECTORY)) == [(0, 0), (3, 2), (7, 4)]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_batches_of_later_epochs_are_read_though_the_checksum_beside_the_file_is_stale(
+    *, clean: bool
+) -> None:
+    """Kafka rewrites its checkpoints and does not know of our checksums."""
+    log, files = memory_log()
+    batches = []
+    for epoch in (0, 0, 3, 3, 7):
+        batch = batch_of(b"v" * 100)
+        at = log.append(batch, read_header(batch), leader_epoch=epoch, wall_ms=WALL_MS)
+        batches.append(stored(batch, at.base_offset, epoch))
+    log.close()
+    path = "/data/t-0/leader-epoch-checkpoint"
+    files.create(path).pwritev([b"0\n3\n0 0\n3 2\n7 4\n\n"], 0)
+    log = open_log(files, clean=clean)
+    assert read_all(log) == batches
+    assert log.end_offset_for_epoch(3) == (3, 4)
 
 
 def test_a_leader_epoch_goes_with_the_batches_that_were_cut_off() -> None:
