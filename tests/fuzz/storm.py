@@ -171,6 +171,8 @@ class Storm:
 
     def __init__(self, broker: Broker, fuzzer: FrameFuzzer) -> None:
         self._network = broker.network
+        # There is no socket that the kernel could send files to.
+        self._network.sends_files = False
         self._fuzzer = fuzzer
         self._peers = [self.connect() for _ in range(PEERS)]
         self._ages = [0] * PEERS

@@ -22,8 +22,8 @@ from tests.fuzz.storm import SETTINGS, Alarms, storm_in_this_process
 from tests.wire import RawClient
 
 GROWTH_MAX_BYTES = 16 * 1024 * 1024
-GROWTH_MAX_BYTES_OF_CAPTURED = 64 * 1024 * 1024
-"""Fields of the greatest length find their way into groups, caches and the history."""
+GROWTH_MAX_BYTES_OF_CAPTURED = 96 * 1024 * 1024
+"""Names of the greatest length find their way into the history, which may take 64 MiB."""
 
 
 @pytest.fixture

@@ -77,6 +77,8 @@ class Groups:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        # There is no socket that the kernel could send files to.
+        broker.network.sends_files = False
         self._peers: list[MemoryTransport] = []
         self._count = 0
         self._topic_id = bytes(16)
