@@ -104,9 +104,8 @@ class PartitionDirectories:
 
     def _note_topic_id(self, directory: Path, topic_id: bytes, *, is_new: bool) -> None:
         try:
+            # The directory's own name is forced to disk by the first flush, and by a checkpoint.
             write_topic_id(self.files, str(directory), topic_id)
-            if is_new:
-                self.files.sync_directory(str(self.root))
         except OSError as error:
             if is_new:
                 raise
