@@ -199,9 +199,12 @@ async def test_what_an_earlier_log_of_the_name_was_clean_up_to_means_nothing(
     (tmp_path / CLEANER_OFFSET_FILE).write_text("0\n1\nt 0 30\n")
     async with running_topics(tmp_path) as topics:
         topic = await topics.create_topic("t", partition_count=1, configs=COMPACTED)
-        fill(topic.partitions[0], rounds=4)
+        partition = topic.partitions[0]
+        fill(partition, rounds=3)
+        append(partition, b"value", b"another key")
+        partition.log.roll(wall_ms=1)
         assert await compactor_of(topics).compact_one()
-        assert len(content(topic.partitions[0])) == 10
+        assert [offset for offset, _, _ in content(partition)] == list(range(20, 31))
     async with running_topics(tmp_path) as topics:
         assert not await compactor_of(topics).compact_one()
 
