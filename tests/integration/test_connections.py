@@ -217,11 +217,12 @@ def test_a_client_that_does_not_read_holds_up_nobody_and_no_memory(
         for _ in range(50):
             assert other.is_answered()
         unsent = running.call(lambda: running.broker.network.unsent.total_bytes)
-        assert size // 2 < unsent < 2 * size, "one answer, not sixty"
+        # What the kernel sends from the log's files is no memory of ours; of the rest
+        assert unsent < 2 * size, "one answer, not sixty"
         for number in range(requests):
             message = response_in(slow.receive(), FetchResponse, 11, correlation_id=number)
             assert fetched_bytes(message) == size
-        assert running.call(lambda: running.broker.network.unsent.total_bytes) == 0
+        wait_until(lambda: running.call(lambda: running.broker.network.unsent.total_bytes) == 0)
 
 
 def test_large_frames_arrive_unharmed_from_several_clients_at_once(

@@ -15,6 +15,10 @@ def broker_with(directory: Path, *settings: str) -> Broker:
     return Broker(load(overrides=[*own, *settings]))
 
 
+NAMES_BYTES = len("range") + len("c")
+"""What a member chose to be called counts, too."""
+
+
 def join_with(metadata: bytes, client_id: str = "c") -> JoinRequest:
     protocols = (("range", metadata),)
     return JoinRequest(
@@ -36,10 +40,10 @@ async def test_no_more_groups_than_are_allowed(tmp_path: Path) -> None:
 async def test_no_more_is_told_to_assignors_than_is_allowed(tmp_path: Path) -> None:
     async with broker_with(tmp_path, "kohort.group.metadata.bytes.max=100").running() as broker:
         groups = broker.services.groups
-        assert (await groups.join("g", join_with(bytes(100))).wait()).error is (
+        assert (await groups.join("g", join_with(bytes(100 - NAMES_BYTES))).wait()).error is (
             ErrorCode.MEMBER_ID_REQUIRED
         )
-        assert (await groups.join("g", join_with(bytes(101))).wait()).error is (
+        assert (await groups.join("g", join_with(bytes(101 - NAMES_BYTES))).wait()).error is (
             ErrorCode.GROUP_MAX_SIZE_REACHED
         )
 
