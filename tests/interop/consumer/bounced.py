@@ -58,6 +58,9 @@ class Notebook:
         last = next(one for one in reversed(self.stints[partition]) if one.member == member)
         last.how = how
 
+    def has_had_any(self, member: str) -> bool:
+        return any(one.member == member for stints in self.stints.values() for one in stints)
+
     def read_to(self, partition: int) -> int:
         return max((stint.ends for stint in self.stints[partition]), default=0)
 

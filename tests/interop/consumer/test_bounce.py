@@ -46,6 +46,7 @@ class Bounce:
             last, running = await self.start(tasks, DEAD_AFTER_MS)
             for number in range(restarts):
                 await asyncio.sleep(EVERY_S)
+                await self._wait_has_some(last)
                 if number % 2:
                     last.stop()
                 else:
@@ -57,6 +58,12 @@ class Bounce:
             await self._wait_all_read()
             for reader in [*self.stayers, last]:
                 reader.stop()
+
+    async def _wait_has_some(self, reader: Reader) -> None:
+        """What others let go for it would else come back to them."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not self.notebook.has_had_any(reader.name):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
 
     async def _wait_all_read(self) -> None:
         written = self.writer.rounds
