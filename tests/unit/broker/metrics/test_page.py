@@ -32,6 +32,7 @@ from tests.unit.broker.metrics.sources import (
     Group,
     Groups,
     History,
+    Log,
     Network,
     Offsets,
     Partition,
@@ -51,7 +52,7 @@ class Limits:
     kohort_metrics_group_partitions_max: int = 10_000
 
 
-ORDERS = Topics([Topic("orders", Partitions([Partition(0, 7)]))])
+ORDERS = Topics([Topic("orders", Partitions([Partition(0, 7, log=Log(lost_offsets=3))]))])
 
 TRIGGER = Trigger(TriggerKind.MEMBER_ADDED)
 EVENTS: list[Event] = [
