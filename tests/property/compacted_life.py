@@ -337,7 +337,7 @@ class CompactedLife:
         run_ms = self.wall_ms - self.run_started_ms if self.run is not None else 0
         # The time of tombstones counts from the start of the run that replaces what they delete.
         patience_ms = self.delete_retention_ms - max(run_ms, self.longest_run_ms)
-        if self.wall_ms - reader.started_ms >= max(1, patience_ms):
+        if self.wall_ms - reader.started_ms >= patience_ms:
             self.readers.remove(reader)
             return
         try:
