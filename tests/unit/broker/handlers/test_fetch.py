@@ -7,9 +7,12 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+import pytest
+
 from broker.handlers.fetch import fetch
 from broker.handlers.list_offsets import list_offsets
 from broker.promise import Promise
+from broker.storage import page_cache
 from broker.topics.manager import TopicManager
 from broker.topics.partition import Partition
 from broker.topics.tail_cache import TailCache
@@ -148,7 +151,11 @@ async def test_what_an_earlier_run_wrote_is_read_by_another_thread(tmp_path: Pat
         assert data == bytes(partition_of(topics).read(1, MIB, min_one=True))
 
 
-async def test_what_lies_far_behind_the_end_is_read_by_another_thread(tmp_path: Path) -> None:
+async def test_what_lies_far_behind_the_end_is_read_by_another_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As where the system cannot tell what is in memory; what is known to be there is read at once.
+    monkeypatch.setattr(page_cache, "_CACHESTAT", None)
     executor = HeldExecutor()
     async with running_topics(tmp_path, executor=executor) as topics:
         topic = await topics.create_topic("t", partition_count=1)
