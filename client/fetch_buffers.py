@@ -42,6 +42,48 @@ class _Waiting:
         self.chunks: deque[Fetched] = deque()
 
 
+class _Inflated:
+    """The batches that were begun and are inflated, the one that was read longest ago first.
+
+    Together they have `bytes_limit` at most, but for the one that is being read, however large. Who
+    reads many partitions in turn, a few records of each, has a batch begun in all of them.
+    """
+
+    def __init__(self, bytes_limit: int) -> None:
+        self.byte_count = 0
+        self._bytes_limit = bytes_limit
+        self._chunks: dict[TopicPartition, tuple[Fetched, int]] = {}
+
+    def make_room(self, partition: TopicPartition) -> None:
+        """It is about to be read: what is above the limit goes first, not afterwards."""
+        if self.byte_count > self._bytes_limit and partition not in self._chunks:
+            self._shed()
+
+    def was_read(self, partition: TopicPartition, chunk: Fetched) -> None:
+        """The oldest that are too many are kept as they were sent, and inflated again later."""
+        self.forget(partition)
+        if byte_count := chunk.inflated_bytes:
+            self._chunks[partition] = chunk, byte_count
+            self.byte_count += byte_count
+        self._shed(but_one=True)
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Its batch is gone."""
+        _, byte_count = self._chunks.pop(partition, (None, 0))
+        self.byte_count -= byte_count
+
+    def clear(self) -> None:
+        """All of them are gone."""
+        self._chunks.clear()
+        self.byte_count = 0
+
+    def _shed(self, *, but_one: bool = False) -> None:
+        while self.byte_count > self._bytes_limit and len(self._chunks) > but_one:
+            oldest = next(iter(self._chunks))
+            self._chunks[oldest][0].deflate()
+            self.forget(oldest)
+
+
 class _Place(NamedTuple):
     """Where a partition stood before records of it were handed out."""
 
@@ -66,13 +108,21 @@ class FetchBuffers:
         self,
         positions: Positions,
         *,
+        inflated_bytes_limit: int,
         on_less: Callable[[TopicPartition, int], None],
         on_failed: Callable[[TopicPartition, RecordError], None],
     ) -> None:
-        """`on_less`: so many bytes of the partition are left. `on_failed`: its next record cannot
-        be given out, and what was there is forgotten.
+        """Make some that are empty.
+
+        Args:
+            positions: moved by what is taken.
+            inflated_bytes_limit: of all batches that were begun; the one that is read is inflated
+                in any case.
+            on_less: so many bytes of the partition are left.
+            on_failed: its next record cannot be given out, and what was there is forgotten.
         """
         self._positions = positions
+        self._inflated = _Inflated(inflated_bytes_limit)
         self._on_less = on_less
         self._on_failed = on_failed
         self._waiting: dict[TopicPartition, _Waiting] = {}
@@ -114,13 +164,20 @@ class FetchBuffers:
         # All at once: the first that is told of may have the next request sent.
         for partition in outdated:
             del self._waiting[partition]
+            self._inflated.forget(partition)
         for partition in outdated:
             self._on_less(partition, 0)
 
     def clear(self) -> None:
         """Forget everything."""
         self._waiting.clear()
+        self._inflated.clear()
         self._ahead = None
+
+    @property
+    def inflated_bytes(self) -> int:
+        """Of batches that were begun, beside what waits as it was sent."""
+        return self._inflated.byte_count
 
     def has_readable(self, only: Only = None) -> bool:
         """Whether there is something to take, of these partitions if they are given."""
@@ -218,12 +275,14 @@ class FetchBuffers:
         assert state.position is not None
         chunk = waiting.chunks[0]
         had_bytes = chunk.byte_count
+        self._inflated.make_room(partition)
         try:
             records = chunk.read(state.position, wanted)
         except RecordError as error:
             self._drop(partition)
             self._on_failed(partition, error)
             return None
+        self._inflated.was_read(partition, chunk)
         if records:
             used_bytes = had_bytes - chunk.byte_count
         else:
@@ -250,4 +309,5 @@ class FetchBuffers:
 
     def _drop(self, partition: TopicPartition) -> None:
         del self._waiting[partition]
+        self._inflated.forget(partition)
         self._on_less(partition, 0)

@@ -18,7 +18,8 @@ class FetchConfig:
     max_partition_fetch_bytes: int = 1 << 20
     """The same, of one partition in one answer."""
     prefetch_bytes_limit: int = 50 << 20
-    """Of all that may wait to be taken, as it was sent: compressed."""
+    """Of all that may wait to be taken, as it was sent: compressed. As much again may be inflated,
+    of batches that were begun, beside the one that is being read."""
     inflated_bytes_limit: int = 64 << 20
     """Of one batch when it is decompressed; a larger one is a RecordTooLargeError."""
     check_crcs: bool = True

@@ -1,7 +1,7 @@
 """What one answer had for one partition: batches, of which records are made when they are taken.
 
 A batch that was begun can be put back (`rewind`): nothing is forgotten of it until the next one is
-asked for.
+asked for. What it was inflated to can be given up meanwhile (`deflate`): it is made again at need.
 """
 
 from __future__ import annotations
@@ -83,7 +83,6 @@ class _Open(NamedTuple):
 
     header: BatchHeader
     view: memoryview
-    block: bytes
     source: Source
 
 
@@ -114,6 +113,8 @@ class Fetched:
         self._aborted = sorted(aborted, reverse=True)
         self._aborted_producers: set[int] = set()
         self._open: _Open | None = None
+        self._block: bytes | None = None
+        """What the open batch inflates to; None: not inflated now."""
         self._position = 0
         self._left = 0
         self.leader_epoch = UNKNOWN_EPOCH
@@ -124,6 +125,15 @@ class Fetched:
         """Of the batches that are not done with, as they were sent."""
         begun = len(self._open.view) if self._open else 0
         return self._stop - self._cursor + begun
+
+    @property
+    def inflated_bytes(self) -> int:
+        """What the batch that was begun takes beside those: its records block, inflated."""
+        return 0 if self._block is None else len(self._block)
+
+    def deflate(self) -> None:
+        """Keep the batch that was begun as it was sent alone, until it is read again."""
+        self._block = None
 
     def read(self, floor: int, wanted: int) -> list[AnyRecord]:
         """`wanted` records at most, none below offset `floor`; those of one batch at most.
@@ -138,11 +148,14 @@ class Fetched:
             if not self._left and not self._begin_batch():
                 return []
             assert self._open is not None
+            block = self._block
+            if block is None:
+                block = self._block = self._inflate(self._open.header, self._open.view)
             try:
                 records, self._position, self._left = unpack(
-                    self._open.block, self._position, self._left, self._open.source, floor, wanted
+                    block, self._position, self._left, self._open.source, floor, wanted
                 )
-                if not self._left and self._position != len(self._open.block):
+                if not self._left and self._position != len(block):
                     if not records:
                         raise DecodeError("there is more behind the last record")
                     self.rewind()
@@ -160,7 +173,7 @@ class Fetched:
 
     def _begin_batch(self) -> bool:
         """Go on to the next batch with records for users; False if there is none."""
-        self._open = None
+        self._open = self._block = None
         while self._cursor < self._stop:
             header = read_header(self._data, self._cursor)
             view = self._data[self._cursor : self._cursor + header.size_bytes]
@@ -169,14 +182,14 @@ class Fetched:
             if header.record_count < 0:
                 raise self._corrupt(header.base_offset, f"it has {header.record_count} records")
             if self._is_for_users(header, view):
-                block = self._inflate(header, view)
-                self._open = _Open(header, view, block, self._source(header))
+                self._block = self._inflate(header, view)
+                self._open = _Open(header, view, self._source(header))
                 self.rewind()
             self._cursor += header.size_bytes
             self.leader_epoch = header.partition_leader_epoch
             if self._open is not None and self._left:
                 return True
-        self._open = None
+        self._open = self._block = None
         return False
 
     def _is_for_users(self, header: BatchHeader, view: memoryview) -> bool:

@@ -1,7 +1,8 @@
 """Reads the assigned partitions ahead of the user, from all brokers at the same time.
 
 What arrives waits, as bytes, until it is taken; records are made of it only then. How much may wait
-is bounded (`FetchConfig.prefetch_bytes_limit`), so a consumer that does not poll stops reading.
+is bounded (`FetchConfig.prefetch_bytes_limit`), so a consumer that does not poll stops reading. The
+same bounds what is inflated of batches that were begun.
 
 What to ask whom is decided in `client.core.fetch_plan`, where everybody stands is kept in
 `client.core.positions`, and what waits is in `client.fetch_buffers`. `client.fetch_sending` sends
@@ -90,7 +91,10 @@ class Fetcher:
         self._changed = asyncio.Event()
         self._troubles = Troubles(cluster, positions, self._plan, config, on_due=self._changed.set)
         self._buffers = FetchBuffers(
-            positions, on_less=self._has_less, on_failed=self._troubles.fail
+            positions,
+            inflated_bytes_limit=config.prefetch_bytes_limit,
+            on_less=self._has_less,
+            on_failed=self._troubles.fail,
         )
         answers = FetchAnswers(
             positions,

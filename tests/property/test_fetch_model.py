@@ -43,6 +43,7 @@ class FetchModel(RuleBasedStateMachine):
         self.plan = FetchPlan(LIMITS)
         self.buffers = FetchBuffers(
             self.positions,
+            inflated_bytes_limit=2 * BATCH_BYTES,
             on_less=self._has_less,
             on_failed=lambda one, error: None,
         )
@@ -83,9 +84,10 @@ class FetchModel(RuleBasedStateMachine):
     def hold(self, one: TopicPartition) -> None:
         self.positions.hold([one])
 
-    @rule(count=st.integers(1, 40))
-    def take(self, count: int) -> None:
-        taken = self.buffers.take(count)
+    @rule(count=st.integers(1, 40), only=st.none() | st.sets(partitions))
+    def take(self, count: int, only: set[TopicPartition] | None) -> None:
+        taken = self.buffers.take(count, only)
+        assert only is None or taken.keys() <= only
         assert sum(map(len, taken.values())) <= count
         for one, records in taken.items():
             self._got(one, [record.offset for record in records])
@@ -158,7 +160,7 @@ class FetchModel(RuleBasedStateMachine):
             while self.under_way:
                 self.answer(0, batches, fails=False)
             if count % 2:
-                self.take(count)
+                self.take(count, None)
             else:
                 self.take_one_by_one(count)
 
@@ -175,6 +177,10 @@ class FetchModel(RuleBasedStateMachine):
         most = 4 * (BATCH_BYTES + CHUNK_OVERHEAD_BYTES) + LIMITS.partition_bytes // 2
         assert self.plan.waiting_bytes <= most * len(self.expected)
 
+    @invariant()
+    def what_is_inflated_is_bounded(self) -> None:
+        assert self.buffers.inflated_bytes <= 2 * BATCH_BYTES
+
     def teardown(self) -> None:
         """Everything that may be read is read, if brokers answer and the user takes."""
         self.positions.set_assigned(list(self.expected))
@@ -188,7 +194,7 @@ class FetchModel(RuleBasedStateMachine):
             self.ask(10)
             while self.under_way:
                 self.answer(0, 2, fails=False)
-            self.take(40)
+            self.take(40, None)
         raise AssertionError(f"left unread: {self.expected}")
 
 

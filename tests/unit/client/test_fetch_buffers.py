@@ -1,9 +1,12 @@
+import pytest
+
 from client.core.errors import RecordError
 from client.core.offsets import EARLIEST
 from client.core.partitions import TopicPartition
 from client.core.positions import Positions
 from client.fetch_buffers import AHEAD_RECORDS, CHUNK_OVERHEAD_BYTES, FetchBuffers
 from client.fetched import Fetched, ReadOptions
+from protocol.records.batch import Codec
 from protocol.records.builder import encode_batch
 from protocol.records.control import ControlType, EndTransactionMarker, encode_marker
 from protocol.records.record import Record
@@ -15,7 +18,7 @@ A, B, C = (TopicPartition("t", index) for index in range(3))
 class Fixture:
     """Buffers, with positions at 0 and a note of what they said."""
 
-    def __init__(self, *partitions: TopicPartition) -> None:
+    def __init__(self, *partitions: TopicPartition, inflated_bytes_limit: int = 1 << 20) -> None:
         self.positions = Positions()
         self.positions.set_assigned(partitions)
         for partition in partitions:
@@ -24,6 +27,7 @@ class Fixture:
         self.failures: list[tuple[TopicPartition, RecordError]] = []
         self.buffers = FetchBuffers(
             self.positions,
+            inflated_bytes_limit=inflated_bytes_limit,
             on_less=self.left.__setitem__,
             on_failed=lambda partition, error: self.failures.append((partition, error)),
         )
@@ -190,3 +194,67 @@ def test_a_record_that_cannot_be_given_out_keeps_its_position_and_no_other_from_
     assert one.left[A] == 0
     one.fetched(A, batch_of(2, 2))
     assert one.iterate() == [(A, 2), (A, 3)]
+
+
+MANY = [TopicPartition("t", index) for index in range(8)]
+LARGE_COUNT = 5
+
+
+def large_batch(offset: int = 0) -> bytes:
+    """It has 5 records of 20,000 bytes, and some hundred bytes as it is sent."""
+    records = [Record(bytes([index]) * 20_000) for index in range(LARGE_COUNT)]
+    return encode_batch(records, base_offset=offset, codec=Codec.GZIP)
+
+
+def read_in_turn(one: Fixture) -> tuple[dict[TopicPartition, list[int]], int]:
+    """One record of each partition at a time: what came of each, and the most that was inflated."""
+    found: dict[TopicPartition, list[int]] = {}
+    most = 0
+    while one.buffers.has_readable():
+        for partition in MANY:
+            for record in one.buffers.take(1, {partition}).get(partition, ()):
+                assert record.value == bytes([record.offset % LARGE_COUNT]) * 20_000
+                found.setdefault(partition, []).append(record.offset)
+            most = max(most, one.buffers.inflated_bytes)
+    return found, most
+
+
+@pytest.mark.parametrize(
+    ("limit", "kept"), [(1, 100_000), (250_000, 250_000), (10_000_000, 900_000)]
+)
+def test_batches_that_were_begun_are_inflated_up_to_a_limit_and_read_to_their_end(
+    limit: int, kept: int
+) -> None:
+    one = Fixture(*MANY, inflated_bytes_limit=limit)
+    for partition in MANY:
+        one.fetched(partition, large_batch(), large_batch(LARGE_COUNT))
+    found, most = read_in_turn(one)
+    assert found == {partition: list(range(2 * LARGE_COUNT)) for partition in MANY}
+    # A few bytes of each record are its frame.
+    assert most <= kept * 1.01
+    assert one.buffers.inflated_bytes == 0
+
+
+def test_what_was_made_ahead_of_a_batch_that_is_not_inflated_any_more_is_put_back() -> None:
+    one = Fixture(A, B, inflated_bytes_limit=1)
+    one.fetched(A, large_batch())
+    one.fetched(B, large_batch())
+    first = one.buffers.next_record()
+    assert first is not None
+    assert first.offset == 0
+    assert {p: [r.offset for r in rs] for p, rs in one.buffers.take(1, {B}).items()} == {B: [0]}
+    assert one.take() == {A: [1, 2, 3, 4], B: [1, 2, 3, 4]}
+
+
+def test_what_is_dropped_does_not_count_as_inflated() -> None:
+    one = Fixture(A, B, C)
+    for partition in (A, B, C):
+        one.fetched(partition, large_batch())
+        one.buffers.take(1, {partition})
+    each = one.buffers.inflated_bytes // 3
+    assert each > 100_000
+    one.positions.seek(A, 0)
+    one.buffers.drop_outdated()
+    assert one.buffers.inflated_bytes == 2 * each
+    one.buffers.clear()
+    assert one.buffers.inflated_bytes == 0
