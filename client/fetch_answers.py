@@ -5,7 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from client.core.errors import ConsumerError, OffsetOutOfRangeError, RecordError, error_for
+from client.core.errors import (
+    ConsumerError,
+    CorruptRecordError,
+    OffsetOutOfRangeError,
+    RecordError,
+    error_for,
+)
 from client.core.fetch_plan import FetchPlan
 from client.core.offsets import OffsetSpec
 from client.core.partitions import TopicPartition
@@ -84,7 +90,9 @@ class FetchAnswers:
             Aborted(one.first_offset, one.producer_id) for one in data.aborted_transactions or ()
         ]
         try:
-            chunk = Fetched(partition, memoryview(data.records), self._options, aborted)
+            chunk = Fetched(
+                partition, memoryview(data.records), self._options, aborted, offset=asked.offset
+            )
         except RecordError as error:
             self._fail_in_turn(partition, error)
             return
@@ -105,6 +113,15 @@ class FetchAnswers:
             self._troubles.postpone(partition)
         elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._out_of_range(partition, asked.offset)
+        elif code is ErrorCode.CORRUPT_MESSAGE:
+            error = CorruptRecordError(
+                f"fetching {topic} from offset {asked.offset}: CORRUPT_MESSAGE: the broker finds"
+                " its own log damaged there; seek past it to go on",
+                partition,
+                asked.offset,
+                code=code,
+            )
+            self._fail_in_turn(partition, error)
         else:
             self._fail_in_turn(partition, error_for(code, f"fetching {topic}"))
 
@@ -122,7 +139,9 @@ class FetchAnswers:
             error = OffsetOutOfRangeError(
                 f"{name}: offset {offset} is not in the log any more, or not yet, and"
                 " auto_offset_reset is none: seek to another offset",
-                ErrorCode.OFFSET_OUT_OF_RANGE,
+                partition,
+                offset,
+                code=ErrorCode.OFFSET_OUT_OF_RANGE,
             )
             self._fail_in_turn(partition, error)
             return

@@ -95,15 +95,18 @@ class Fetched:
         data: memoryview,
         options: ReadOptions,
         aborted: Sequence[Aborted] = (),
+        *,
+        offset: int = 0,
     ) -> None:
-        """`aborted`: as the broker lists them; empty for who reads everything.
+        """`aborted`: as the broker lists them; empty for who reads everything. `offset`: what was
+        asked for, which may be within the first batch.
 
         Raises:
             CorruptRecordError, RecordTooLargeError: there is not one batch in it.
         """
         self._partition = partition
         self._options = options
-        self._stop, self.next_offset = _extent(partition, data)
+        self._stop, self.next_offset = _extent(partition, data, offset)
         # The rest of an answer should not be kept in memory for the sake of a small part of it.
         data = data[: self._stop]
         whole = data.obj
@@ -145,12 +148,12 @@ class Fetched:
                 behind it, cannot be given out. The next call begins with it again.
         """
         while True:
-            if not self._left and not self._begin_batch():
+            if not self._left and not self._begin_batch(floor):
                 return []
             assert self._open is not None
             block = self._block
             if block is None:
-                block = self._block = self._inflate(self._open.header, self._open.view)
+                block = self._block = self._inflate(self._open.header, self._open.view, floor)
             try:
                 records, self._position, self._left = unpack(
                     block, self._position, self._left, self._open.source, floor, wanted
@@ -161,7 +164,7 @@ class Fetched:
                     self.rewind()
             except DecodeError as error:
                 self.rewind()
-                raise self._corrupt(self._open.header.base_offset, str(error)) from error
+                raise self._corrupt(self._open.header, floor, str(error)) from error
             if records:
                 return self._deserialised(records)
 
@@ -171,18 +174,18 @@ class Fetched:
             self._position = 0
             self._left = self._open.header.record_count
 
-    def _begin_batch(self) -> bool:
+    def _begin_batch(self, floor: int) -> bool:
         """Go on to the next batch with records for users; False if there is none."""
         self._open = self._block = None
         while self._cursor < self._stop:
             header = read_header(self._data, self._cursor)
             view = self._data[self._cursor : self._cursor + header.size_bytes]
             if self._options.check_crcs and not crc_matches(view, header):
-                raise self._corrupt(header.base_offset, "its checksum is wrong")
+                raise self._corrupt(header, floor, "its checksum is wrong")
             if header.record_count < 0:
-                raise self._corrupt(header.base_offset, f"it has {header.record_count} records")
-            if self._is_for_users(header, view):
-                self._block = self._inflate(header, view)
+                raise self._corrupt(header, floor, f"it has {header.record_count} records")
+            if self._is_for_users(header, view, floor):
+                self._block = self._inflate(header, view, floor)
                 self._open = _Open(header, view, self._source(header))
                 self.rewind()
             self._cursor += header.size_bytes
@@ -192,7 +195,7 @@ class Fetched:
         self._open = self._block = None
         return False
 
-    def _is_for_users(self, header: BatchHeader, view: memoryview) -> bool:
+    def _is_for_users(self, header: BatchHeader, view: memoryview, floor: int) -> bool:
         while self._aborted and self._aborted[-1].first_offset <= header.last_offset:
             self._aborted_producers.add(self._aborted.pop().producer_id)
         if not header.is_control:
@@ -201,12 +204,12 @@ class Fetched:
             try:
                 marker = decode_marker(view, header)
             except DecodeError as error:
-                raise self._corrupt(header.base_offset, str(error)) from error
+                raise self._corrupt(header, floor, str(error)) from error
             if marker is not None and marker.control_type is ControlType.ABORT:
                 self._aborted_producers.discard(header.producer_id)
         return False
 
-    def _inflate(self, header: BatchHeader, view: memoryview) -> bytes:
+    def _inflate(self, header: BatchHeader, view: memoryview, floor: int) -> bytes:
         limit = self._options.inflated_bytes_limit
         try:
             return bytes(inflate(view, header, limit))
@@ -215,10 +218,13 @@ class Fetched:
             raise RecordTooLargeError(
                 f"{name}: the batch at offset {header.base_offset} inflates to more than {limit}"
                 f" bytes; raise inflated_bytes_limit, or seek to {header.next_offset}",
-                ErrorCode.MESSAGE_TOO_LARGE,
+                self._partition,
+                max(floor, header.base_offset),
+                header.next_offset,
+                code=ErrorCode.MESSAGE_TOO_LARGE,
             ) from error
         except DecodeError as error:
-            raise self._corrupt(header.base_offset, str(error)) from error
+            raise self._corrupt(header, floor, str(error)) from error
 
     def _source(self, header: BatchHeader) -> Source:
         return Source(
@@ -252,25 +258,39 @@ class Fetched:
                     f"{_name(self._partition)}: the {what} of the record at offset {record.offset}"
                     f" cannot be deserialised: {error!r}; seek to {record.offset + 1} to pass over"
                     " it",
-                    self._partition,
-                    record.offset,
+                    record,
                 ) from error
             done.append(record._replace(key=key, value=value))
         return done
 
-    def _corrupt(self, offset: int, why: str) -> CorruptRecordError:
+    def _corrupt(self, header: BatchHeader, floor: int, why: str) -> CorruptRecordError:
+        next_offset = self._behind(header)
         return CorruptRecordError(
-            f"{_name(self._partition)}: the batch at offset {offset} cannot be read: {why}; seek"
-            " past it to go on",
-            ErrorCode.CORRUPT_MESSAGE,
+            f"{_name(self._partition)}: the batch at offset {header.base_offset} cannot be read:"
+            f" {why}; seek to {next_offset} to go on",
+            self._partition,
+            max(floor, header.base_offset),
+            next_offset,
+            code=ErrorCode.CORRUPT_MESSAGE,
         )
+
+    def _behind(self, header: BatchHeader) -> int:
+        """Where reading can go on. A header that is damaged may say too much; where the next batch
+        begins the broker has seen to.
+        """
+        cursor = self._cursor if self._open is not None else self._cursor + header.size_bytes
+        if cursor < self._stop:
+            base, *_ = _EXTENT.unpack_from(self._data, cursor)
+            if header.base_offset < base < header.next_offset:
+                return int(base)
+        return header.next_offset
 
 
 def _name(partition: TopicPartition) -> str:
     return f"{partition.topic}-{partition.partition}"
 
 
-def _extent(partition: TopicPartition, data: memoryview) -> tuple[int, int]:
+def _extent(partition: TopicPartition, data: memoryview, asked: int) -> tuple[int, int]:
     """Where the last whole batch ends, and the offset behind it.
 
     What cannot be a batch ends it as well. It will be the first of the next answer, and an error.
@@ -286,26 +306,40 @@ def _extent(partition: TopicPartition, data: memoryview) -> tuple[int, int]:
             or delta < 0
             or not 0 <= base < _OFFSET_MAX - delta
         ):
-            problem = _not_a_batch(partition, base, magic)
+            problem = _not_a_batch(partition, base, magic, asked)
             break
         if stop > len(data):
+            problem = _too_large(partition, max(asked, base), base + delta + 1)
             break
         cursor, next_offset = stop, base + delta + 1
     if cursor:
         return cursor, next_offset
-    raise problem or RecordTooLargeError(
-        f"{_name(partition)}: not even one batch fits in an answer; raise"
+    raise problem or _too_large(partition, asked, None)
+
+
+def _too_large(
+    partition: TopicPartition, offset: int, next_offset: int | None
+) -> RecordTooLargeError:
+    return RecordTooLargeError(
+        f"{_name(partition)}: not even one batch fits in an answer, at offset {offset}; raise"
         " max_partition_fetch_bytes and fetch_max_bytes above the broker's message.max.bytes",
-        ErrorCode.MESSAGE_TOO_LARGE,
+        partition,
+        offset,
+        next_offset,
+        code=ErrorCode.MESSAGE_TOO_LARGE,
     )
 
 
-def _not_a_batch(partition: TopicPartition, offset: int, magic: int) -> CorruptRecordError:
+def _not_a_batch(
+    partition: TopicPartition, base: int, magic: int, asked: int
+) -> CorruptRecordError:
     why = "its header makes no sense"
     if magic != MAGIC:
         why = f"it is of format {magic}, and only format {MAGIC} (Kafka 0.11 and later) is read"
     return CorruptRecordError(
-        f"{_name(partition)}: the batch at offset {offset} cannot be read: {why}; seek past it to"
+        f"{_name(partition)}: the batch at offset {base} cannot be read: {why}; seek past it to"
         " go on",
-        ErrorCode.CORRUPT_MESSAGE,
+        partition,
+        asked,
+        code=ErrorCode.CORRUPT_MESSAGE,
     )

@@ -35,3 +35,6 @@ class ConsumerRecord(NamedTuple, Generic[K, V]):
 
 
 AnyRecord: TypeAlias = ConsumerRecord[Any, Any]
+
+RawRecord: TypeAlias = ConsumerRecord[bytes | None, bytes | None]
+"""One that no deserialiser has seen."""

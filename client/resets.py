@@ -123,6 +123,8 @@ def begin_anew(
             errors[partition] = OffsetOutOfRangeError(
                 f"{topic} was deleted and created again, so that offset {position} means another"
                 " record, and auto_offset_reset is none: seek to an offset",
-                ErrorCode.OFFSET_OUT_OF_RANGE,
+                partition,
+                position,
+                code=ErrorCode.OFFSET_OUT_OF_RANGE,
             )
     return errors

@@ -19,17 +19,19 @@ ConsumerError
   CommitError                  positions were not stored
     CommitFailedError          and will not be: the partitions may belong to another member by now
     RebalanceInProgressError   because the group rebalances: poll, then try again
-  PositionError                there is no position to go on from
-    NoOffsetError              nothing committed, and auto_offset_reset is none
-    OffsetOutOfRangeError      the position is not in the log any more (or not yet)
-      LogTruncatedError        records before the position are gone, and others took their offsets
-  RecordError                  what was fetched cannot be given out
-    CorruptRecordError         its checksum is wrong, or it does not follow the format
-    RecordTooLargeError        a batch that no fetch limit lets through
-    DeserialisationError       the deserialiser for its key or value has raised
+  PartitionError               one partition cannot be read on; the others can
+    PositionError              there is no position to go on from
+      NoOffsetError            nothing committed, and auto_offset_reset is none
+      OffsetOutOfRangeError    the position is not in the log any more (or not yet)
+        LogTruncatedError      records before the position are gone, and others took their offsets
+    RecordError                what was fetched cannot be given out
+      CorruptRecordError       its checksum is wrong, or it does not follow the format
+      RecordTooLargeError      a batch that no fetch limit lets through
+      DeserialisationError     the deserialiser for its key or value has raised
   UnexpectedResponseError      an error that should not come in answer to this request
 
-Each carries its `code`, the ErrorCode behind it, if a broker sent one.
+Each carries its `code`, the ErrorCode behind it, if a broker sent one. A PartitionError carries the
+place as well: `consumer.seek(error.partition, error.next_offset)` passes over what cannot be read.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from client.core.offsets import OffsetAndMetadata
+    from client.records import RawRecord
 
 
 class ConsumerError(Exception):
@@ -125,7 +128,29 @@ class RebalanceInProgressError(CommitError):
     """The group rebalances: poll, then try again."""
 
 
-class PositionError(ConsumerError):
+class PartitionError(ConsumerError):
+    """One partition cannot be read on; its position stays until somebody seeks."""
+
+    def __init__(
+        self,
+        message: str,
+        partition: TopicPartition,
+        offset: int | None = None,
+        next_offset: int | None = None,
+        *,
+        code: ErrorCode = ErrorCode.NONE,
+    ) -> None:
+        super().__init__(message, code)
+        self.partition = partition
+        self.offset = offset
+        """The first one that cannot be read; None if there is no position at all."""
+        self.next_offset = next_offset
+        """Where to seek to go on; None if that is not known. What is passed over by that are the
+        offsets from `offset` on.
+        """
+
+
+class PositionError(PartitionError):
     """There is no position to go on from."""
 
 
@@ -134,11 +159,14 @@ class NoOffsetError(PositionError):
 
 
 class OffsetOutOfRangeError(PositionError):
-    """The position is not in the log any more, or not yet."""
+    """The position, which is `offset`, is not in the log any more, or not yet."""
 
 
 class LogTruncatedError(OffsetOutOfRangeError):
-    """Records that were read are not in the log any more, and others are at their offsets."""
+    """Records that were read are not in the log any more, and others are at their offsets.
+
+    `offset` is the position, and `next_offset` where the logs part, which is before it.
+    """
 
     def __init__(
         self, partition: TopicPartition, offset: int, parted: OffsetAndMetadata | None
@@ -148,17 +176,23 @@ class LogTruncatedError(OffsetOutOfRangeError):
             f"{partition.topic}-{partition.partition}: a new leader's log was cut off{where}, and"
             f" it was read up to offset {offset}; auto_offset_reset is none: undo what was done"
             " with the records behind it if need be, then seek",
-            ErrorCode.OFFSET_OUT_OF_RANGE,
+            partition,
+            offset,
+            None if parted is None else parted.offset,
+            code=ErrorCode.OFFSET_OUT_OF_RANGE,
         )
-        self.partition = partition
-        self.offset = offset
-        """The position, which stays there until somebody seeks."""
         self.parted = parted
         """Up to there the records are those that were read; None if that is not known."""
 
 
-class RecordError(ConsumerError):
-    """What was fetched cannot be given out."""
+class RecordError(PartitionError):
+    """What was fetched cannot be given out.
+
+    `offset` is that of a record, or where reading came to a batch, of which records before it may
+    have been given out.
+    """
+
+    offset: int
 
 
 class CorruptRecordError(RecordError):
@@ -172,11 +206,15 @@ class RecordTooLargeError(RecordError):
 class DeserialisationError(RecordError):
     """A deserialiser has raised; what it raised is the cause."""
 
-    def __init__(self, message: str, partition: TopicPartition, offset: int) -> None:
-        super().__init__(message)
-        self.partition = partition
-        self.offset = offset
-        """Of the record; the position of its partition, as long as nobody seeks."""
+    def __init__(self, message: str, record: RawRecord) -> None:
+        super().__init__(
+            message,
+            TopicPartition(record.topic, record.partition),
+            record.offset,
+            record.offset + 1,
+        )
+        self.record = record
+        """As it was written, for a dead letter topic: key and value are bytes (KIP-1036)."""
 
 
 class UnexpectedResponseError(ConsumerError):
@@ -222,10 +260,6 @@ _ADVICE: Final[Mapping[ErrorCode, tuple[type[ConsumerError], str]]] = MappingPro
         ErrorCode.TOPIC_AUTHORIZATION_FAILED: (
             AuthorizationError,
             "not allowed to read these topics; the principal needs READ on them",
-        ),
-        ErrorCode.CORRUPT_MESSAGE: (
-            CorruptRecordError,
-            "the broker finds its own log damaged there; seek past it to go on",
         ),
         ErrorCode.OFFSET_METADATA_TOO_LARGE: (
             CommitError,

@@ -23,7 +23,6 @@ from client.core.offsets import (
     check_offset,
 )
 from client.core.partitions import TopicPartition
-from protocol.errors import ErrorCode
 from protocol.lazy_dataclass import dataclass
 
 
@@ -154,7 +153,7 @@ class Positions:
                 f"{partition.topic}-{partition.partition} has no committed offset, and"
                 " auto_offset_reset is none: seek, commit an offset, or set it to earliest or"
                 " latest",
-                ErrorCode.NONE,
+                partition,
             )
 
     def reset_found(

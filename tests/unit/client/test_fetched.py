@@ -4,10 +4,15 @@ from typing import Any
 
 import pytest
 
-from client.core.errors import CorruptRecordError, DeserialisationError, RecordTooLargeError
+from client.core.errors import (
+    CorruptRecordError,
+    DeserialisationError,
+    PartitionError,
+    RecordTooLargeError,
+)
 from client.core.partitions import TopicPartition
 from client.fetched import Aborted, Deserialisers, Fetched, ReadOptions
-from protocol.records.batch import Codec, read_header, with_log_append_time
+from protocol.records.batch import Codec, TimestampType, read_header, with_log_append_time
 from protocol.records.builder import assemble, encode_batch
 from protocol.records.control import ControlType, EndTransactionMarker, encode_marker
 from protocol.records.record import Record
@@ -40,9 +45,16 @@ def marker(offset: int, producer_id: int, kind: ControlType) -> bytes:
 
 
 def fetched(
-    *batches: bytes, options: ReadOptions = DEFAULTS, aborted: Sequence[Aborted] = ()
+    *batches: bytes,
+    options: ReadOptions = DEFAULTS,
+    aborted: Sequence[Aborted] = (),
+    offset: int = 0,
 ) -> Fetched:
-    return Fetched(PARTITION, memoryview(b"".join(batches)), options, aborted)
+    return Fetched(PARTITION, memoryview(b"".join(batches)), options, aborted, offset=offset)
+
+
+def place_of(error: PartitionError) -> tuple[TopicPartition, int | None, int | None]:
+    return error.partition, error.offset, error.next_offset
 
 
 def values_of(chunk: Fetched, floor: int = 0, wanted: int = MANY) -> list[bytes]:
@@ -92,15 +104,25 @@ def test_a_batch_that_was_cut_off_is_left_for_the_next_answer() -> None:
 
 
 def test_an_answer_without_one_whole_batch_says_what_to_raise() -> None:
-    with pytest.raises(RecordTooLargeError, match=r"t-1: .* raise max_partition_fetch_bytes"):
-        fetched(batch_of(0, b"a")[:-1])
+    with pytest.raises(
+        RecordTooLargeError, match=r"t-1: .* raise max_partition_fetch_bytes"
+    ) as caught:
+        fetched(batch_of(0, b"a")[:-1], offset=0)
+    assert place_of(caught.value) == (PARTITION, 0, 1)
+
+
+def test_what_is_behind_a_batch_too_large_is_not_known_without_its_header() -> None:
+    with pytest.raises(RecordTooLargeError, match="at offset 7; raise") as caught:
+        fetched(batch_of(5, b"a", b"b", b"c", b"d")[:60], offset=7)
+    assert place_of(caught.value) == (PARTITION, 7, None)
 
 
 def test_a_batch_of_another_format_is_named_as_such() -> None:
     batch = bytearray(batch_of(0, b"a"))
     batch[16] = 1
-    with pytest.raises(CorruptRecordError, match=r"t-1: .*offset 0 .*it is of format 1"):
-        fetched(bytes(batch))
+    with pytest.raises(CorruptRecordError, match=r"t-1: .*offset 0 .*it is of format 1") as caught:
+        fetched(bytes(batch), offset=3)
+    assert place_of(caught.value) == (PARTITION, 3, None)
 
 
 def test_what_comes_before_a_damaged_header_is_read() -> None:
@@ -117,18 +139,31 @@ def test_a_wrong_checksum_is_noticed_when_its_batch_has_its_turn(codec: Codec) -
     chunk = fetched(batch_of(0, b"a", codec=codec), bad)
     assert [one.value for one in chunk.read(0, MANY)] == [b"a"]
     for _ in range(2):
-        with pytest.raises(CorruptRecordError, match=r"t-1: .*offset 1 .*checksum is wrong; seek"):
+        with pytest.raises(
+            CorruptRecordError, match=r"t-1: .*offset 1 .*checksum is wrong; seek to 2"
+        ) as caught:
             chunk.read(1, MANY)
+        assert place_of(caught.value) == (PARTITION, 1, 2)
     unchecked = fetched(bad, options=ReadOptions(check_crcs=False))
     assert values_of(unchecked, 1) == [b"b"]
+
+
+def test_a_damaged_header_does_not_say_where_to_go_on_if_a_batch_follows() -> None:
+    damaged = with_header(batch_of(0, b"a", b"b"), crc=1, last_offset_delta=1_000_000)
+    for batches, expected in (((damaged, batch_of(2, b"c")), 2), ((damaged,), 1_000_001)):
+        with pytest.raises(CorruptRecordError, match=f"seek to {expected} to go on") as caught:
+            fetched(*batches).read(0, MANY)
+        assert place_of(caught.value) == (PARTITION, 0, expected)
 
 
 def test_records_that_are_none_come_after_those_that_are() -> None:
     batch = with_header(batch_of(0, b"a", b"b"), record_count=3, last_offset_delta=2)
     chunk = fetched(batch)
     assert [one.value for one in chunk.read(0, MANY)] == [b"a", b"b"]
-    with pytest.raises(CorruptRecordError, match="offset 0 cannot be read"):
+    with pytest.raises(CorruptRecordError, match="offset 0 cannot be read") as caught:
         chunk.read(2, MANY)
+    # The records before it were given out, and are not passed over.
+    assert place_of(caught.value) == (PARTITION, 2, 3)
 
 
 def test_bytes_behind_the_last_record_are_an_error_after_it() -> None:
@@ -150,8 +185,11 @@ def test_a_batch_that_inflates_beyond_the_limit_says_so(codec: Codec) -> None:
         batch_of(0, b"a", codec=codec), batch_of(1, bytes(20_000), codec=codec), options=options
     )
     assert [one.value for one in chunk.read(0, MANY)] == [b"a"]
-    with pytest.raises(RecordTooLargeError, match=r"more than 10000 bytes; raise .* seek to 2"):
+    with pytest.raises(
+        RecordTooLargeError, match=r"more than 10000 bytes; raise .* seek to 2"
+    ) as caught:
         chunk.read(1, MANY)
+    assert place_of(caught.value) == (PARTITION, 1, 2)
 
 
 @pytest.mark.parametrize("codec", [one for one in Codec if one])
@@ -244,9 +282,24 @@ def test_a_deserialiser_that_raises_costs_no_other_record(what: str) -> None:
             chunk.read(6, MANY)
     with pytest.raises(DeserialisationError) as caught:
         chunk.read(6, MANY)
-    assert (caught.value.partition, caught.value.offset) == (PARTITION, 6)
+    assert place_of(caught.value) == (PARTITION, 6, 7)
     assert isinstance(caught.value.__cause__, ValueError)
     assert [one.offset for one in chunk.read(7, MANY)] == [7]
+
+
+def test_a_record_that_cannot_be_deserialised_is_told_as_it_was_written() -> None:
+    def upper(data: bytes) -> str:
+        return data.decode().upper()
+
+    options = ReadOptions(deserialisers=Deserialisers(key=upper, value=upper))
+    written = Record(b"\xff", b"key", headers=(("trace", b"\x00"), ("none", None)), timestamp=77)
+    chunk = fetched(encode_batch([written], base_offset=4), options=options)
+    with pytest.raises(DeserialisationError, match="the value of the record at offset 4") as caught:
+        chunk.read(4, MANY)
+    record = caught.value.record
+    assert (record.key, record.value, record.headers) == (b"key", b"\xff", written.headers)
+    assert (record.topic, record.partition, record.offset) == (*PARTITION, 4)
+    assert (record.timestamp, record.timestamp_type) == (77, TimestampType.CREATE_TIME)
 
 
 def test_a_small_part_of_an_answer_does_not_keep_the_answer_in_memory() -> None:

@@ -6,6 +6,7 @@ import pytest
 from client.core.errors import (
     AuthorizationError,
     CorruptRecordError,
+    PartitionError,
     UnexpectedResponseError,
 )
 from client.core.offsets import EARLIEST as EARLIEST_OFFSET
@@ -80,14 +81,16 @@ def test_what_only_the_user_can_mend_is_raised_each_time_it_comes(
         scene.one.append(1, b"b")
         scene.one.faults[0].extend([code, code])
         values: list[bytes] = []
-        errors: list[str] = []
+        errors: list[Exception] = []
         while len(values) < 2:
             try:
                 values += await scene.values(1)
             except kind as error:
-                errors.append(str(error))
+                errors.append(error)
         assert sorted(values) == [b"a", b"b"]
-        assert ["t-0" in error for error in errors] == [True, True]
+        assert ["t-0" in str(error) for error in errors] == [True, True]
+        if isinstance(errors[0], PartitionError):
+            assert (errors[0].partition, errors[0].offset) == (A, 0)
         await scene.fetcher.close()
 
     run(test())

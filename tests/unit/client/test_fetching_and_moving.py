@@ -51,8 +51,11 @@ def test_out_of_range_waits_until_what_was_fetched_before_it_is_taken() -> None:
         scene.one.append(0)
         await asyncio.sleep(2)
         assert await scene.values(2) == [b"a", b"b"]
-        with pytest.raises(OffsetOutOfRangeError, match="t-0: offset 2 is not in the log"):
+        with pytest.raises(
+            OffsetOutOfRangeError, match="t-0: offset 2 is not in the log"
+        ) as caught:
             await scene.read(1)
+        assert (caught.value.partition, caught.value.offset) == (A, 2)
         await scene.fetcher.close()
 
     run(test())
@@ -117,8 +120,11 @@ def test_without_a_policy_a_topic_with_another_id_is_an_error() -> None:
         await scene.read(2)
         scene.cluster.lead(1, topic_id=b"j" * 16)
         scene.fetcher.wake()
-        with pytest.raises(OffsetOutOfRangeError, match="t was deleted and created again"):
+        with pytest.raises(
+            OffsetOutOfRangeError, match="t was deleted and created again"
+        ) as caught:
             scene.fetcher.take(1)
+        assert (caught.value.partition, caught.value.offset) == (A, 2)
         await scene.fetcher.close()
 
     run(test())

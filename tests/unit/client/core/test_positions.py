@@ -44,8 +44,9 @@ def test_without_a_committed_offset_the_default_decides() -> None:
 
 def test_without_both_it_is_an_error_that_names_the_partition() -> None:
     positions = positions_of(A)
-    with pytest.raises(NoOffsetError, match="t-0 has no committed offset"):
+    with pytest.raises(NoOffsetError, match="t-0 has no committed offset") as caught:
         positions.committed_found(A, None, None)
+    assert (caught.value.partition, caught.value.offset) == (A, None)
     assert positions.missing_position() == [A]
 
 
