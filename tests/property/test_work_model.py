@@ -1,0 +1,162 @@
+"""The rules of records that are handled side by side, against a model that remembers everything.
+
+Records come in, handlers end in any order, fail and rest, partitions go and come back, somebody
+seeks back. Each lane keeps its order, no position passes a record that is not done, and what is
+held is counted to the byte.
+"""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from client.core.offsets import OffsetAndMetadata
+from client.core.partitions import TopicPartition
+from client.core.work import Entry, Item, Work, WorkLimits
+
+PARTITIONS = [TopicPartition("t", index) for index in range(3)]
+LANES = 3
+LIMITS = WorkLimits(records=12, byte_count=400, uncommitted=9)
+partitions = st.sampled_from(PARTITIONS)
+places = st.integers(0, 1_000)
+
+
+class WorkModel(RuleBasedStateMachine):
+    """Those who read and handle are played by the rules."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.work = Work(LIMITS)
+        self.now_ms = 0
+        self.running: list[Item] = []
+        self.position = dict.fromkeys(PARTITIONS, 0)
+        self.done: dict[TopicPartition, set[int]] = {one: set() for one in PARTITIONS}
+        """Since the partition came, or somebody sought."""
+        self.begins_at = dict.fromkeys(PARTITIONS, 0)
+        self.held: set[TopicPartition] = set()
+        self.last_begun: dict[tuple[TopicPartition, int], int] = {}
+
+    # Those who read.
+
+    @rule(one=partitions, count=st.integers(1, 6), skip=st.integers(0, 3))
+    def feed(self, one: TopicPartition, count: int, skip: int) -> None:
+        room = self.work.room()
+        if not room or not self.work.has_room(one):
+            return
+        first = self.position[one] + skip
+        offsets = range(first, first + min(count, room))
+        self.work.feed(one, [Entry(at, 0, at % LANES, 10 + at % 40, at) for at in offsets])
+        self.done[one].update(range(self.position[one], first))  # There were no records there.
+        self.position[one] = offsets.stop
+
+    @rule(one=partitions, back=st.integers(1, 5))
+    def seek_back(self, one: TopicPartition, back: int) -> None:
+        if self.position[one] < back or not self.work.has_room(one) or not self.work.room():
+            return
+        if one not in self.work.partitions:
+            return
+        at = self.position[one] - back
+        known = self.begins_at[one]
+        if at < known:
+            return
+        self._forget(one, at)
+        self.work.feed(one, [Entry(at, 0, at % LANES, 10, at)])
+        self.position[one] = at + 1
+
+    # Those who handle.
+
+    @rule()
+    def begin(self) -> None:
+        item = self.work.next(self.now_ms)
+        if item is None:
+            return
+        one = item.partition
+        assert one not in self.held
+        lane = one, item.offset % LANES
+        others = [each for each in self.running if each.lane is item.lane]
+        assert not others, "two of one lane at a time"
+        assert item.offset >= self.last_begun.get(lane, -1), "out of order"
+        self.last_begun[lane] = item.offset
+        self.running.append(item)
+
+    @precondition(lambda self: self.running)
+    @rule(place=places)
+    def finish(self, place: int) -> None:
+        item = self._give_back(place)
+        self.work.finish(item)
+        if not item.is_void:
+            self.done[item.partition].add(item.offset)
+
+    @precondition(lambda self: self.running)
+    @rule(place=places, wait_ms=st.integers(0, 30))
+    def rest(self, place: int, wait_ms: int) -> None:
+        self.work.rest(self._give_back(place), self.now_ms + wait_ms)
+
+    @rule(step_ms=st.integers(1, 50))
+    def wait(self, step_ms: int) -> None:
+        self.now_ms += step_ms
+
+    # The group.
+
+    @rule(one=partitions)
+    def hold(self, one: TopicPartition) -> None:
+        self.work.hold([one])
+        self.held.add(one)
+
+    @rule(one=partitions)
+    def lose(self, one: TopicPartition) -> None:
+        self.work.drop([one])
+        position = self._committable().get(one, self.begins_at[one])
+        self.position[one] = max(self.begins_at[one], min(position, self._first_open(one)))
+        self._forget(one, self.position[one])
+
+    @invariant()
+    def positions_pass_nothing_that_is_not_done(self) -> None:
+        for one, offset in self._committable().items():
+            assert offset <= self._first_open(one)
+
+    @invariant()
+    def what_is_held_is_counted_and_bounded(self) -> None:
+        work = self.work
+        assert 0 <= work.held_records <= LIMITS.records + 6
+        assert 0 <= work.held_bytes <= LIMITS.byte_count + 6 * 50
+        assert work.running_count(PARTITIONS) == sum(not item.is_void for item in self.running)
+        assert work.begun_count >= len(self.running)
+
+    def teardown(self) -> None:
+        """Whatever is left can be done, and then all may be committed."""
+        for item in self.running:
+            self.work.finish(item)
+        self.work.drop(self.held)
+        while (due_ms := self.work.due_ms()) is not None or self.work.ready_count:
+            item = self.work.next(due_ms or 0)
+            if item is not None:
+                self.work.finish(item)
+        assert self.work.held_records == self.work.held_bytes == self.work.begun_count == 0
+        left = {one: at for one, at in self.position.items() if one not in self.held}
+        assert {one: at for one, at in self._committable().items() if one in left} == left
+
+    def _give_back(self, place: int) -> Item:
+        return self.running.pop(place % len(self.running))
+
+    def _forget(self, one: TopicPartition, at: int) -> None:
+        self.begins_at[one] = at
+        self.done[one] = set()
+        self.held.discard(one)
+        for lane in range(LANES):
+            self.last_begun.pop((one, lane), None)
+
+    def _first_open(self, one: TopicPartition) -> int:
+        at = self.begins_at[one]
+        while at in self.done[one]:
+            at += 1
+        return at
+
+    def _committable(self) -> dict[TopicPartition, int]:
+        positions = {one: OffsetAndMetadata(at, "", 0) for one, at in self.position.items()}
+        return {one: at.offset for one, at in self.work.committable(positions).items()}
+
+
+TestWorkModel = WorkModel.TestCase
+TestWorkModel.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
