@@ -173,6 +173,8 @@ class Engine:
 
     def subscribed(self) -> None:
         """`subscribe` or `assign` was called."""
+        if self.member is not None:
+            self.member.membership.subscribed_anew()
         kind = self.subscription.kind
         self.metadata.expect(
             self.subscription.topics if kind is SubscriptionKind.TOPICS else frozenset()

@@ -48,7 +48,6 @@ from client.heartbeat_thread import HeartbeatThread, HeartbeatThreadConfig
 from client.member_commits import MemberCommits
 from client.metadata import MetadataKeeper
 from client.net.connection import Connection, DisconnectedError
-from client.net.versions import UnsupportedVersionError
 from client.rebalance import Rebalance
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupRequest
@@ -306,16 +305,10 @@ class GroupMember:
 
     async def _call(self, request: object, timeout_ms: int) -> Any:  # noqa: ANN401
         connection = await self.coordinator.connection("group")
-        try:
-            version = connection.versions.best(type(request))
-        except UnsupportedVersionError as error:
-            self.membership.fail(error)
-            raise
+        version = connection.versions.best(type(request))
         is_join = isinstance(request, JoinGroupRequest)
         if is_join and self._config.group_instance_id and version < INSTANCE_ID_SINCE:
-            too_old = error_for(ErrorCode.UNSUPPORTED_VERSION, "joining with a group_instance_id")
-            self.membership.fail(too_old)
-            raise too_old
+            raise error_for(ErrorCode.UNSUPPORTED_VERSION, "joining with a group_instance_id")
         self._parked_on = connection
         try:
             return await connection.call(request, version=version, timeout_ms=timeout_ms)

@@ -111,7 +111,7 @@ class MemberCommits:
             # The group went on, and this member with it, while the commit was on its way.
             return in_progress
         if code is ErrorCode.FENCED_INSTANCE_ID and is_same:
-            membership.findings([Finding(FindingKind.FATAL, sent, code)])
+            membership.findings([Finding(FindingKind.FENCED, sent, code)])
             self._on_changed()
             return None
         keeps_id = code is ErrorCode.ILLEGAL_GENERATION

@@ -6,6 +6,7 @@ application, which notes what its listener is told.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -74,6 +75,8 @@ class DrivenMember:
         self.is_polling = True
         self.is_cut_off = False
         """No request gets through, and no answer comes back."""
+        self.odd_answers: deque[ErrorCode] = deque()
+        """What its next requests are answered, by a coordinator that does nothing else."""
         self.membership = Membership(
             MembershipConfig(
                 "g",
@@ -176,7 +179,19 @@ class DrivenMember:
         self.calls.append((name, tuple(sorted(partitions))))
 
     def _send(self, step: Join | Sync, send: Any) -> None:  # noqa: ANN401
-        self._waiting = (step, self.scenario.ticket() if self.is_cut_off else send())
+        if self.odd_answers:
+            self._refuse(step, self.odd_answers.popleft())
+        else:
+            self._waiting = (step, self.scenario.ticket() if self.is_cut_off else send())
+
+    def _refuse(self, step: Join | Sync, code: ErrorCode) -> None:
+        now_ms = self.scenario.ms
+        if isinstance(step, Join):
+            joined = _joined(JoinResult(code))
+            self.membership.join_answered(step.identity, joined, now_ms)
+        else:
+            synced = SyncGroupResponse(error_code=code, assignment=b"")
+            self.membership.sync_answered(step.identity, synced, now_ms)
 
     def _join(self, request: JoinGroupRequest) -> Ticket:
         scenario, ticket = self.scenario, self.scenario.ticket()
@@ -249,6 +264,8 @@ class DrivenMember:
                     return
 
     def _ask(self, identity: Identity) -> ErrorCode:
+        if self.odd_answers:
+            return self.odd_answers.popleft()
         instance = self.membership.config.group_instance_id
         return self.scenario.heartbeat(identity.member_id, identity.generation, instance=instance)
 

@@ -280,6 +280,13 @@ _ADVICE: Final[Mapping[ErrorCode, tuple[type[ConsumerError], str]]] = MappingPro
 )
 
 
+def is_refusal(code: ErrorCode) -> bool:
+    """Whether somebody has to mend something before the same request can succeed: an ACL, a
+    setting. Any other error, an unknown one included, may pass by itself.
+    """
+    return code in _ADVICE
+
+
 def error_for(code: ErrorCode, doing: str) -> ConsumerError:
     """The exception for an error that a broker answered with; `doing` says to what."""
     kind, advice = _ADVICE.get(code, (UnexpectedResponseError, ""))

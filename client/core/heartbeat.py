@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
 from client.core.backoff import Backoff
+from client.core.errors import is_refusal
 from client.core.identity import NOBODY, Identity
 from client.core.statistics import HeartbeatStatistics
 from protocol.errors import ErrorCode
@@ -65,8 +66,13 @@ class FindingKind(Enum):
     POLL_EXPIRED = "poll expired"
     """The same, by our own doing: max.poll.interval.ms has passed without a poll."""
     COORDINATOR_LOST = "coordinator lost"
-    FATAL = "fatal"
-    """To be raised by the next poll."""
+    REFUSED = "refused"
+    """To be raised by the next poll. Heartbeats go on: what is refused may be allowed again before
+    the session is over."""
+    LOCKED_OUT = "locked out"
+    """To be raised by the next poll. No heartbeats any more: the broker does not know the user."""
+    FENCED = "fenced"
+    """To be raised by every poll: another process has taken over the name of this member."""
 
 
 class Finding(NamedTuple):
@@ -81,6 +87,7 @@ _ENDS: Final = {
     ErrorCode.ILLEGAL_GENERATION: FindingKind.GENERATION_LOST,
     ErrorCode.UNKNOWN_MEMBER_ID: FindingKind.MEMBERSHIP_LOST,
     ErrorCode.GROUP_ID_NOT_FOUND: FindingKind.MEMBERSHIP_LOST,
+    ErrorCode.FENCED_INSTANCE_ID: FindingKind.FENCED,
 }
 """Errors after which there is no member to send heartbeats for."""
 
@@ -175,11 +182,13 @@ class HeartbeatRules:
                 self._report(FindingKind.REBALANCING, sent, code)
         elif code in {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}:
             self._lose_coordinator(now_ms, code)
-        elif code.retriable:
-            self._next_ms = now_ms + self._backoff.fail()
+        elif code not in _ENDS:
+            # As Java does, an error that it does not know included: one odd answer among many is no
+            # reason to give up a membership that holds for a whole session.
+            self._try_again(code, now_ms)
         elif sent == self._identity:
             self._identity = NOBODY
-            self._report(_ENDS.get(code, FindingKind.FATAL), sent, code)
+            self._report(_ENDS[code], sent, code)
 
     def failed(self, now_ms: int) -> None:
         """The connection was lost, or no answer came in time."""
@@ -188,7 +197,7 @@ class HeartbeatRules:
     def refused(self, code: ErrorCode) -> None:
         """The broker does not let us in any more; nothing more is sent for this member."""
         self._report(
-            FindingKind.FATAL, self._identity, code or ErrorCode.SASL_AUTHENTICATION_FAILED
+            FindingKind.LOCKED_OUT, self._identity, code or ErrorCode.SASL_AUTHENTICATION_FAILED
         )
         self._identity = NOBODY
 
@@ -198,11 +207,8 @@ class HeartbeatRules:
             self._is_coordinator_known = True
             # It is not to be doubted for the silence of the time in which there was none.
             self._next_ms = self._heard_ms = now_ms
-        elif code.retriable:
-            self._next_ms = now_ms + self._backoff.fail()
         else:
-            self._report(FindingKind.FATAL, self._identity, code)
-            self._identity = NOBODY
+            self._try_again(code, now_ms)
 
     def _watch_session(self, now_ms: int) -> None:
         """A coordinator that has been silent for a whole session may not be one any more."""
@@ -210,6 +216,11 @@ class HeartbeatRules:
         if is_silent and self._is_coordinator_known:
             self._heard_ms = now_ms
             self._lose_coordinator(now_ms, ErrorCode.REQUEST_TIMED_OUT)
+
+    def _try_again(self, code: ErrorCode, now_ms: int) -> None:
+        self._next_ms = now_ms + self._backoff.fail()
+        if is_refusal(code) and self._identity.is_valid:
+            self._report(FindingKind.REFUSED, self._identity, code)
 
     def _lose_coordinator(self, now_ms: int, code: ErrorCode) -> None:
         self._is_coordinator_known = False

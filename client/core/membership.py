@@ -16,6 +16,7 @@ from client.core.errors import (
     IllegalStateError,
     InconsistentProtocolError,
     error_for,
+    is_refusal,
 )
 from client.core.group_requests import (
     PROTOCOL_TYPE,
@@ -84,7 +85,10 @@ class Membership:
         self._backoff = backoff
         self._is_coordinator_known = False
         self._wait_until_ms = 0
-        self._fatal: ConsumerError | None = None
+        self._fenced: ConsumerError | None = None
+        """What every poll raises until somebody subscribes anew."""
+        self._refusal: ConsumerError | None = None
+        """What the next poll raises; the one after it tries again."""
         self._has_joined = False
         self._rejoin: Rejoin | None = self._first_rejoin()
         self._is_prepared = False
@@ -106,10 +110,15 @@ class Membership:
         """The next step; it counts as begun.
 
         Raises:
-            ConsumerError: the group cannot go on with this member.
+            FencedInstanceError: another process has the name of this member. Every time.
+            ConsumerError: the group does not take this member, as an AuthorizationError. Once: then
+                the next attempt is made, because what was refused may be allowed by now.
         """
-        if self._fatal is not None:
-            raise self._fatal
+        if self._fenced is not None:
+            raise self._fenced
+        if self._refusal is not None:
+            refusal, self._refusal = self._refusal, None
+            raise refusal
         if isinstance(self._next, Apply):
             return self._next
         if not self._subscription.is_by_group:
@@ -158,16 +167,18 @@ class Membership:
 
     def coordinator_failed(self, code: ErrorCode, now_ms: int) -> None:
         """FindCoordinator was answered with an error; NETWORK_EXCEPTION for no answer."""
-        if code.retriable:
-            self._wait_until_ms = now_ms + self._backoff.fail()
+        if is_refusal(code):
+            self._refusal = error_for(code, f"finding the coordinator of {self.config.group_id}")
         else:
-            self._fatal = error_for(code, f"finding the coordinator of {self.config.group_id}")
+            self._wait_until_ms = now_ms + self._backoff.fail()
 
     def round_failed(self, now_ms: int) -> None:
         """A step ended with an error that the next poll raises. An application that polls on is
         not to try again at once: a user with a wrong password may be locked out for that.
         """
         self._wait_until_ms = now_ms + self._backoff.fail()
+        if self.state is MemberState.PREPARING_REBALANCE:
+            self.state = MemberState.UNJOINED
 
     def topics_refreshed(self) -> None:
         """The subscription was matched with the topics that there are."""
@@ -213,7 +224,7 @@ class Membership:
         if code is not ErrorCode.NONE:
             self._failed("SyncGroup", sent, code, now_ms)
         elif response.protocol_name not in {None, self.identity.protocol_name}:
-            self._fatal = _wrong_protocol(response.protocol_name)
+            self._refusal = _wrong_protocol(response.protocol_name)
         else:
             self._synced(response.assignment)
 
@@ -233,11 +244,11 @@ class Membership:
 
     def _joined(self, response: JoinGroupResponse) -> None:
         if response.protocol_type not in {None, PROTOCOL_TYPE}:
-            self._fatal = _wrong_protocol(response.protocol_type)
+            self._refusal = _wrong_protocol(response.protocol_type)
             return
         chosen = self._assignors.get(response.protocol_name or "")
         if chosen is None:
-            self._fatal = _wrong_protocol(response.protocol_name)
+            self._refusal = _wrong_protocol(response.protocol_name)
             return
         self._backoff.succeed()
         self._has_joined = True
@@ -259,7 +270,7 @@ class Membership:
         try:
             assigned = frozenset(decode_share(share))
         except InconsistentProtocolError as error:
-            self._fatal = error
+            self._refusal = error
             return
         self.state = MemberState.STABLE
         self._rejoin = None
@@ -296,9 +307,13 @@ class Membership:
             elif kind is FindingKind.REBALANCING:
                 if self.state is MemberState.STABLE:
                     self._want(JoinReason.GROUP_REBALANCING, "group is rebalancing")
-            elif kind is FindingKind.FATAL:
-                self._lose(NOBODY, code.name)
-                self._fatal = error_for(code, f"heartbeat in group {self.config.group_id}")
+            elif kind is FindingKind.FENCED:
+                self._fence("heartbeat", code)
+            elif kind is FindingKind.REFUSED:
+                self._refusal = self._error_for("heartbeat", code)
+            elif kind is FindingKind.LOCKED_OUT:
+                self._lose(identity.without_generation(), code.name)
+                self._refusal = self._error_for("heartbeat", code)
             elif kind is FindingKind.GENERATION_LOST:
                 self._lose(identity.without_generation(), code.name)
             else:
@@ -368,9 +383,9 @@ class Membership:
         if sent == self.identity and self.state is MemberState.STABLE:
             self._want(JoinReason.GROUP_REBALANCING, "group is rebalancing")
 
-    def fail(self, error: ConsumerError) -> None:
-        """Raise this from every poll from now on."""
-        self._fatal = error
+    def subscribed_anew(self) -> None:
+        """The application has subscribed: one that was fenced tries again, knowingly."""
+        self._fenced = self._refusal = None
 
     # For those who watch.
 
@@ -381,8 +396,8 @@ class Membership:
 
     @property
     def failure(self) -> ConsumerError | None:
-        """What every poll raises from now on; None if nothing."""
-        return self._fatal
+        """What every poll raises until somebody subscribes anew; None if nothing."""
+        return self._fenced
 
     @property
     def is_settled(self) -> bool:
@@ -427,13 +442,22 @@ class Membership:
             self._lose(sent.without_generation(), code.name)
         elif code is ErrorCode.REBALANCE_IN_PROGRESS:
             self._want(JoinReason.GROUP_REBALANCING, "group is rebalancing")
-        elif code in _RETRIED:
+        elif code is ErrorCode.FENCED_INSTANCE_ID:
+            self._fence(doing, code)
+        else:
             assert self._rejoin is not None
             self._rejoin = self._rejoin.after_failure(f"{doing} failed: {code.name}")
-            self._wait_until_ms = now_ms + self._backoff.fail()
-        else:
-            self._lose(NOBODY, code.name)
-            self._fatal = error_for(code, f"{doing} in group {self.config.group_id}")
+            if is_refusal(code):
+                self._refusal = self._error_for(doing, code)
+            else:
+                self._wait_until_ms = now_ms + self._backoff.fail()
+
+    def _fence(self, doing: str, code: ErrorCode) -> None:
+        self._lose(NOBODY, code.name)
+        self._fenced = self._error_for(doing, code)
+
+    def _error_for(self, doing: str, code: ErrorCode) -> ConsumerError:
+        return error_for(code, f"{doing} in group {self.config.group_id}")
 
 
 _COORDINATOR_GONE: Final = frozenset(
@@ -443,11 +467,6 @@ _COORDINATOR_GONE: Final = frozenset(
         ErrorCode.NETWORK_EXCEPTION,
     }
 )
-_RETRIED: Final = _COORDINATOR_GONE | {
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.REQUEST_TIMED_OUT,
-}
-"""Java raises the second after a join and both after a sync; the group is none the worse."""
 
 
 def _wrong_protocol(name: str | None) -> InconsistentProtocolError:

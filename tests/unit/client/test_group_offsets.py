@@ -143,7 +143,7 @@ def test_an_answer_about_an_identity_of_the_past_does_not_cost_the_present_one(
         with pytest.raises(RebalanceInProgressError if is_rebalancing else CommitError):
             await commit
         assert scene.membership.identity == newer
-        assert scene.membership._fatal is None
+        assert scene.membership.failure is None
 
     on_virtual_time(test, instance_id="one")
 

@@ -74,9 +74,7 @@ def test_a_rebalance_is_told_once_and_counts_as_life() -> None:
         (ErrorCode.ILLEGAL_GENERATION, FindingKind.GENERATION_LOST),
         (ErrorCode.UNKNOWN_MEMBER_ID, FindingKind.MEMBERSHIP_LOST),
         (ErrorCode.GROUP_ID_NOT_FOUND, FindingKind.MEMBERSHIP_LOST),
-        (ErrorCode.FENCED_INSTANCE_ID, FindingKind.FATAL),
-        (ErrorCode.GROUP_AUTHORIZATION_FAILED, FindingKind.FATAL),
-        (ErrorCode.UNKNOWN_SERVER_ERROR, FindingKind.FATAL),
+        (ErrorCode.FENCED_INSTANCE_ID, FindingKind.FENCED),
     ],
 )
 def test_an_error_that_ends_the_membership_ends_the_heartbeats(
@@ -87,6 +85,33 @@ def test_an_error_that_ends_the_membership_ends_the_heartbeats(
     rules.answered(ME, code, 3_001)
     assert rules.take_findings() == [Finding(kind, ME, code)]
     assert rules.next_action(10_000) == Wait(None)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.INVALID_REQUEST])
+def test_an_answer_that_makes_no_sense_is_asked_for_again(code: ErrorCode) -> None:
+    rules = rules_of()
+    rules.next_action(3_000)
+    rules.answered(ME, code, 3_000)
+    assert rules.take_findings() == []
+    assert rules.next_action(3_000) == Wait(3_100)
+    assert rules.next_action(3_100) == SendHeartbeat(ME)
+    rules.answered(ME, ErrorCode.NONE, 3_110)
+    assert rules.next_action(3_110) == Wait(6_100)
+
+
+def test_a_refusal_is_told_and_heartbeats_go_on() -> None:
+    rules = rules_of()
+    refused = Finding(FindingKind.REFUSED, ME, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    rules.next_action(3_000)
+    rules.answered(ME, refused.code, 3_000)
+    assert rules.take_findings() == [refused]
+    assert rules.next_action(3_100) == SendHeartbeat(ME)
+    rules.failed(3_100)
+    assert rules.next_action(4_000) == FindCoordinator()
+    rules.take_findings()
+    rules.found_coordinator(refused.code, 4_000)
+    assert rules.take_findings() == [refused]
+    assert rules.next_action(5_000) == FindCoordinator()
 
 
 def test_an_answer_about_an_earlier_identity_changes_nothing() -> None:
@@ -201,11 +226,11 @@ def _live_until(rules: HeartbeatRules, end_ms: int) -> None:
             rules.answered(ME, ErrorCode.NONE, at_ms)
 
 
-def test_a_member_that_is_not_let_in_any_more_is_told_for_good_and_sends_nothing() -> None:
+def test_a_member_that_is_not_let_in_any_more_is_told_and_sends_nothing() -> None:
     rules = rules_of()
     assert rules.next_action(3_000) == SendHeartbeat(ME)
     rules.refused(ErrorCode.SASL_AUTHENTICATION_FAILED)
     assert rules.take_findings() == [
-        Finding(FindingKind.FATAL, ME, ErrorCode.SASL_AUTHENTICATION_FAILED)
+        Finding(FindingKind.LOCKED_OUT, ME, ErrorCode.SASL_AUTHENTICATION_FAILED)
     ]
     assert rules.next_action(10_000) == Wait(None)

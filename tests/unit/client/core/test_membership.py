@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from client.core.errors import (
+    AuthorizationError,
     ConfigError,
     FencedInstanceError,
     IllegalStateError,
@@ -14,8 +15,9 @@ from client.core.errors import (
 )
 from client.core.membership import MemberState
 from client.core.partitions import TopicPartition
-from client.core.steps import FindCoordinator, Idle, Join, Sync
+from client.core.steps import FindCoordinator, Idle, Join, Step, Sync
 from client.core.wire_forms import encode_share
+from protocol.errors import ErrorCode
 from protocol.join_reason import JoinReason
 from protocol.messages.join_group import JoinGroupResponse
 from protocol.messages.sync_group import SyncGroupResponse
@@ -335,8 +337,74 @@ def test_a_second_process_with_the_same_instance_id_fences_the_first() -> None:
     scenario, members = group_of(1, instance_id="i")
     second = DrivenMember(scenario, "t", instance_id="i")
     live(scenario, [second], 4 * SECOND)
-    with pytest.raises(FencedInstanceError, match="group_instance_id"):
-        live(scenario, members, 4 * SECOND)
+    for _ in range(2):
+        with pytest.raises(FencedInstanceError, match="group_instance_id"):
+            live(scenario, members, 4 * SECOND)
+    # Whoever subscribes anew means it.
+    members[0].membership.subscribed_anew()
+    live(scenario, members, 4 * SECOND)
+    assert members[0].is_settled
+    with pytest.raises(FencedInstanceError):
+        live(scenario, [second], 4 * SECOND)
+
+
+@pytest.mark.parametrize("strategy", [EAGER, COOPERATIVE])
+@pytest.mark.parametrize("asked", [Join, Sync])
+def test_odd_answers_to_a_join_or_a_sync_are_tried_again(
+    strategy: tuple[str, ...], asked: type[Step]
+) -> None:
+    scenario, members = group_of(2, strategy=strategy)
+    odd = [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode(9_999), ErrorCode.NOT_ENOUGH_REPLICAS]
+    members[0].membership.enforce_rebalance()
+    if asked is Sync:
+        members[0].run()
+        assert members[0].membership.state is MemberState.PREPARING_REBALANCE
+    members[0].odd_answers.extend(odd)
+    live(scenario, members, 20 * SECOND)
+    assert not members[0].odd_answers
+    assert all(member.is_settled for member in members)
+    assert owned(members) == list(partitions(*range(6)))
+
+
+def test_an_odd_answer_to_a_heartbeat_costs_nothing() -> None:
+    scenario, members = group_of(2)
+    before = scenario.group.generation
+    members[0].odd_answers.extend([ErrorCode.UNKNOWN_SERVER_ERROR] * 3)
+    live(scenario, members, 20 * SECOND)
+    assert not members[0].odd_answers
+    assert (scenario.group.generation, members[0].calls) == (before, [])
+
+
+def test_a_join_that_is_refused_is_told_and_tried_by_the_next_poll() -> None:
+    """An ACL that comes a minute late."""
+    scenario = Scenario(partition_counts={"t": 6})
+    member = DrivenMember(scenario, "t")
+    member.odd_answers.extend([ErrorCode.GROUP_AUTHORIZATION_FAILED] * 3)
+    told = 0
+    for _ in range(100):
+        try:
+            live(scenario, [member], SECOND // 10)
+        except AuthorizationError:
+            told += 1
+            member.membership.round_failed(scenario.ms)
+            assert member.membership.state is MemberState.UNJOINED
+    assert told == 3
+    assert member.is_settled
+    assert owned([member]) == list(partitions(*range(6)))
+
+
+def test_a_member_whose_heartbeat_is_refused_is_told_and_stays_one() -> None:
+    scenario, members = group_of(2)
+    before = scenario.group.generation
+    members[0].odd_answers.extend([ErrorCode.GROUP_AUTHORIZATION_FAILED] * 2)
+    told = 0
+    for _ in range(100):
+        try:
+            live(scenario, members, SECOND // 5)
+        except AuthorizationError:
+            told += 1
+    assert told == 2
+    assert (scenario.group.generation, members[0].calls) == (before, [])
 
 
 def test_two_assignors_that_nobody_shares_are_an_error_that_says_so() -> None:
