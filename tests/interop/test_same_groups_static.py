@@ -283,7 +283,7 @@ def test_an_instance_id_that_is_empty(group: Group) -> None:
 
 
 def test_instance_ids_of_any_text(group: Group) -> None:
-    one = group.member("one", instance="ä b/\n" + "x" * 300)
+    one = group.member("one", instance="ä b/\n" + "x" * 200)
     group.settle(one)
     show(group, one)
     new = restarted(one)
