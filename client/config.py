@@ -108,6 +108,9 @@ class ConsumerConfig:
     group_instance_id: str | None = None
     """A name that outlives a restart makes a static member (KIP-345)."""
     client_rack: str | None = None
+    """Where this consumer is, as the brokers' broker.rack: leaders that have a
+    replica.selector.class name a follower there to be read from (KIP-392), and members may be
+    given partitions by it."""
 
     key_deserializer: Callable[[Any], Any] | None = None
     value_deserializer: Callable[[Any], Any] | None = None
@@ -227,6 +230,8 @@ class ConsumerConfig:
             retry_backoff_ms=self.retry_backoff_ms,
             retry_backoff_max_ms=self.retry_backoff_max_ms,
             request_timeout_ms=self.request_timeout_ms,
+            client_rack=self.client_rack,
+            metadata_max_age_ms=self.metadata_max_age_ms,
         )
 
     @property

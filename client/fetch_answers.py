@@ -18,6 +18,7 @@ from client.core.partitions import TopicPartition
 from client.core.positions import Positions
 from client.fetch_buffers import FetchBuffers
 from client.fetch_requests import PASSING, STALE, Asked, SentFetch, answers_in
+from client.fetch_sources import FetchSources
 from client.fetch_troubles import Troubles
 from client.fetched import Aborted, Fetched, ReadOptions
 from client.leader_rounds import now_ms
@@ -36,6 +37,7 @@ class FetchAnswers:
         plan: FetchPlan,
         buffers: FetchBuffers,
         troubles: Troubles,
+        sources: FetchSources,
         options: ReadOptions,
         *,
         default_reset: Callable[[], OffsetSpec | None],
@@ -47,6 +49,7 @@ class FetchAnswers:
         self._plan = plan
         self._buffers = buffers
         self._troubles = troubles
+        self._sources = sources
         self._options = options
         self._default_reset = default_reset
         self._on_metadata_wanted = on_metadata_wanted
@@ -67,14 +70,34 @@ class FetchAnswers:
             if self._buffers.fetch_offset(partition, state) != asked.offset:
                 # It was asked twice, because its leader moved.
                 continue
-            if code is ErrorCode.NONE:
-                self._store(partition, asked, data)
-            else:
-                is_stale |= code in STALE
+            is_stale |= code in STALE
+            if code is not ErrorCode.NONE and not asked.is_leader:
+                # Whatever it is, the leader knows better (Java: most errors, OFFSET_OUT_OF_RANGE
+                # among them, which may only mean that this one lags behind).
+                logger.debug("%s-%d: broker %d: %s", *partition, node_id, code.name)
+                self._troubles.postpone(partition)
+                self._sources.failed(partition, node_id)
+            elif code is not ErrorCode.NONE:
                 self._refused(partition, asked, code)
+            elif not self._is_sent_on(partition, node_id, asked, data):
+                self._store(partition, asked, data)
         self._troubles.postpone_all(unanswered)
         if is_stale:
             self._on_metadata_wanted()
+
+    def _is_sent_on(
+        self, partition: TopicPartition, node_id: int, asked: Asked, data: PartitionData
+    ) -> bool:
+        """Whether the leader has named a follower to be asked instead."""
+        leader = node_id, asked.leader_epoch
+        follower = data.preferred_read_replica
+        if not asked.is_leader or not self._sources.leader_named(partition, follower, leader):
+            return False
+        if self._sources.is_doubtful(partition):
+            # Else it would go back and forth without a pause.
+            self._troubles.postpone(partition)
+            self._on_metadata_wanted()
+        return not data.records
 
     def _store(self, partition: TopicPartition, asked: Asked, data: PartitionData) -> None:
         self._troubles.succeeded(partition)

@@ -28,3 +28,7 @@ class FetchConfig:
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     request_timeout_ms: int = 30_000
+    client_rack: str | None = None
+    """Told to leaders, which may name a follower there to be read from (KIP-392)."""
+    metadata_max_age_ms: int = 300_000
+    """Also how long such a follower is read from before the leader is asked again."""

@@ -48,6 +48,8 @@ class Asked(NamedTuple):
     leader_epoch: int
     fence: int
     """Of its position when it was asked."""
+    is_leader: bool = True
+    """Whether who is asked leads it; else it is a follower that the leader has named."""
 
 
 class SentFetch(NamedTuple):
@@ -73,8 +75,11 @@ def fetch_request(
     min_bytes: int,
     max_wait_ms: int,
     isolation_level: int,
+    rack: str = "",
 ) -> FetchRequest:
-    """Without a fetch session: everything is said every time."""
+    """Without a fetch session: everything is said every time. `rack`: where we are, for leaders to
+    name followers by (KIP-392).
+    """
     topics = [
         FetchTopic(
             topic=topic,
@@ -98,6 +103,7 @@ def fetch_request(
         max_bytes=bytes_max,
         isolation_level=isolation_level,
         topics=topics,
+        rack_id=rack,
     )
 
 

@@ -15,6 +15,7 @@ from client.fetch_answers import FetchAnswers
 from client.fetch_buffers import FetchBuffers
 from client.fetch_config import FetchConfig
 from client.fetch_requests import Asked, SentFetch, fetch_request, version_for
+from client.fetch_sources import FetchSources
 from client.fetch_troubles import Troubles
 from client.net.cluster import Cluster
 from client.net.connection import Connection, DisconnectedError
@@ -42,6 +43,7 @@ class FetchSender:
         buffers: FetchBuffers,
         answers: FetchAnswers,
         troubles: Troubles,
+        sources: FetchSources,
         config: FetchConfig,
         *,
         on_metadata_wanted: Callable[[], None],
@@ -54,6 +56,7 @@ class FetchSender:
         self._buffers = buffers
         self._answers = answers
         self._troubles = troubles
+        self._sources = sources
         self._config = config
         self._on_metadata_wanted = on_metadata_wanted
         self._on_answered = on_answered
@@ -97,6 +100,7 @@ class FetchSender:
             min_bytes=config.fetch_min_bytes if fetch.may_wait else 0,
             max_wait_ms=config.fetch_max_wait_ms if fetch.may_wait else 0,
             isolation_level=config.isolation_level,
+            rack=self._sources.rack_to_tell(sent.asked),
         )
         return _Promise(connection, sent, connection.send(request, version=sent.version))
 
@@ -116,6 +120,8 @@ class FetchSender:
         except DisconnectedError as error:
             logger.debug("fetching from broker %d: %s", node_id, error)
             self._troubles.postpone_all(fetch.partitions)
+            for partition in fetch.partitions:
+                self._sources.failed(partition, node_id)
             self._on_metadata_wanted()
         except Exception:
             self._troubles.postpone_all(fetch.partitions)
@@ -138,11 +144,12 @@ class FetchSender:
         for partition in fetch.partitions:
             leader = self._cluster.leader(partition)
             state = self._positions.find(partition)
-            if leader is None or leader.node_id != fetch.node_id or state is None:
+            if leader is None or state is None or self._sources.node(partition) != fetch.node_id:
                 continue
             if state.position is not None and state.is_readable:
                 offset = self._buffers.fetch_offset(partition, state)
-                asked[partition] = Asked(offset, leader.epoch, state.fence)
+                is_leader = leader.node_id == fetch.node_id
+                asked[partition] = Asked(offset, leader.epoch, state.fence, is_leader)
         topics = {partition.topic for partition in asked}
         topic_ids = {topic: self._cluster.topics[topic].topic_id for topic in topics}
         return SentFetch(version_for(best_version, topic_ids), asked, topic_ids)

@@ -12,16 +12,8 @@ from client.core.partitions import TopicPartition
 from client.core.positions import Positions
 from client.fetch_buffers import Only
 from client.fetch_config import FetchConfig
+from client.fetch_sources import FetchSources
 from client.leader_rounds import now_ms
-from client.net.cluster import Cluster
-
-
-def leader_of(cluster: Cluster, partition: TopicPartition) -> int | None:
-    """Who serves it, if it is known where that broker is."""
-    leader = cluster.leader(partition)
-    if leader is None or cluster.broker(leader.node_id) is None:
-        return None
-    return leader.node_id
 
 
 class Troubles:
@@ -29,7 +21,7 @@ class Troubles:
 
     def __init__(
         self,
-        cluster: Cluster,
+        sources: FetchSources,
         positions: Positions,
         plan: FetchPlan,
         config: FetchConfig,
@@ -37,7 +29,7 @@ class Troubles:
         on_due: Callable[[], None],
     ) -> None:
         """`on_due`: there is something to be raised."""
-        self._cluster = cluster
+        self._sources = sources
         self._positions = positions
         self._plan = plan
         self._config = config
@@ -102,7 +94,7 @@ class Troubles:
                 config.retry_backoff_ms, config.retry_backoff_max_ms, random.random
             )
         until_ms = now_ms() + backoff.fail()
-        self._plan.postpone(partition, leader_of(self._cluster, partition), until_ms)
+        self._plan.postpone(partition, self._sources.node(partition), until_ms)
         return until_ms
 
     def postpone_all(self, partitions: Iterable[TopicPartition]) -> None:

@@ -27,7 +27,8 @@ from client.fetch_answers import FetchAnswers
 from client.fetch_buffers import FetchBuffers, Only, Records
 from client.fetch_config import FetchConfig
 from client.fetch_sending import FetchSender
-from client.fetch_troubles import Troubles, leader_of
+from client.fetch_sources import FetchSources
+from client.fetch_troubles import Troubles
 from client.fetched import NO_DESERIALISERS, Deserialisers, IsolationLevel, ReadOptions
 from client.leader_checks import PositionChecks
 from client.leader_rounds import now_ms
@@ -89,7 +90,12 @@ class Fetcher:
             )
         )
         self._changed = asyncio.Event()
-        self._troubles = Troubles(cluster, positions, self._plan, config, on_due=self._changed.set)
+        self._sources = FetchSources(
+            cluster, rack=config.client_rack, lifetime_ms=config.metadata_max_age_ms
+        )
+        self._troubles = Troubles(
+            self._sources, positions, self._plan, config, on_due=self._changed.set
+        )
         self._buffers = FetchBuffers(
             positions,
             inflated_bytes_limit=config.prefetch_bytes_limit,
@@ -101,6 +107,7 @@ class Fetcher:
             self._plan,
             self._buffers,
             self._troubles,
+            self._sources,
             ReadOptions(config.check_crcs, config.inflated_bytes_limit, deserialisers),
             default_reset=self._default_reset,
             on_metadata_wanted=on_metadata_wanted,
@@ -113,6 +120,7 @@ class Fetcher:
             self._buffers,
             answers,
             self._troubles,
+            self._sources,
             config,
             on_metadata_wanted=on_metadata_wanted,
             on_answered=self._pump,
@@ -252,6 +260,7 @@ class Fetcher:
         assigned = self._positions.assigned
         self._plan.set_partitions(assigned)
         self._troubles.keep_only(assigned)
+        self._sources.keep_only(assigned)
         self.wake()
 
     async def update_positions(self, committed: CommittedLookup | None) -> None:
@@ -315,7 +324,7 @@ class Fetcher:
         if not self._is_fetching:
             return
         began_ms = now_ms()
-        plan = self._plan.next(began_ms, self._leader_of, self._is_readable)
+        plan = self._plan.next(began_ms, self._sources.node, self._is_readable)
         wakes = [] if plan.wake_ms is None else [plan.wake_ms]
         if plan.leaderless:
             wakes += [self._troubles.postpone(partition) for partition in plan.leaderless]
@@ -332,9 +341,6 @@ class Fetcher:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def _leader_of(self, partition: TopicPartition) -> int | None:
-        return leader_of(self._cluster, partition)
 
     def _is_readable(self, partition: TopicPartition) -> bool:
         state = self._positions.find(partition)

@@ -22,7 +22,9 @@ from typing import Final, NamedTuple, TypeAlias
 from client.core.partitions import TopicPartition
 from protocol.lazy_dataclass import dataclass
 
-LeaderOf: TypeAlias = Callable[[TopicPartition], int | None]
+NodeOf: TypeAlias = Callable[[TopicPartition], int | None]
+"""Whom to ask for a partition: its leader, or a follower that the leader has named."""
+
 IsReadable: TypeAlias = Callable[[TopicPartition], bool]
 
 LEFTOVER_MS: Final = 100
@@ -62,7 +64,7 @@ class Plan(NamedTuple):
 
 class _Postponed(NamedTuple):
     until_ms: int
-    leader: int | None
+    node_id: int | None
     """Who it failed with; whoever comes after gets a chance at once."""
 
 
@@ -136,15 +138,15 @@ class FetchPlan:
             del self._order[partition]
             self._order[partition] = None
 
-    def postpone(self, partition: TopicPartition, leader: int | None, until_ms: int) -> None:
-        """It failed with this leader; this one is not to be asked for it before then."""
-        self._postponed[partition] = _Postponed(until_ms, leader)
+    def postpone(self, partition: TopicPartition, node_id: int | None, until_ms: int) -> None:
+        """It failed with this broker, which is not to be asked for it before then."""
+        self._postponed[partition] = _Postponed(until_ms, node_id)
 
     def throttle(self, node_id: int, until_ms: int) -> None:
         """The broker wants to be left alone until then (KIP-219)."""
         self._node_not_before_ms[node_id] = until_ms
 
-    def next(self, now_ms: int, leader_of: LeaderOf, is_readable: IsReadable) -> Plan:
+    def next(self, now_ms: int, node_of: NodeOf, is_readable: IsReadable) -> Plan:
         """What to send now. The caller says `sent` for each of them that it sends."""
         shares: dict[int, _Share] = {}
         leaderless: list[TopicPartition] = []
@@ -154,21 +156,21 @@ class FetchPlan:
             readable = is_readable(partition)
             if not (waiting_bytes or readable):
                 continue
-            leader = leader_of(partition)
-            if leader is None:
+            node_id = node_of(partition)
+            if node_id is None:
                 if readable and self._is_due(partition, None, now_ms, wakes):
                     leaderless.append(partition)
                 continue
-            share = shares.get(leader)
+            share = shares.get(node_id)
             if share is None:
-                share = shares[leader] = _Share([])
+                share = shares[node_id] = _Share([])
             share.waiting_bytes += waiting_bytes
             if not readable:
                 continue
             share.readable_bytes += waiting_bytes
             if waiting_bytes >= self._enough_bytes:
                 share.is_being_taken = True
-            elif self._is_due(partition, leader, now_ms, wakes):
+            elif self._is_due(partition, node_id, now_ms, wakes):
                 share.wanted.append(partition)
         self._node_count = max(1, len(shares))
         share_bytes = self._limits.prefetch_bytes // self._node_count
@@ -181,12 +183,12 @@ class FetchPlan:
         return Plan(fetches, min(wakes, default=None), leaderless)
 
     def _is_due(
-        self, partition: TopicPartition, leader: int | None, now_ms: int, wakes: list[int]
+        self, partition: TopicPartition, node_id: int | None, now_ms: int, wakes: list[int]
     ) -> bool:
         postponed = self._postponed.get(partition)
         if postponed is None:
             return True
-        if postponed.until_ms > now_ms and postponed.leader == leader:
+        if postponed.until_ms > now_ms and postponed.node_id == node_id:
             wakes.append(postponed.until_ms)
             return False
         del self._postponed[partition]

@@ -57,6 +57,8 @@ class TopicInfo:
     leaders: Mapping[int, Leader]
     """By partition; those without a leader are missing."""
     partition_count: int
+    replicas: Mapping[int, Collection[int]]
+    """By partition the brokers that have it, and can serve it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +267,14 @@ class Cluster:
                         if one.leader_id >= 0
                     },
                     partition_count=len(topic.partitions),
+                    replicas={
+                        one.partition_index: (
+                            [node for node in one.replica_nodes if node not in one.offline_replicas]
+                            if one.offline_replicas
+                            else one.replica_nodes
+                        )
+                        for one in topic.partitions
+                    },
                 )
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
@@ -275,6 +285,12 @@ class Cluster:
             for topic, info in known
             if info is not None and info.partition_count
         }
+
+    def is_online(self, partition: TopicPartition, node_id: int) -> bool:
+        """Whether this broker has a replica of it, and it is known where the broker is."""
+        info = self.topics.get(partition.topic)
+        replicas = () if info is None else info.replicas.get(partition.partition, ())
+        return node_id in replicas and node_id in self._brokers
 
     def leader(self, partition: TopicPartition) -> Leader | None:
         """Who serves it, None if that is not known."""

@@ -78,6 +78,10 @@ class ScriptedBroker:
         """By partition: the epoch and its end; that of the log if nothing is given."""
         self.asked_epochs: list[tuple[int, int]] = []
         """Of our leader and of the position."""
+        self.named: dict[int, int] = {}
+        """By partition the follower that it names to whoever says in which rack it is."""
+        self.names_always = False
+        """Also to who does not say it."""
         self.throttle_ms = 0
         self.is_down = False
         self.is_silent = False
@@ -131,17 +135,32 @@ class ScriptedBroker:
     def _answer(self, request: FetchRequest, version: int) -> FetchResponse | None:
         """None: there is nothing to say yet."""
         data = [
-            self._partition(asked.partition, asked.fetch_offset)
+            self._named(asked.partition)
+            if (request.rack_id or self.names_always) and asked.partition in self.named
+            else self._partition(asked.partition, asked.fetch_offset)
             for topic in request.topics
             for asked in topic.partitions
         ]
-        if not any(one.records or one.error_code for one in data) and request.max_wait_ms:
+        is_news = any(
+            one.records or one.error_code or one.preferred_read_replica >= 0 for one in data
+        )
+        if not is_news and request.max_wait_ms:
             return None
         name: dict[str, Any] = {"topic": TOPIC} if version < 13 else {"topic_id": TOPIC_ID}
         throttle_ms, self.throttle_ms = self.throttle_ms, 0
         return FetchResponse(
             throttle_time_ms=throttle_ms,
             responses=[FetchableTopicResponse(**name, partitions=data)],
+        )
+
+    def _named(self, index: int) -> PartitionData:
+        return PartitionData(
+            partition_index=index,
+            error_code=0,
+            high_watermark=len(self.logs[index]),
+            aborted_transactions=None,
+            preferred_read_replica=self.named[index],
+            records=b"",
         )
 
     def _partition(self, index: int, offset: int) -> PartitionData:
@@ -208,6 +227,8 @@ class ScriptedCluster(Cluster):
         super().__init__(ClusterConfig([Address("one", 1)], ConnectionConfig()))
         self.nodes = {1: ScriptedBroker(1), 2: ScriptedBroker(2)}
         self.is_connected = False
+        self.online = [1, 2]
+        """Who has all partitions, as the metadata of the next `lead` says."""
         self.to_come = 0
         self.leaders_to_come: tuple[int, ...] | None = None
         """What the next refresh finds; None: nothing new."""
@@ -221,7 +242,10 @@ class ScriptedCluster(Cluster):
         known = {
             index: Leader(node_id, epoch) for index, node_id in enumerate(leaders) if node_id >= 0
         }
-        self.topics[TOPIC] = TopicInfo(TOPIC, topic_id, False, ErrorCode.NONE, known, len(leaders))
+        replicas = dict.fromkeys(range(len(leaders)), self.online)
+        self.topics[TOPIC] = TopicInfo(
+            TOPIC, topic_id, False, ErrorCode.NONE, known, len(leaders), replicas
+        )
 
     async def refresh(self, topics: Collection[str] | None) -> None:
         del topics

@@ -155,7 +155,7 @@ class ScriptedCluster(Cluster):
         super().__init__(ClusterConfig([Address("one", 1)], ConnectionConfig()))
         self._broker = broker
         self.purposes: list[str] = []
-        self.topics[TOPIC] = TopicInfo(TOPIC, TOPIC_ID, False, ErrorCode.NONE, {}, 2)
+        self.topics[TOPIC] = TopicInfo(TOPIC, TOPIC_ID, False, ErrorCode.NONE, {}, 2, {})
 
     async def connection(self, address: Address, purpose: str = "") -> Connection:
         self.purposes.append(purpose)

@@ -144,3 +144,9 @@ def test_a_listener_that_would_never_be_called_is_refused(
     with pytest.raises(TypeError, match=words):
         consumer.subscribe(["t"], listener=listener)
     consumer.subscribe(["t"], listener=WellNamed())
+
+
+def test_fetches_know_the_rack_and_the_age_of_metadata() -> None:
+    found = config_from({"client_rack": "zone-a", "metadata_max_age_ms": 7_000}).fetch
+    assert (found.client_rack, found.metadata_max_age_ms) == ("zone-a", 7_000)
+    assert config_from({}).fetch.client_rack is None
