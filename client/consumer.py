@@ -31,6 +31,7 @@ from client.group_offsets import CommitCallback, Offsets
 from client.listener import RebalanceListener, listener_from
 from client.observed import Observed
 from client.offset_lookup import list_offsets
+from client.processing.running import Runs
 from client.records import ConsumerRecord
 from client.typed import K, TypedByDeserialisers, V
 
@@ -49,7 +50,7 @@ class GroupMetadata(NamedTuple):
     group_instance_id: str | None = None
 
 
-class Consumer(TypedByDeserialisers[K, V], Observed):
+class Consumer(TypedByDeserialisers[K, V], Runs[K, V], Observed):
     """Reads records. To be closed: use it with `async with`, or call `start` and `stop`.
 
     Type checkers know the types of keys and values by what the deserialisers return:
@@ -129,9 +130,22 @@ class Consumer(TypedByDeserialisers[K, V], Observed):
             engine = self._engine
         if engine is not None:
             try:
-                await engine.close(timeout_s, leaves=leave, commits_all=commits_all)
+                left_s = await self._end_run_first(engine, timeout_s, leave=leave)
+                await engine.close(left_s, leaves=leave, commits_all=commits_all)
             finally:
                 self._is_closed = engine.is_closed
+
+    async def _end_run_first(
+        self, engine: Engine, timeout_s: float, *, leave: bool | None
+    ) -> float:
+        """Let handlers end; how much of the time is left then."""
+        deadline_s = time.monotonic() + timeout_s
+        try:
+            await self._end_run(timeout_s)
+        except asyncio.CancelledError:
+            await engine.close(0.0, leaves=leave, commits_all=False)
+            raise
+        return max(0.0, deadline_s - time.monotonic())
 
     close = stop
 
@@ -200,6 +214,8 @@ class Consumer(TypedByDeserialisers[K, V], Observed):
         """Records one by one, until another task stops the consumer. Raises as `poll`."""
         if self._is_closed:
             raise ConsumerClosedError("this consumer is closed")
+        if self._engine is not None:
+            self._engine.check_reader()
         return self
 
     async def __anext__(self) -> ConsumerRecord[K, V]:
@@ -559,7 +575,7 @@ class Consumer(TypedByDeserialisers[K, V], Observed):
 
     def _to_commit(self, offsets: Mapping[TopicPartition, ToCommit] | None) -> Offsets:
         if offsets is None:
-            return self._running().positions.consumed()
+            return self._running().to_commit()
         wanted = {TopicPartition(*one): _with_metadata(given) for one, given in offsets.items()}
         self._running().check_committable(wanted)
         return wanted

@@ -11,8 +11,9 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Collection
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from client.auto_commit import AutoCommit
 from client.callbacks import GRACE_S
@@ -28,6 +29,7 @@ from client.core.errors import (
     OperationTimedOutError,
 )
 from client.core.membership import MemberState
+from client.core.offsets import OffsetAndMetadata
 from client.core.partitions import TopicPartition
 from client.core.positions import Positions
 from client.core.subscription import Subscription, SubscriptionKind
@@ -35,11 +37,15 @@ from client.fetched import Deserialisers
 from client.fetcher import Fetcher, Records
 from client.group import GroupMember
 from client.group_offsets import GroupOffsets, Offsets, Outsider
+from client.listener import RebalanceListener
 from client.metadata import MetadataConfig, MetadataKeeper
 from client.net.cluster import Cluster
 from client.net.connection import DisconnectedError
 from client.open_calls import OpenCalls
 from client.rebalance import Rebalance
+
+if TYPE_CHECKING:
+    from client.processing.runner import Runner
 
 logger = logging.getLogger(__name__)
 
@@ -75,11 +81,12 @@ class Engine:
             wanted_topics=self._wanted_topics,
             on_updated=self._metadata_updated,
         )
+        self.deserialisers = Deserialisers(config.key_deserializer, config.value_deserializer)
         self.fetcher = Fetcher(
             self.cluster,
             self.positions,
             config.fetch,
-            Deserialisers(config.key_deserializer, config.value_deserializer),
+            self.deserialisers,
             on_metadata_wanted=self.metadata.want,
         )
         self.offsets: GroupOffsets | None = None
@@ -117,6 +124,9 @@ class Engine:
         self.is_closed = False
         self.calls = OpenCalls()
         """Of the application, that wait for the cluster."""
+        self.runner: Runner | None = None
+        """What handles records, while that goes on: it alone reads, and commits."""
+        self._reader: asyncio.Task[Any] | None = None
         self._unsubscribing: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._patience: asyncio.Timeout | None = None
@@ -184,7 +194,8 @@ class Engine:
             member = self.member if is_by_group else None
             self.offsets.committer = Outsider() if member is None else member.commits
         if kind is SubscriptionKind.MANUAL:
-            if self._auto_commit is not None and self.positions.assigned:
+            is_ours = self.runner is None
+            if self._auto_commit is not None and is_ours and self.positions.assigned:
                 self._auto_commit.begin(time.monotonic())
             self.rebalance.own(self.subscription.assigned)
             if any(one.topic not in self.cluster.topics for one in self.subscription.assigned):
@@ -263,7 +274,7 @@ class Engine:
         self.metadata.raise_error()
         if self.member is not None:
             await self.member.advance(deadline_s)
-        if self._auto_commit is not None:
+        if self._auto_commit is not None and self.runner is None:
             self._auto_commit.polled(now_s)
         self._update_positions(now_s)
 
@@ -290,6 +301,34 @@ class Engine:
         )
         self._positions_task.add_done_callback(lambda _: self.wake())
 
+    # Records that are handled by a runner.
+
+    @contextmanager
+    def handed_to(self, runner: Runner, listener: RebalanceListener) -> Iterator[None]:
+        """Within it this task alone reads, records as bytes, and `runner` says what to commit.
+
+        `listener` is told about partitions before the application's is.
+        """
+        self.runner, self._reader = runner, asyncio.current_task()
+        self.rebalance.committer = listener
+        read_by = self.deserialisers.key, self.deserialisers.value
+        self.deserialisers.key = self.deserialisers.value = None
+        try:
+            yield
+        finally:
+            self.deserialisers.key, self.deserialisers.value = read_by
+            self.rebalance.committer = None
+            self.runner = self._reader = None
+
+    def check_reader(self) -> None:
+        """Raise an IllegalStateError if records are handled, and this is not who reads them."""
+        if self.runner is not None and asyncio.current_task() is not self._reader:
+            raise IllegalStateError("run() reads this consumer; only its handlers get records")
+
+    def to_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What a commit without arguments commits."""
+        return self.positions.consumed() if self.runner is None else self.runner.committable()
+
     # Waiting for records.
 
     async def poll(
@@ -303,6 +342,7 @@ class Engine:
         `only`: the partitions that `take` takes from, if not from all.
         """
         self._check_open()
+        self.check_reader()
         self.fetcher.asked(only)
         if self.positions.begin_reading(only):
             self.fetcher.wake()
@@ -342,7 +382,7 @@ class Engine:
         quiet_s = self.config.max_poll_interval_ms / 3000
         if self.member is not None and self.member.idle_until_ms is not None:
             quiet_s = min(quiet_s, self.member.idle_until_ms / 1000 - now_s)
-        if self._auto_commit is not None:
+        if self._auto_commit is not None and self.runner is None:
             quiet_s = min(quiet_s, self._auto_commit.idle_until_s - now_s)
         if self._positions_due_s > now_s:
             quiet_s = min(quiet_s, self._positions_due_s - now_s)
@@ -403,7 +443,7 @@ class Engine:
             await asyncio.shield(goodbye)
 
     async def _commit_last(self, deadline_s: float, *, commits_all: bool = True) -> None:
-        if not self.config.commits_by_itself or self.offsets is None:
+        if not self.config.commits_by_itself or self.offsets is None or self.runner is not None:
             return
         held = self.positions.hold(self.positions.assigned)
         wanted = self.positions.consumed() if commits_all else self.fetcher.processed()

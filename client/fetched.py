@@ -51,9 +51,11 @@ class IsolationLevel(IntEnum):
     READ_COMMITTED = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Deserialisers:
-    """What makes keys and values of bytes; None leaves them as bytes."""
+    """What makes keys and values of bytes; None leaves them as bytes. They are looked at for each
+    record, so that they can be put aside for a while.
+    """
 
     key: Deserialiser | None = None
     value: Deserialiser | None = None

@@ -14,6 +14,7 @@ from typing import Any
 from client.core.membership import MemberState
 from client.core.partitions import TopicPartition
 from client.core.statistics import RebalancePhase
+from client.processing.figures import RunFigures
 from protocol.lazy_dataclass import dataclass
 
 
@@ -66,6 +67,8 @@ class Health:
 
     lag: Mapping[TopicPartition, int | None] = dataclasses.field(default_factory=dict)
     """Records behind the end of each assigned partition; None: not known yet."""
+    run: RunFigures | None = None
+    """What `Consumer.run` does, or did last; None if there was no run."""
     limits: HealthLimits
 
     @property
@@ -91,6 +94,8 @@ class Health:
             return "The consumer is closed."
         if self.error is not None:
             return f"The consumer cannot go on: {self.error}"
+        if problem := self._run_problem():
+            return problem
         if not self.is_subscribed:
             return None
         return self._poll_problem() or self._membership_problem() or self._heartbeat_problem()
@@ -103,6 +108,7 @@ class Health:
         }
         values["member_state"] = self.member_state.value
         values["rebalance_phase"] = self.rebalance_phase.value
+        values["run"] = None if self.run is None else self.run.as_dict()
         values["partitions"] = [
             {"topic": one.topic, "partition": one.partition, "lag": lag}
             for one, lag in sorted(self.lag.items())
@@ -111,6 +117,15 @@ class Health:
 
     def __str__(self) -> str:
         return self.problem or "The consumer is healthy."
+
+    def _run_problem(self) -> str | None:
+        if self.run is None:
+            return None
+        limits = self.limits
+        return self.run.problem(
+            session_timeout_ms=limits.session_timeout_ms,
+            max_poll_interval_ms=limits.max_poll_interval_ms,
+        )
 
     def _poll_problem(self) -> str | None:
         ago, limit_ms = self.last_poll_seconds_ago, self.limits.max_poll_interval_ms
@@ -149,5 +164,5 @@ class Health:
 _PLAIN_FIELDS = [
     field.name
     for field in dataclasses.fields(Health)
-    if field.name not in {"member_state", "rebalance_phase", "lag", "limits"}
+    if field.name not in {"member_state", "rebalance_phase", "lag", "run", "limits"}
 ]

@@ -60,6 +60,31 @@ class AiokafkaListener(RebalanceListener):
         return answer
 
 
+class BothListeners(RebalanceListener):
+    """Calls two listeners, one after the other."""
+
+    def __init__(self, first: RebalanceListener, second: RebalanceListener) -> None:
+        self._first = first
+        self._second = second
+
+    async def on_revoked(self, partitions: Partitions) -> None:
+        await _wait(self._first.on_revoked(partitions))
+        await _wait(self._second.on_revoked(partitions))
+
+    async def on_assigned(self, partitions: Partitions) -> None:
+        await _wait(self._first.on_assigned(partitions))
+        await _wait(self._second.on_assigned(partitions))
+
+    async def on_lost(self, partitions: Partitions) -> None:
+        await _wait(self._first.on_lost(partitions))
+        await _wait(self._second.on_lost(partitions))
+
+
+async def _wait(answer: Answer) -> None:
+    if answer is not None:
+        await answer
+
+
 NO_LISTENER: Final = RebalanceListener()
 
 

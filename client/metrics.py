@@ -26,6 +26,7 @@ from prometheus_client.registry import Collector
 from client.core.membership import MemberState
 from client.core.statistics import NEVER, Figures, RebalancePhase
 from client.health import Health
+from client.processing.metrics import run_metrics
 
 COORDINATOR: Final = "kafka_consumer_consumer_coordinator_metrics_"
 FETCH: Final = "kafka_consumer_consumer_fetch_manager_metrics_"
@@ -117,6 +118,7 @@ class ConsumerCollector(Collector):
         )
         yield from self._lags([health for health, _ in seen])
         yield from _own([health for health, _ in seen])
+        yield from run_metrics([(health.client_id, health.run) for health, _ in seen])
 
     def _lags(self, seen: list[Health]) -> Iterator[Metric]:
         highest = GaugeMetricFamily(

@@ -14,6 +14,7 @@ from client.core.subscription import Subscription
 from client.engine import Engine
 from client.group import GroupMember
 from client.health import Health, HealthLimits
+from client.processing.figures import RunFigures
 
 
 class Observed:
@@ -23,6 +24,9 @@ class Observed:
     _subscription: Subscription
     _engine: Engine | None
     _is_closed: bool
+
+    def _run_figures(self) -> RunFigures | None:
+        raise NotImplementedError
 
     def health(self) -> Health:
         """Whether it does its work, and all that one needs to see why not. Costs microseconds."""
@@ -38,6 +42,7 @@ class Observed:
             is_subscribed=is_by_group,
             is_closed=self._is_closed,
             last_poll_seconds_ago=None if polled_s is None else max(0, now_ms / 1000 - polled_s),
+            run=self._run_figures(),
             lag={} if engine is None else _lags(engine, self._subscription.assigned),
             limits=HealthLimits(
                 session_timeout_ms=config.session_timeout_ms,

@@ -21,7 +21,7 @@ from client.core.steps import Apply, Prepare
 from client.core.subscription import Subscription
 from client.fetcher import Fetcher
 from client.group_offsets import GroupOffsets, Offsets
-from client.listener import NO_LISTENER, Answer, Partitions, RebalanceListener
+from client.listener import NO_LISTENER, Answer, BothListeners, Partitions, RebalanceListener
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +47,8 @@ class Rebalance:
         on without its commit.
         """
         self.listener: RebalanceListener = NO_LISTENER
+        self.committer: RebalanceListener | None = None
+        """Told before the listener; commits what is processed, so that nobody else does."""
         self._subscription = subscription
         self._positions = positions
         self._fetcher = fetcher
@@ -70,9 +72,9 @@ class Rebalance:
             if not step.lost and not await self._commit_before(held, deadline_s):
                 return False
         if step.revoked is not None:
-            await self._tell("on_revoked", self.listener.on_revoked, step.revoked)
+            await self._tell("on_revoked", self._told.on_revoked, step.revoked)
         if step.lost:
-            await self._tell("on_lost", self.listener.on_lost, step.lost)
+            await self._tell("on_lost", self._told.on_lost, step.lost)
         await self.callbacks.wait_over()
         self._finish(step.kept)
         return True
@@ -82,13 +84,13 @@ class Rebalance:
         if step.revoked and not self.callbacks.has_told("on_assigned"):
             if not await self._commit_before(step.revoked, deadline_s):
                 return False
-            await self._tell("on_revoked", self.listener.on_revoked, step.revoked)
+            await self._tell("on_revoked", self._told.on_revoked, step.revoked)
         if not is_valid():
             # Membership was lost meanwhile: what is left is the next step's business.
             self._finish(self._subscription.assigned - step.revoked)
             return True
         self.own(step.assigned)
-        await self._tell("on_assigned", self.listener.on_assigned, step.added)
+        await self._tell("on_assigned", self._told.on_assigned, step.added)
         self._finish(None)
         return True
 
@@ -102,9 +104,9 @@ class Rebalance:
         self.callbacks.begin()
         try:
             if not is_lost and (left or not has_told):
-                await self._tell("on_revoked", self.listener.on_revoked, left)
+                await self._tell("on_revoked", self._told.on_revoked, left)
             elif is_lost and left:
-                await self._tell("on_lost", self.listener.on_lost, left)
+                await self._tell("on_lost", self._told.on_lost, left)
         finally:
             self._finish(NOTHING)
 
@@ -139,6 +141,12 @@ class Rebalance:
 
     # Inside.
 
+    @property
+    def _told(self) -> RebalanceListener:
+        if self.committer is None:
+            return self.listener
+        return BothListeners(self.committer, self.listener)
+
     def _finish(self, owned: Partitions | None) -> None:
         if owned is not None:
             self.own(owned)
@@ -163,7 +171,8 @@ class Rebalance:
 
         The commit outlives the poll. It is given up after `commit_timeout_s`.
         """
-        if not self._commits_by_itself or self._offsets is None or self._is_committed:
+        is_wanted = self._commits_by_itself and self.committer is None
+        if not is_wanted or self._offsets is None or self._is_committed:
             return True
         if self._commit is None:
             self._positions.hold(held)

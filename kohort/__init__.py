@@ -16,6 +16,7 @@ _HOMES: Final = {
     "ConsumerCollector": "client.metrics",
     "ConsumerConfig": "client.config",
     "ConsumerRecord": "client.records",
+    "DeadLetter": "client.processing.dead_letters",
     "GroupMember": "client.core.assignors",
     "GroupMetadata": "client.consumer",
     "Health": "client.health",
@@ -57,5 +58,6 @@ if TYPE_CHECKING:
     from client.health import Health as Health
     from client.listener import RebalanceListener as RebalanceListener
     from client.metrics import ConsumerCollector as ConsumerCollector
+    from client.processing.dead_letters import DeadLetter as DeadLetter
     from client.records import ConsumerRecord as ConsumerRecord
     from protocol.join_reason import JoinReason as JoinReason

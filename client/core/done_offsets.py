@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from client.core.offsets import OffsetAndMetadata
+from client.core.offsets import UNKNOWN_EPOCH, OffsetAndMetadata
 
 NOTHING_BEGUN: Final = -1
 
@@ -27,7 +27,9 @@ class DoneOffsets:
         """Those of them that are done already."""
         self.last_begun = NOTHING_BEGUN
         self.position: OffsetAndMetadata | None = None
-        """Behind the last record before which everything is done; None before the first."""
+        """Before this everything is done; None as long as nothing has begun. It is there from the
+        first record on: committed, it keeps a consumer that begins at the end of a log from passing
+        over what it was given and did not finish."""
 
     @property
     def open_count(self) -> int:
@@ -37,6 +39,8 @@ class DoneOffsets:
     def begin(self, offset: int, leader_epoch: int) -> None:
         """A record that is going to be handled; offsets rise."""
         assert offset > self.last_begun, "records come in order"
+        if self.position is None:
+            self.position = OffsetAndMetadata(offset, "", UNKNOWN_EPOCH)
         self.last_begun = offset
         self._begun.append((offset, leader_epoch))
 

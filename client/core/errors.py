@@ -28,6 +28,7 @@ ConsumerError
       CorruptRecordError       its checksum is wrong, or it does not follow the format
       RecordTooLargeError      a batch that no fetch limit lets through
       DeserialisationError     the deserialiser for its key or value has raised
+  HandlerError                 a record could not be handled by Consumer.run
   UnexpectedResponseError      an error that should not come in answer to this request
 
 Each carries its `code`, the ErrorCode behind it, if a broker sent one. A PartitionError carries the
@@ -45,7 +46,7 @@ from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from client.core.offsets import OffsetAndMetadata
-    from client.records import RawRecord
+    from client.records import ConsumerRecord, RawRecord
 
 
 class ConsumerError(Exception):
@@ -215,6 +216,25 @@ class DeserialisationError(RecordError):
         )
         self.record = record
         """As it was written, for a dead letter topic: key and value are bytes (KIP-1036)."""
+
+
+class HandlerError(ConsumerError):
+    """A record could not be handled, in all its attempts; what the last one raised is the cause."""
+
+    def __init__(
+        self,
+        message: str,
+        partition: TopicPartition,
+        offset: int,
+        attempts: int,
+        record: ConsumerRecord[bytes | None, bytes | None],
+    ) -> None:
+        super().__init__(message)
+        self.partition = partition
+        self.offset = offset
+        self.attempts = attempts
+        self.record = record
+        """As it was read: key and value are bytes."""
 
 
 class UnexpectedResponseError(ConsumerError):

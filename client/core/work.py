@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, KeysView, Mapping
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
@@ -57,12 +57,14 @@ class Item:
         "burials",
         "byte_count",
         "error",
+        "failed_at_ms",
         "is_running",
         "lane",
         "made",
         "offset",
         "phase",
         "record",
+        "runs_since_ms",
         "share",
     )
 
@@ -81,8 +83,12 @@ class Item:
         """How often it could not be written as a dead letter."""
         self.began_ms: int | None = None
         self.is_running = False
+        self.runs_since_ms = 0
+        """When its attempt began, while it is running."""
         self.error: Exception | None = None
         """What the last attempt came to."""
+        self.failed_at_ms = 0
+        """When, in milliseconds since the epoch."""
 
     @property
     def partition(self) -> TopicPartition:
@@ -151,10 +157,14 @@ class Work:
         """A heap: when, a number that tells those apart, and whose head has its next attempt."""
         self._rests = 0
         self._begun: set[Item] = set()
+        self._gone: set[TopicPartition] = set()
+        """Dropped, and not taken over again: what was read of them may not be done."""
         self._was_full = False
         self._mean_bytes = 0.0
         self.held_records = 0
         self.held_bytes = 0
+        self.drop_count = 0
+        """How often partitions have gone."""
 
     # What comes in.
 
@@ -216,14 +226,20 @@ class Work:
         """When the next rest is over; None if none rests."""
         return self._resting[0][0] if self._resting else None
 
+    def wake_rested(self, now_ms: int) -> None:
+        """Let those be begun whose rest is over by now."""
+        resting = self._resting
+        while resting and resting[0][0] <= now_ms:
+            self._ready.append(heapq.heappop(resting)[2])
+
     def next(self, now_ms: int) -> Item | None:
         """The record to begin with, which then is running; None if there is none now.
 
         It is given back by one of `finish`, `rest` and `abandon`.
         """
-        resting, ready = self._resting, self._ready
-        while resting and resting[0][0] <= now_ms:
-            ready.append(heapq.heappop(resting)[2])
+        if self._resting:
+            self.wake_rested(now_ms)
+        ready = self._ready
         while ready:
             lane = ready.popleft()
             if lane.share.is_held:
@@ -231,6 +247,7 @@ class Work:
             item = lane.items[0]
             lane.share.running_count += 1
             item.is_running = True
+            item.runs_since_ms = now_ms
             if item.began_ms is None:
                 item.began_ms = now_ms
                 self._begun.add(item)
@@ -275,7 +292,7 @@ class Work:
     # Partitions that go.
 
     @property
-    def partitions(self) -> Collection[TopicPartition]:
+    def partitions(self) -> KeysView[TopicPartition]:
         """Those of which something has come in, and that are still owned."""
         return self._shares.keys()
 
@@ -291,8 +308,10 @@ class Work:
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """They are gone: what is running of them will not count, and the rest is forgotten."""
+        self.drop_count += 1
         for partition in list(partitions):
             self._committed.pop(partition, None)
+            self._gone.add(partition)
             share = self._shares.pop(partition, None)
             if share is None:
                 continue
@@ -306,9 +325,14 @@ class Work:
         self._resting = [one for one in self._resting if not one[2].share.is_dropped]
         heapq.heapify(self._resting)
 
+    def take_over(self, partitions: Iterable[TopicPartition]) -> None:
+        """They are owned anew, and are read from where nothing was handed out here."""
+        self._gone.difference_update(partitions)
+
     def _share(self, partition: TopicPartition) -> _Share:
         share = self._shares.get(partition)
         if share is None:
+            self._gone.discard(partition)
             share = self._shares[partition] = _Share(partition)
         return share
 
@@ -320,10 +344,13 @@ class Work:
         """Up to where all is done, of each partition with a position.
 
         `positions`: where reading stands. It counts if everything that came in is done: then there
-        is nothing for a handler before it, but markers of transactions perhaps.
+        is nothing for a handler before it, but markers of transactions perhaps. Of a partition that
+        was dropped, and is not owned anew, nothing is known.
         """
         found: dict[TopicPartition, OffsetAndMetadata] = {}
         for partition, position in positions.items():
+            if partition in self._gone:
+                continue
             share = self._shares.get(partition)
             if share is None or not share.done.open_count:
                 found[partition] = position
@@ -352,6 +379,10 @@ class Work:
     def oldest(self) -> Item | None:
         """The one of these that was begun first."""
         return min(self._begun, key=_began_ms, default=None)
+
+    def running_since_ms(self) -> int | None:
+        """When the attempt began that is under way longest; None if none is."""
+        return min((item.runs_since_ms for item in self._begun if item.is_running), default=None)
 
 
 def _began_ms(item: Item) -> int:

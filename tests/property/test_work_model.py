@@ -106,8 +106,10 @@ class WorkModel(RuleBasedStateMachine):
 
     @rule(one=partitions)
     def lose(self, one: TopicPartition) -> None:
-        self.work.drop([one])
         position = self._committable().get(one, self.begins_at[one])
+        self.work.drop([one])
+        assert one not in self._committable()
+        self.work.take_over([one])
         self.position[one] = max(self.begins_at[one], min(position, self._first_open(one)))
         self._forget(one, self.position[one])
 
@@ -129,10 +131,11 @@ class WorkModel(RuleBasedStateMachine):
         for item in self.running:
             self.work.finish(item)
         self.work.drop(self.held)
+        self.work.take_over(self.held)
         while (due_ms := self.work.due_ms()) is not None or self.work.ready_count:
-            item = self.work.next(due_ms or 0)
-            if item is not None:
-                self.work.finish(item)
+            left_over = self.work.next(due_ms or 0)
+            if left_over is not None:
+                self.work.finish(left_over)
         assert self.work.held_records == self.work.held_bytes == self.work.begun_count == 0
         left = {one: at for one, at in self.position.items() if one not in self.held}
         assert {one: at for one, at in self._committable().items() if one in left} == left

@@ -62,6 +62,13 @@ class Topics:
             self._producer.produce(name, data, partition=partition)
         assert not self._producer.flush(30)
 
+    def fill_keyed(self, name: str, records: Iterable[tuple[str, str]]) -> None:
+        """Append one record for each key and value, where the keys belong."""
+        for key, value in records:
+            self._producer.produce(name, value.encode(), key=key.encode())
+            self._producer.poll(0)
+        assert not self._producer.flush(60)
+
     def fill_at(self, name: str, timestamps: Iterable[int], partition: int = 0) -> None:
         """Append records with these timestamps."""
         for timestamp in timestamps:

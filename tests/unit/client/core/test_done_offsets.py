@@ -12,10 +12,11 @@ def begun(*offsets: int) -> DoneOffsets:
     return made
 
 
-def test_there_is_no_position_before_the_first_record_is_done() -> None:
+def test_the_position_is_that_of_the_first_record_until_it_is_done() -> None:
+    assert DoneOffsets().position is None
     done = begun(3, 4, 5)
     done.finish(4)
-    assert done.position is None
+    assert done.position == OffsetAndMetadata(3)
     assert done.open_count == 3
 
 

@@ -67,10 +67,10 @@ def test_nothing_behind_a_gap_is_committed(work: Work) -> None:
     assert work.committable({A: position(3)}) == {A: position(3)}
 
 
-def test_before_anything_is_done_nothing_is_committed(work: Work) -> None:
+def test_before_anything_is_done_the_position_is_that_of_the_first_record(work: Work) -> None:
     work.feed(A, [entry(5)])
     begin(work)
-    assert work.committable({A: position(6)}) == {}
+    assert work.committable({A: position(6)}) == {A: OffsetAndMetadata(5)}
 
 
 def test_where_all_is_done_the_position_is_committed_past_markers(work: Work) -> None:
@@ -83,7 +83,18 @@ def test_what_was_committed_is_not_committed_again(work: Work) -> None:
     work.committed({A: position(8)})
     assert work.uncommitted({A: position(8), B: position(3)}) == {B: position(3)}
     work.drop([A])
+    work.take_over([A])
     assert A in work.uncommitted({A: position(8)})
+
+
+def test_of_a_partition_that_is_gone_nothing_is_committed_until_it_is_owned_anew(
+    work: Work,
+) -> None:
+    work.feed(A, [entry(5)])
+    work.drop([A])
+    assert work.committable({A: position(6)}) == {}
+    work.take_over([A])
+    assert work.committable({A: position(5)}) == {A: position(5)}
 
 
 def test_what_is_full_takes_no_records_before_a_quarter_is_free(work: Work) -> None:
@@ -135,7 +146,7 @@ def test_what_ends_after_its_partition_is_gone_does_not_count(work: Work) -> Non
     work.feed(A, [entry(0, 0)])
     work.finish(done)
     work.rest(resting, 0)
-    assert work.committable({A: position(1)}) == {}
+    assert work.committable({A: position(1)}) == {A: OffsetAndMetadata(0)}
     assert begin(work).offset == 0
     assert work.held_records == 2
 
@@ -148,7 +159,7 @@ def test_a_record_that_was_cut_short_keeps_what_is_behind_it_from_being_committe
     work.hold([A])
     work.abandon(first)
     work.finish(second)
-    assert work.committable({A: position(2)}) == {}
+    assert work.committable({A: position(2)}) == {A: OffsetAndMetadata(0)}
 
 
 def test_who_seeks_back_begins_anew(work: Work) -> None:
@@ -156,7 +167,7 @@ def test_who_seeks_back_begins_anew(work: Work) -> None:
     first, _ = begin_all(work)
     work.feed(A, [entry(2, 2)])
     work.finish(first)
-    assert work.committable({A: position(3)}) == {}
+    assert work.committable({A: position(3)}) == {A: OffsetAndMetadata(2)}
     work.finish(begin(work))
     assert work.committable({A: position(3)}) == {A: position(3)}
 

@@ -1,0 +1,1 @@
+"""`Consumer.run`: handlers side by side, retries, dead letters, commits of what is done."""

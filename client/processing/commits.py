@@ -1,0 +1,77 @@
+"""Commits what is done, from time to time."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from client.core.backoff import Backoff
+from client.core.errors import ConsumerError, RebalanceInProgressError
+from client.core.work import Work
+from client.processing.source import Positions, Source
+
+logger = logging.getLogger(__name__)
+
+
+class Commits:
+    """Those of one run. Only what has changed since it was stored is committed."""
+
+    def __init__(
+        self, work: Work, source: Source, *, interval_ms: int, random: Callable[[], float]
+    ) -> None:
+        self._work = work
+        self._source = source
+        self._interval_s = interval_ms / 1000
+        self._backoff = Backoff(100, 1_000, random)
+        self._due_s = time.monotonic() + self._interval_s
+        self._is_under_way = False
+
+    @property
+    def due_in_s(self) -> float:
+        """When there may be something to do."""
+        if self._is_under_way or not self._source.can_commit:
+            return float("inf")
+        return max(0.0, self._due_s - time.monotonic())
+
+    def begin_if_due(self) -> None:
+        """Commit without waiting, if the interval is over."""
+        if self.due_in_s > 0:
+            return
+        self._due_s = time.monotonic() + self._interval_s
+        wanted = self._work.uncommitted(self._source.positions)
+        if not wanted:
+            return
+        self._is_under_way = True
+        drops = self._work.drop_count
+        self._source.commit_soon(wanted, lambda error: self._done(wanted, drops, error))
+
+    async def commit_now(self, wanted: Positions, timeout_s: float) -> None:
+        """Commit these, and wait for it; what fails is logged, for its records come again."""
+        if not wanted or not self._source.can_commit:
+            return
+        try:
+            await self._source.commit(wanted, timeout_s)
+        except ConsumerError as error:
+            logger.warning("what was handled last is not committed, and comes again: %s", error)
+        else:
+            self._work.committed(wanted)
+
+    def _done(self, wanted: Positions, drops: int, error: BaseException | None) -> None:
+        self._is_under_way = False
+        if error is None:
+            if self._backoff.failure_count:
+                logger.info("commits succeed again")
+            self._backoff.succeed()
+            if drops == self._work.drop_count:
+                # Else others may have committed since, for one that went and came back.
+                self._work.committed(wanted)
+        elif isinstance(error, RebalanceInProgressError):
+            logger.debug("a commit came into a rebalance: %s", error)
+        else:
+            # Once: while the coordinator is away each attempt fails in the same way.
+            level = logging.DEBUG if self._backoff.failure_count else logging.WARNING
+            logger.log(level, "a commit failed, and will be tried again: %s", error)
+            wait_s = self._backoff.fail() / 1000
+            if isinstance(error, ConsumerError) and error.code.retriable:
+                self._due_s = min(self._due_s, time.monotonic() + wait_s)
