@@ -27,7 +27,9 @@ from client.core.errors import (
     ConsumerError,
     IllegalStateError,
     OperationTimedOutError,
+    PartitionError,
 )
+from client.core.failing import Failures
 from client.core.membership import MemberState
 from client.core.offsets import OffsetAndMetadata
 from client.core.partitions import TopicPartition
@@ -56,6 +58,10 @@ TURN_S: Final = 0.005
 
 CLOSE_RESERVE: Final = 0.2
 """The part of the time for the end that is kept for telling the group."""
+
+POLL_CALM_MS: Final = 10_000
+"""After so long without an error what polls raised is over. What lasts comes more often than that:
+it is tried again after retry_backoff_max_ms."""
 
 BREATH_S: Final = 0.001
 """How long polls that find records may follow each other without letting the loop do other work,
@@ -115,6 +121,10 @@ class Engine:
         )
         if self.offsets is not None and self._coordinator is not None:
             self._join_parts(self.offsets, self._coordinator)
+        self.started_s: float | None = None
+        """When it was connected, on the loop's clock."""
+        self.poll_failures = Failures()
+        """Polls that raised what is not about one partition."""
         self.polled_s: float | None = None
         """When there was a turn last, on the loop's clock."""
         self.turn_due_s = 0.0
@@ -151,6 +161,7 @@ class Engine:
         offsets.on_coordinator_lost = self.member.coordinator_lost
         statistics = self.member.statistics
         offsets.on_committed = lambda s: statistics.committed(s * 1000, time.monotonic() * 1000)
+        offsets.on_commit_failed = lambda error: statistics.commit_failed(error, _now_ms())
         if config.enable_auto_commit:
             self._auto_commit = AutoCommit(
                 self.fetcher.processed,
@@ -175,6 +186,7 @@ class Engine:
                 # It let us connect, and hung up: what a listener does that wants SASL.
                 raise BrokerUnreachableError(str(error), error.code) from error
             raise
+        self.started_s = time.monotonic()
         self.metadata.start()
         self.fetcher.start()
         self.subscribed()
@@ -293,7 +305,9 @@ class Engine:
         if not is_changed or now_s < self._positions_due_s:
             return
         self._positions_seen = self.positions.version
-        if not self.positions.missing_position() and not self.positions.awaiting_reset():
+        placeless = [*self.positions.missing_position(), *self.positions.awaiting_reset()]
+        self.fetcher.troubles.placeless(placeless, _now_ms())
+        if not placeless:
             return
         lookup = None if self.offsets is None else self.offsets.fetch_patiently
         self._positions_task = asyncio.create_task(
@@ -348,7 +362,15 @@ class Engine:
             self.fetcher.wake()
         try:
             with self.calls.call():
-                return await self._poll(timeout_s, take, only)
+                found = await self._poll(timeout_s, take, only)
+            self.poll_failures.calm(_now_ms(), POLL_CALM_MS)
+        except (IllegalStateError, PartitionError):
+            raise
+        except Exception as error:
+            self.poll_failures.failed(error, _now_ms())
+            raise
+        else:
+            return found
         finally:
             if self.positions.end_reading(only):
                 self.fetcher.wake()
@@ -626,3 +648,7 @@ class Engine:
         """Raise an IllegalStateError for the first that is not assigned."""
         for partition in partitions:
             self.positions.state(partition)
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -81,7 +81,7 @@ class FetchAnswers:
                 self._refused(partition, asked, code)
             elif not self._is_sent_on(partition, node_id, asked, data):
                 self._store(partition, asked, data)
-        self._troubles.postpone_all(unanswered)
+        self._troubles.unserved(unanswered, now_ms())
         if is_stale:
             self._on_metadata_wanted()
 
@@ -133,7 +133,7 @@ class FetchAnswers:
         topic = f"{partition.topic}-{partition.partition}"
         logger.debug("fetching %s from offset %d: %s", topic, asked.offset, code.name)
         if code in STALE or code in PASSING:
-            self._troubles.postpone(partition)
+            self._troubles.unserved([partition], now_ms())
         elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._out_of_range(partition, asked.offset)
         elif code is ErrorCode.CORRUPT_MESSAGE:

@@ -17,6 +17,7 @@ from client.fetch_config import FetchConfig
 from client.fetch_requests import Asked, SentFetch, fetch_request, version_for
 from client.fetch_sources import FetchSources
 from client.fetch_troubles import Troubles
+from client.leader_rounds import now_ms
 from client.net.cluster import Cluster
 from client.net.connection import Connection, DisconnectedError
 from protocol.messages.fetch import FetchRequest
@@ -106,6 +107,7 @@ class FetchSender:
 
     async def _fetch(self, fetch: PlannedFetch, promise: _Promise | None) -> None:
         node_id = fetch.node_id
+        began_ms = now_ms()
         try:
             if promise is None:
                 address = self._cluster.broker(node_id)
@@ -119,12 +121,12 @@ class FetchSender:
                 self._answers.take(node_id, sent, answer)
         except DisconnectedError as error:
             logger.debug("fetching from broker %d: %s", node_id, error)
-            self._troubles.postpone_all(fetch.partitions)
+            self._troubles.unserved(fetch.partitions, began_ms)
             for partition in fetch.partitions:
                 self._sources.failed(partition, node_id)
             self._on_metadata_wanted()
         except Exception:
-            self._troubles.postpone_all(fetch.partitions)
+            self._troubles.unserved(fetch.partitions, began_ms)
             raise
         finally:
             self._plan.answered(node_id)

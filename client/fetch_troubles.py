@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
 
 from client.core.backoff import Backoff
-from client.core.errors import ConsumerError
+from client.core.errors import ConsumerError, RecordError
+from client.core.failing import Failing, Failures
 from client.core.fetch_plan import FetchPlan
 from client.core.partitions import TopicPartition
 from client.core.positions import Positions
@@ -14,6 +16,15 @@ from client.fetch_buffers import Only
 from client.fetch_config import FetchConfig
 from client.fetch_sources import FetchSources
 from client.leader_rounds import now_ms
+
+
+class _Unread(NamedTuple):
+    """A partition that cannot be read on at its position."""
+
+    place: tuple[int, int | None]
+    """The fence and the position."""
+    error: ConsumerError
+    failures: Failures
 
 
 class Troubles:
@@ -39,6 +50,13 @@ class Troubles:
         self._failure: BaseException | None = None
         """To be raised, about nothing in particular."""
         self._backoffs: dict[TopicPartition, Backoff] = {}
+        self._unread: dict[TopicPartition, _Unread] = {}
+        self._unanswered: dict[TopicPartition, int] = {}
+        """Since when nobody has answered for it."""
+        self._answered: dict[TopicPartition, int] = {}
+        """When somebody last did."""
+        self._placeless: dict[TopicPartition, int] = {}
+        """Since when it wants a position."""
 
     # To be told.
 
@@ -51,6 +69,7 @@ class Troubles:
         if state is None:
             return
         self._errors[partition] = (state.fence, error)
+        self._unanswered.pop(partition, None)
         self.postpone(partition)
         self._on_due()
 
@@ -76,14 +95,65 @@ class Troubles:
         for partition in self._due_errors(only):
             fence, error = self._errors.pop(partition)
             if self._positions.has_fence(partition, fence):
+                self._note_told(partition, error)
                 raise error
+
+    def _note_told(self, partition: TopicPartition, error: ConsumerError) -> None:
+        state = self._positions.state(partition)
+        place = state.fence, state.position
+        unread = self._unread.get(partition)
+        if unread is None or unread.place != place:
+            unread = self._unread[partition] = _Unread(place, error, Failures())
+        unread.failures.failed(error, now_ms())
 
     def clear(self) -> None:
         """Forget what nobody has been told."""
         self._errors.clear()
         self._failure = None
 
+    # For who watches.
+
+    def unread(self, now: int) -> dict[TopicPartition, Failing]:
+        """Partitions whose errors were raised, and that were not read on since."""
+        found = {}
+        for partition, (place, _, failures) in self._unread.items():
+            state = self._positions.find(partition)
+            failing = failures.now(now)
+            if failing and state is not None and place == (state.fence, state.position):
+                found[partition] = failing
+        return found
+
+    def unanswered(self, now: int) -> dict[TopicPartition, float]:
+        """For how many seconds nobody has answered for partitions that are to be read."""
+        found = {}
+        for since, is_placed in ((self._placeless, False), (self._unanswered, True)):
+            for partition, since_ms in since.items():
+                state = self._positions.find(partition)
+                if state is None or state.is_paused or (state.position is not None) != is_placed:
+                    continue
+                found[partition] = (now - since_ms) / 1000
+        return found
+
+    def placeless(self, partitions: Iterable[TopicPartition], now: int) -> None:
+        """These wait for a position, and all others have one."""
+        self._placeless = {one: self._placeless.get(one, now) for one in partitions}
+
+    def answered(self, partition: TopicPartition) -> int | None:
+        """When a fetch of it was last answered; None: never since it was assigned."""
+        return self._answered.get(partition)
+
     # To be tried again.
+
+    def unserved(self, partitions: Iterable[TopicPartition], since_ms: int) -> list[int]:
+        """Nobody has answered for these: their leader is not known, is gone, or is none. Those of
+        them that are still assigned are tried again after a while; when.
+        """
+        wakes_ms = []
+        for partition in partitions:
+            if self._positions.find(partition) is not None:
+                self._unanswered.setdefault(partition, since_ms)
+                wakes_ms.append(self.postpone(partition))
+        return wakes_ms
 
     def postpone(self, partition: TopicPartition) -> int:
         """Let it be until a time, which grows from failure to failure."""
@@ -97,17 +167,22 @@ class Troubles:
         self._plan.postpone(partition, self._sources.node(partition), until_ms)
         return until_ms
 
-    def postpone_all(self, partitions: Iterable[TopicPartition]) -> None:
-        """Those of them that are still assigned."""
-        for partition in partitions:
-            if self._positions.find(partition) is not None:
-                self.postpone(partition)
-
     def succeeded(self, partition: TopicPartition) -> None:
-        """Its next failure is a first one."""
+        """A fetch of it was answered; its next failure is a first one."""
         self._backoffs.pop(partition, None)
+        self._answered[partition] = now_ms()
+        self._unanswered.pop(partition, None)
+        unread = self._unread.get(partition)
+        if unread is not None and not isinstance(unread.error, RecordError):
+            # What was refused is not any more. Records that cannot be given out stay so.
+            del self._unread[partition]
 
     def keep_only(self, partitions: Collection[TopicPartition]) -> None:
         """The others are not assigned any more."""
         for gone in self._backoffs.keys() - partitions:
             del self._backoffs[gone]
+        for gone in self._unread.keys() - partitions:
+            del self._unread[gone]
+        for times in (self._unanswered, self._answered, self._placeless):
+            for gone in times.keys() - partitions:
+                del times[gone]

@@ -93,20 +93,20 @@ class Fetcher:
         self._sources = FetchSources(
             cluster, rack=config.client_rack, lifetime_ms=config.metadata_max_age_ms
         )
-        self._troubles = Troubles(
+        self.troubles = Troubles(
             self._sources, positions, self._plan, config, on_due=self._changed.set
         )
         self._buffers = FetchBuffers(
             positions,
             inflated_bytes_limit=config.prefetch_bytes_limit,
             on_less=self._has_less,
-            on_failed=self._troubles.fail,
+            on_failed=self.troubles.fail,
         )
         answers = FetchAnswers(
             positions,
             self._plan,
             self._buffers,
-            self._troubles,
+            self.troubles,
             self._sources,
             ReadOptions(config.check_crcs, config.inflated_bytes_limit, deserialisers),
             default_reset=self._default_reset,
@@ -119,7 +119,7 @@ class Fetcher:
             self._plan,
             self._buffers,
             answers,
-            self._troubles,
+            self.troubles,
             self._sources,
             config,
             on_metadata_wanted=on_metadata_wanted,
@@ -132,7 +132,7 @@ class Fetcher:
             config,
             on_metadata_wanted=on_metadata_wanted,
             on_found=self.wake,
-            on_failed=self._troubles.failed,
+            on_failed=self.troubles.failed,
         )
         self._checks = PositionChecks(
             cluster,
@@ -141,7 +141,7 @@ class Fetcher:
             default_reset=self._default_reset,
             on_metadata_wanted=on_metadata_wanted,
             on_changed=self.wake,
-            on_failed=self._troubles.fail,
+            on_failed=self.troubles.fail,
         )
         self._timer: asyncio.TimerHandle | None = None
         self._is_running = False
@@ -166,7 +166,7 @@ class Fetcher:
         self._stop_timer()
         await asyncio.gather(self._sender.close(), self._resets.close(), self._checks.close())
         self._buffers.clear()
-        self._troubles.clear()
+        self.troubles.clear()
         self._changed.set()
 
     def take(self, max_records: int, only: Only = None) -> Records:
@@ -186,10 +186,10 @@ class Fetcher:
         Such an error is raised once, and never instead of records that were there before it. If it
         lasts it comes again, because the partition is fetched again.
         """
-        self._troubles.raise_due(only)
+        self.troubles.raise_due(only)
         taken = self._buffers.take(max_records, only)
         if not taken:
-            self._troubles.raise_due(only)
+            self.troubles.raise_due(only)
         return taken
 
     def next_record(self) -> AnyRecord | None:
@@ -199,7 +199,7 @@ class Fetcher:
         """
         record = self._buffers.next_record()
         if record is None:
-            self._troubles.raise_due()
+            self.troubles.raise_due()
         return record
 
     def asked(self, only: Only) -> None:
@@ -259,7 +259,7 @@ class Fetcher:
         """Forget what was fetched of partitions that are gone, and fetch those that came."""
         assigned = self._positions.assigned
         self._plan.set_partitions(assigned)
-        self._troubles.keep_only(assigned)
+        self.troubles.keep_only(assigned)
         self._sources.keep_only(assigned)
         self.wake()
 
@@ -301,13 +301,13 @@ class Fetcher:
                 while not self._positions.are_known(partitions):
                     self._changed.clear()
                     await self._changed.wait()
-                    self._troubles.raise_due()
+                    self.troubles.raise_due()
         except TimeoutError:
             return False
         return True
 
     def _has_something(self, only: Only) -> bool:
-        return self._troubles.are_due(only) or self._buffers.has_readable(only)
+        return self.troubles.are_due(only) or self._buffers.has_readable(only)
 
     def _has_less(self, partition: TopicPartition, byte_count: int) -> None:
         if self._plan.set_waiting(partition, byte_count) and not self._plan.is_saturated:
@@ -327,7 +327,7 @@ class Fetcher:
         plan = self._plan.next(began_ms, self._sources.node, self._is_readable)
         wakes = [] if plan.wake_ms is None else [plan.wake_ms]
         if plan.leaderless:
-            wakes += [self._troubles.postpone(partition) for partition in plan.leaderless]
+            wakes += self.troubles.unserved(plan.leaderless, began_ms)
             self._on_metadata_wanted()
         for fetch in plan.fetches:
             self._plan.sent(fetch.node_id, began_ms)
@@ -357,4 +357,4 @@ class Fetcher:
             errors = begin_anew(self._positions, topic, self._default_reset())
             self._buffers.drop_outdated()
             for partition, error in errors.items():
-                self._troubles.fail(partition, error)
+                self.troubles.fail(partition, error)

@@ -244,6 +244,7 @@ class GroupMember:
                 logger.debug("group %s: %s", self.coordinator.group_id, error)
                 await asyncio.sleep(backoff.fail() / 1000)
             self._align_heartbeats()
+            self._note_state()
             if self._is_leaving:
                 return
             step = self._next_step()
@@ -252,7 +253,14 @@ class GroupMember:
         now_ms = _now_ms()
         step = self.membership.next_step(now_ms)
         self.statistics.begun(step, self.membership.wish, now_ms)
+        self._note_state()
         return step
+
+    def _note_state(self) -> None:
+        """At every change: two rebalances with a moment between them do not count as one."""
+        if self._subscription.is_by_group:
+            is_settled = self.membership.state is MemberState.STABLE
+            self.statistics.saw(_now_ms(), is_settled=is_settled)
 
     async def _find_coordinator(self) -> None:
         try:
@@ -373,6 +381,7 @@ class GroupMember:
 
     def _changed(self) -> None:
         self._align_heartbeats()
+        self._note_state()
         self._on_progress()
 
     def _align_heartbeats(self) -> None:

@@ -149,7 +149,9 @@ class GroupOffsets:
         self.on_coordinator_lost: Callable[[], None] = coordinator.lost
         self.on_stale_metadata: Callable[[], None] = lambda: None
         self.on_committed: Callable[[float], None] = lambda _: None
-        """Told how many seconds a commit took."""
+        """Told how many seconds a commit took that was stored."""
+        self.on_commit_failed: Callable[[ConsumerError], None] = lambda _: None
+        """Told of each attempt that was not."""
         self._cluster = cluster
         self._coordinator = coordinator
         self._instance_id = group_instance_id
@@ -288,6 +290,17 @@ class GroupOffsets:
     async def _commit_once(
         self, author: _Author, offsets: Offsets, *, is_automatic: bool = False
     ) -> None:
+        try:
+            seconds = await self._send_commit(author, offsets, is_automatic=is_automatic)
+        except RebalanceInProgressError:
+            raise  # Nothing is wrong.
+        except ConsumerError as error:
+            self.on_commit_failed(error)
+            raise
+        self.on_committed(seconds)
+
+    async def _send_commit(self, author: _Author, offsets: Offsets, *, is_automatic: bool) -> float:
+        """The seconds that it took."""
         committer, identity = author
         connection = await self._connection()
         # Last of all, because what came before may have taken a while.
@@ -300,8 +313,9 @@ class GroupOffsets:
         request = commit_request(self._coordinator.group_id, identity, instance_id, offsets, ids)
         began_s = asyncio.get_running_loop().time()
         answer = await self._call(connection, request, version)
-        self.on_committed(asyncio.get_running_loop().time() - began_s)
+        seconds = asyncio.get_running_loop().time() - began_s
         self._look_at(errors_in(answer, ids), author, is_automatic=is_automatic)
+        return seconds
 
     def _look_at(
         self,

@@ -141,6 +141,12 @@ class HeartbeatThread:
         with self._changed:
             return self._rules.last_success_ms
 
+    @property
+    def trouble(self) -> ErrorCode:
+        """What came instead of the last answer; NONE if it was good."""
+        with self._changed:
+            return self._rules.trouble
+
     def figures(self, now_ms: int) -> Figures:
         """What there is to be said of its heartbeats (time.monotonic, in milliseconds)."""
         with self._changed:

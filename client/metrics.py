@@ -74,8 +74,8 @@ FIGURES: Final = (
     Figure("last-rebalance-seconds-ago", "Since the last rebalance was complete; -1: never."),
     Figure("commit-latency-avg", "Average wait for the answer to OffsetCommit lately, ms."),
     Figure("commit-latency-max", "Longest such wait lately, ms."),
-    Figure("commit-rate", "OffsetCommits answered per second, lately."),
-    Figure("commit-total", "OffsetCommits answered."),
+    Figure("commit-rate", "Commits that were stored per second, lately."),
+    Figure("commit-total", "Commits that were stored."),
     Figure("assigned-partitions", "Partitions that the consumer reads."),
 )
 """In the order of their exposition; lately is half a minute to a minute, as in Java."""
@@ -175,14 +175,34 @@ def _own(seen: list[Health]) -> Iterator[Metric]:
         "1 for the phase that the rebalance under way is in; none: there is none.",
         labels=["client_id", "phase"],
     )
+    ready = GaugeMetricFamily(
+        f"{OWN}ready", "1 if it reads all that it was given, at this moment.", labels=["client_id"]
+    )
+    silent = GaugeMetricFamily(
+        f"{OWN}unanswered_seconds_max",
+        "For how long no broker has answered for a partition that was asked for; 0: all answer.",
+        labels=["client_id"],
+    )
+    unread = GaugeMetricFamily(
+        f"{OWN}unread_partitions",
+        "Partitions that cannot be read on, and that nobody has sought past that.",
+        labels=["client_id"],
+    )
+    failed = CounterMetricFamily(
+        f"{OWN}failed_commits_total", "Attempts to commit that failed.", labels=["client_id"]
+    )
     for health in seen:
+        failed.add_metric([health.client_id], health.failed_commits)
         healthy.add_metric([health.client_id], health.is_healthy)
+        ready.add_metric([health.client_id], health.is_ready)
+        silent.add_metric([health.client_id], max(health.unanswered_seconds.values(), default=0))
+        unread.add_metric([health.client_id], len(health.unread))
         generation.add_metric([health.client_id], health.generation)
         for one in MemberState:
             state.add_metric([health.client_id, one.value], one is health.member_state)
         for each in RebalancePhase:
             phase.add_metric([health.client_id, each.value], each is health.rebalance_phase)
-    yield from (healthy, generation, state, phase)
+    yield from (healthy, ready, generation, state, phase, silent, unread, failed)
     yield _seconds(
         f"{OWN}rebalance_seconds",
         "How long the rebalance under way takes by now; -1: there is none.",

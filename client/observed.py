@@ -7,10 +7,10 @@ from collections.abc import Collection
 from typing import Any
 
 from client.config import ConsumerConfig
-from client.core.membership import MemberState
+from client.core.failing import Failures
 from client.core.partitions import TopicPartition
 from client.core.statistics import Figures, GroupStatistics, HeartbeatStatistics
-from client.core.subscription import Subscription
+from client.core.subscription import Subscription, SubscriptionKind
 from client.engine import Engine
 from client.group import GroupMember
 from client.health import Health, HealthLimits
@@ -33,21 +33,20 @@ class Observed:
         config, engine = self.config, self._engine
         now_ms = time.monotonic_ns() // 1_000_000
         is_by_group = self._subscription.is_by_group
-        polled_s = None if engine is None else engine.polled_s
         member = None if engine is None or not is_by_group else engine.member
         return Health(
             client_id=config.client_id,
             group_id=config.group_id,
             group_instance_id=config.group_instance_id,
             is_subscribed=is_by_group,
+            is_assigned=self._subscription.kind is SubscriptionKind.MANUAL,
             is_closed=self._is_closed,
-            last_poll_seconds_ago=None if polled_s is None else max(0, now_ms / 1000 - polled_s),
             run=self._run_figures(),
-            lag={} if engine is None else _lags(engine, self._subscription.assigned),
             limits=HealthLimits(
                 session_timeout_ms=config.session_timeout_ms,
                 max_poll_interval_ms=config.max_poll_interval_ms,
             ),
+            **({} if engine is None else _reading(engine, self._subscription.assigned, now_ms)),
             **({} if member is None else _membership(member, now_ms)),
         )
 
@@ -66,22 +65,44 @@ class Observed:
         return {**figures, "assigned-partitions": len(self._subscription.assigned)}
 
 
-def _lags(engine: Engine, assigned: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
-    positions = engine.positions
+def _reading(engine: Engine, assigned: Collection[TopicPartition], now_ms: int) -> dict[str, Any]:
+    """The fields about polls and partitions."""
+    positions, troubles = engine.positions, engine.fetcher.troubles
+    partitions = [one for one in sorted(assigned) if positions.find(one) is not None]
+    commits = Failures() if engine.member is None else engine.member.statistics.commit_failures
     return {
-        one: None if positions.find(one) is None else positions.lag(one) for one in sorted(assigned)
+        "started_seconds_ago": _since_s(engine.started_s, now_ms),
+        "last_poll_seconds_ago": _since_s(engine.polled_s, now_ms),
+        "poll_failure": engine.poll_failures.now(now_ms),
+        "lag": dict.fromkeys(sorted(assigned)) | {one: positions.lag(one) for one in partitions},
+        "commit_failure": commits.now(now_ms),
+        "failed_commits": commits.total,
+        "paused": frozenset(positions.paused()),
+        "unread": troubles.unread(now_ms),
+        "unanswered_seconds": troubles.unanswered(now_ms),
+        "last_fetch_seconds_ago": {one: _since(troubles.answered(one), now_ms) for one in assigned},
     }
+
+
+def _since(then_ms: int | None, now_ms: int) -> float | None:
+    return None if then_ms is None else (now_ms - then_ms) / 1000
+
+
+def _since_s(then_s: float | None, now_ms: int) -> float | None:
+    return None if then_s is None else max(0.0, now_ms / 1000 - then_s)
 
 
 def _membership(member: GroupMember, now_ms: int) -> dict[str, Any]:
     """The fields about the group."""
     membership, statistics = member.membership, member.statistics
-    statistics.saw(now_ms, is_settled=membership.state is MemberState.STABLE)
     address = member.coordinator.address
-    lasted_ms = statistics.last_duration_ms
+    lasted_ms, heartbeat_trouble = statistics.last_duration_ms, member.heartbeats.trouble
+    trouble = membership.trouble
+    if heartbeat_trouble and not trouble:
+        trouble = f"Heartbeat: {heartbeat_trouble.name}"
 
     def since(then_ms: int | None) -> float | None:
-        return None if then_ms is None else (now_ms - then_ms) / 1000
+        return _since(then_ms, now_ms)
 
     return {
         "error": None if membership.failure is None else str(membership.failure),
@@ -90,6 +111,7 @@ def _membership(member: GroupMember, now_ms: int) -> dict[str, Any]:
         "member_id": membership.identity.member_id,
         "is_leader": membership.is_leader,
         "unsettled_seconds": since(statistics.unsettled_since_ms),
+        "group_error": trouble or None,
         "coordinator": None if address is None else f"{address.host}:{address.port}",
         "last_heartbeat_seconds_ago": since(member.heartbeats.last_success_ms),
         "rebalance_phase": statistics.phase,

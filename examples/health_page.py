@@ -2,8 +2,9 @@
 
     python examples/health_page.py localhost:9092 orders audit 8080
 
-`GET /health` is 200 or 503 with a sentence that says why, for Kubernetes' probes and for people;
-`GET /metrics` is for Prometheus, under the names of Java's consumer.
+`GET /live` and `GET /ready` are 200 or 503, for Kubernetes' probes, `GET /health` for people; all
+say why, in a sentence and in figures. `GET /metrics` is for Prometheus, under the names of Java's
+consumer.
 """
 
 import asyncio
@@ -20,10 +21,11 @@ async def answer(
 ) -> None:
     """One request; in a real service your web framework does this."""
     path = (await reader.readline()).split()[1:2]
-    status, body = "404 Not Found", b"/health or /metrics"
-    if path == [b"/health"]:
-        health = consumer.health()
-        status = "200 OK" if health.is_healthy else "503 Service Unavailable"
+    status, body = "404 Not Found", b"/live, /ready, /health or /metrics"
+    health = consumer.health()
+    judged = {b"/live": health.is_alive, b"/ready": health.is_ready, b"/health": health.is_healthy}
+    if path and path[0] in judged:
+        status = "200 OK" if judged[path[0]] else "503 Service Unavailable"
         body = json.dumps(health.as_dict(), indent=1).encode()
     elif path == [b"/metrics"]:
         registry = CollectorRegistry()

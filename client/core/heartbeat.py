@@ -109,6 +109,8 @@ class HeartbeatRules:
         self._heard_ms = 0
         """The last sign of life, or when the coordinator was found or last doubted."""
         self.last_success_ms: int | None = None
+        self.trouble = ErrorCode.NONE
+        """The last answer, or the lack of one; NONE if it was good."""
         self.statistics = HeartbeatStatistics()
 
     # What the consumer says.
@@ -117,6 +119,7 @@ class HeartbeatRules:
         """A JoinGroup was answered: from here on the member has to show that it lives."""
         self._identity = identity
         self._is_coordinator_known = True
+        self.trouble = ErrorCode.NONE
         self._backoff.succeed()
         self._heard_ms = now_ms
         self._next_ms = now_ms + self._config.heartbeat_interval_ms
@@ -175,6 +178,7 @@ class HeartbeatRules:
         """The coordinator's answer to a heartbeat."""
         if code in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}:
             self._backoff.succeed()
+            self.trouble = ErrorCode.NONE
             self.last_success_ms = self._heard_ms = now_ms
             self.statistics.answered(self._sent_ms, now_ms)
             self._next_ms = self._sent_ms + self._config.heartbeat_interval_ms
@@ -218,12 +222,14 @@ class HeartbeatRules:
             self._lose_coordinator(now_ms, ErrorCode.REQUEST_TIMED_OUT)
 
     def _try_again(self, code: ErrorCode, now_ms: int) -> None:
+        self.trouble = code
         self._next_ms = now_ms + self._backoff.fail()
         if is_refusal(code) and self._identity.is_valid:
             self._report(FindingKind.REFUSED, self._identity, code)
 
     def _lose_coordinator(self, now_ms: int, code: ErrorCode) -> None:
         self._is_coordinator_known = False
+        self.trouble = code
         self._next_ms = now_ms + self._backoff.fail()
         if self._identity.is_valid:
             self._report(FindingKind.COORDINATOR_LOST, self._identity, code)

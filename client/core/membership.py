@@ -89,6 +89,8 @@ class Membership:
         """What every poll raises until somebody subscribes anew."""
         self._refusal: ConsumerError | None = None
         """What the next poll raises; the one after it tries again."""
+        self.trouble = ""
+        """What the coordinator has last said in place of an answer; empty once it has answered."""
         self._has_joined = False
         self._rejoin: Rejoin | None = self._first_rejoin()
         self._is_prepared = False
@@ -163,10 +165,12 @@ class Membership:
     def coordinator_found(self) -> None:
         """Somebody coordinates the group, and can be reached."""
         self._is_coordinator_known = True
+        self.trouble = ""
         self._backoff.succeed()
 
     def coordinator_failed(self, code: ErrorCode, now_ms: int) -> None:
         """FindCoordinator was answered with an error; NETWORK_EXCEPTION for no answer."""
+        self.trouble = f"FindCoordinator: {code.name}"
         if is_refusal(code):
             self._refusal = error_for(code, f"finding the coordinator of {self.config.group_id}")
         else:
@@ -251,6 +255,7 @@ class Membership:
             self._refusal = _wrong_protocol(response.protocol_name)
             return
         self._backoff.succeed()
+        self.trouble = ""
         self._has_joined = True
         self.identity = Identity(response.generation_id, response.member_id, chosen.name)
         self.state = MemberState.COMPLETING_REBALANCE
@@ -273,6 +278,7 @@ class Membership:
             self._refusal = error
             return
         self.state = MemberState.STABLE
+        self.trouble = ""
         self._rejoin = None
         self._is_prepared = False
         self._are_topics_fresh = False
@@ -434,6 +440,7 @@ class Membership:
 
     def _failed(self, doing: str, sent: Identity, code: ErrorCode, now_ms: int) -> None:
         """A join or sync did not succeed; go on with another join, unless that is senseless."""
+        self.trouble = f"{doing}: {code.name}"
         if code in _COORDINATOR_GONE:
             self._is_coordinator_known = False
         if code in {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND}:

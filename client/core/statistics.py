@@ -13,6 +13,8 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
+from client.core.errors import ConsumerError, is_refusal
+from client.core.failing import Failures
 from client.core.steps import (
     Apply,
     Assign,
@@ -171,6 +173,7 @@ class GroupStatistics:
         self._rebalances = Sampled()
         self._failures = Sampled()
         self._commits = Sampled()
+        self.commit_failures = Failures()
         self._join_sent_ms = 0
         self._sync_sent_ms = 0
 
@@ -218,20 +221,27 @@ class GroupStatistics:
 
     def left(self, now_ms: int) -> None:
         """The consumer is out of its group on purpose: nothing is under way any more."""
-        self.rebalance_began_ms = self._cause = None
+        self.rebalance_began_ms = self._cause = self.unsettled_since_ms = None
         self.phase = RebalancePhase.NONE
         self.phase_since_ms = now_ms
 
     def saw(self, now_ms: int, *, is_settled: bool) -> None:
-        """How things stand; to be told at least as often as anybody asks."""
+        """How things stand; to be told whenever that may have changed."""
         if is_settled:
             self.unsettled_since_ms = None
         elif self.unsettled_since_ms is None:
             self.unsettled_since_ms = now_ms
 
     def committed(self, latency_ms: float, now_ms: float) -> None:
-        """An OffsetCommit was answered, that long after it was sent."""
+        """Positions were stored, that long after the OffsetCommit was sent."""
         self._commits.record(latency_ms, int(now_ms))
+        self.commit_failures.succeeded()
+
+    def commit_failed(self, error: ConsumerError, now_ms: int) -> None:
+        """An attempt to store positions failed. Not one that came into a rebalance, which has a
+        commit of its own.
+        """
+        self.commit_failures.failed(error, now_ms, is_refused=is_refusal(error.code))
 
     # What came of it.
 

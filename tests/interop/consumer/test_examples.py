@@ -193,7 +193,11 @@ def test_health_page_says_how_it_is(bootstrap: str, topics: Topics, group: str) 
         with urllib.request.urlopen(url, timeout=PATIENCE_S) as page:
             health = json.load(page)
         assert health["is_healthy"]
-        assert health["partitions"] == [{"topic": topic, "partition": 0, "lag": 0}]
+        (partition,) = health["partitions"]
+        assert (partition["topic"], partition["partition"], partition["lag"]) == (topic, 0, 0)
+        for probe in ("/live", "/ready"):
+            with urllib.request.urlopen(url.replace("/health", probe), timeout=PATIENCE_S) as page:
+                assert page.status == 200
         metrics_url = url.replace("/health", "/metrics")
         with urllib.request.urlopen(metrics_url, timeout=PATIENCE_S) as page:
             metrics = page.read().decode()

@@ -15,6 +15,7 @@ from broker.clock import VirtualClock
 from client.core.offsets import RESET_EARLIEST
 from client.core.partitions import TopicPartition
 from client.core.positions import Positions
+from client.fetched import NO_DESERIALISERS, Deserialisers
 from client.fetcher import FetchConfig, Fetcher
 from client.net.cluster import Address, Cluster, ClusterConfig, Leader, TopicInfo
 from client.net.connection import Connection, ConnectionConfig, DisconnectedError
@@ -129,10 +130,12 @@ class ScriptedBroker:
                     await appended.wait()
             except TimeoutError:
                 break
-        found = answer or FetchResponse(responses=[])
+        found = answer or self._answer(request, version, is_late=True)
         return _travelled(found, version)
 
-    def _answer(self, request: FetchRequest, version: int) -> FetchResponse | None:
+    def _answer(
+        self, request: FetchRequest, version: int, *, is_late: bool = False
+    ) -> FetchResponse | None:
         """None: there is nothing to say yet."""
         data = [
             self._named(asked.partition)
@@ -144,7 +147,7 @@ class ScriptedBroker:
         is_news = any(
             one.records or one.error_code or one.preferred_read_replica >= 0 for one in data
         )
-        if not is_news and request.max_wait_ms:
+        if not is_news and request.max_wait_ms and not is_late:
             return None
         name: dict[str, Any] = {"topic": TOPIC} if version < 13 else {"topic_id": TOPIC_ID}
         throttle_ms, self.throttle_ms = self.throttle_ms, 0
@@ -270,13 +273,22 @@ class ScriptedCluster(Cluster):
 class Scene:
     """A fetcher of some partitions, all at offset 0, led by the given brokers."""
 
-    def __init__(self, *leaders: int, config: FetchConfig = EARLIEST) -> None:
+    def __init__(
+        self,
+        *leaders: int,
+        config: FetchConfig = EARLIEST,
+        deserialisers: Deserialisers = NO_DESERIALISERS,
+    ) -> None:
         self.cluster = ScriptedCluster(*leaders)
         self.one, self.two = self.cluster.nodes[1], self.cluster.nodes[2]
         self.positions = Positions()
         self.metadata_wanted = 0
         self.fetcher = Fetcher(
-            self.cluster, self.positions, config, on_metadata_wanted=self._on_metadata_wanted
+            self.cluster,
+            self.positions,
+            config,
+            deserialisers,
+            on_metadata_wanted=self._on_metadata_wanted,
         )
         self.fetcher.start()
         self.positions.set_assigned([partition(index) for index in range(len(leaders))])

@@ -327,7 +327,7 @@ def test_an_error_about_a_partition_waits_while_others_are_read_alone() -> None:
         scene = Scene(1, 1)
         scene.one.append(0, b"a")
         scene.one.faults[1].append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        while not scene.fetcher._troubles.are_due():
+        while not scene.fetcher.troubles.are_due():
             await scene.fetcher.wait(1)
         scene.positions.begin_reading(frozenset({A}))
         scene.fetcher.wake()
@@ -356,7 +356,7 @@ def test_who_reads_some_partitions_gets_records_and_errors_of_those_alone() -> N
         began_s = asyncio.get_running_loop().time()
         assert not await scene.fetcher.wait(1, {B})
         assert asyncio.get_running_loop().time() - began_s == pytest.approx(1)
-        scene.fetcher._troubles.fail(B, AuthorizationError("B", ErrorCode.NONE))
+        scene.fetcher.troubles.fail(B, AuthorizationError("B", ErrorCode.NONE))
         assert list(scene.fetcher.take(10, {A})) == [A]
         with pytest.raises(AuthorizationError):
             scene.fetcher.take(10, {B})
@@ -431,8 +431,8 @@ def test_an_error_about_a_partition_that_is_gone_is_dropped() -> None:
         scene = Scene(1, 1)
         scene.positions.set_assigned([A])
         scene.fetcher.assignment_changed()
-        scene.fetcher._troubles.fail(B, AuthorizationError("B", ErrorCode.NONE))
-        assert not scene.fetcher._troubles.are_due()
+        scene.fetcher.troubles.fail(B, AuthorizationError("B", ErrorCode.NONE))
+        assert not scene.fetcher.troubles.are_due()
         await scene.fetcher.close()
 
     run(test())

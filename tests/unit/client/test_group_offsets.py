@@ -57,6 +57,28 @@ def test_a_commit_is_tried_again_where_that_may_help(fault: ErrorCode | str) -> 
     on_virtual_time(test)
 
 
+def test_only_what_was_stored_counts_as_a_commit() -> None:
+    async def test(scene: Scene) -> None:
+        stored: list[float] = []
+        failed: list[ErrorCode] = []
+        scene.offsets.on_committed = stored.append
+        scene.offsets.on_commit_failed = lambda error: failed.append(error.code)
+        refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        scene.broker.faults.extend([refused, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
+        with pytest.raises(AuthorizationError):
+            await scene.commit()
+        assert (len(stored), failed) == (0, [refused])
+        await scene.commit()
+        assert (len(stored), failed) == (1, [refused, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
+        # A commit in a rebalance is none that failed: there is another one at its end.
+        scene.broker.faults.append(ErrorCode.REBALANCE_IN_PROGRESS)
+        with pytest.raises(RebalanceInProgressError):
+            await scene.commit()
+        assert (len(stored), len(failed)) == (1, 2)
+
+    on_virtual_time(test)
+
+
 @pytest.mark.parametrize("fault", [*RETRIED, ErrorCode.UNSTABLE_OFFSET_COMMIT])
 def test_a_lookup_is_tried_again_where_that_may_help(fault: ErrorCode | str) -> None:
     async def test(scene: Scene) -> None:

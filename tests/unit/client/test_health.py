@@ -4,13 +4,18 @@ from typing import Any
 
 import pytest
 
+from client.core.failing import Failing
 from client.core.membership import MemberState
 from client.core.partitions import TopicPartition
 from client.core.statistics import RebalancePhase
 from client.health import Health, HealthLimits
 
 LIMITS = HealthLimits(session_timeout_ms=10_000, max_poll_interval_ms=60_000)
-LAG = {TopicPartition("orders", 1): 7, TopicPartition("orders", 0): 5}
+ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
+LAG = {ONE: 7, ZERO: 5}
+AGAIN = Failing("no good", 2, 3.0)
+PASSING = Failing("no answer", 5, 9.9, is_refused=False)
+"""What may pass, and has lasted for almost as long as it may."""
 
 SETTLED: dict[str, Any] = {
     "client_id": "c1",
@@ -26,6 +31,7 @@ SETTLED: dict[str, Any] = {
     "last_rebalance_duration_seconds": 3.2,
     "last_rebalance_seconds_ago": 120.0,
     "lag": LAG,
+    "last_fetch_seconds_ago": {ZERO: 0.2, ONE: 0.3},
     "limits": LIMITS,
 }
 
@@ -64,6 +70,30 @@ def test_a_settled_member_is_healthy() -> None:
             },
             "60 seconds.*joining",
         ),
+        (
+            {
+                "member_state": MemberState.UNJOINED,
+                "unsettled_seconds": 60.0,
+                "group_error": "JoinGroup: UNKNOWN_SERVER_ERROR",
+            },
+            "the last error was JoinGroup: UNKNOWN_SERVER_ERROR",
+        ),
+        (
+            {"last_poll_seconds_ago": None, "started_seconds_ago": 60.0, "coordinator": None},
+            "started 60 seconds ago and has never been polled",
+        ),
+        ({"unread": {ONE: AGAIN}}, "orders-1 cannot be read on, 2 times in 3 seconds: no good"),
+        ({"poll_failure": AGAIN}, "Polls raise, 2 times in 3 seconds: no good"),
+        ({"commit_failure": AGAIN}, "Positions are not stored, 2 times in 3 seconds: no good"),
+        ({"commit_failure": PASSING._replace(seconds=10.0)}, "not stored, 5 times in 10 seconds"),
+        (
+            {"is_subscribed": False, "is_assigned": True, "unanswered_seconds": {ZERO: 10.0}},
+            "answered for 1 of 2 partitions for up to 10 seconds, orders-0",
+        ),
+        (
+            {"is_subscribed": False, "is_assigned": True, "last_poll_seconds_ago": 60.0},
+            "no poll for 60 seconds",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(changes: dict[str, Any], words: str) -> None:
@@ -80,6 +110,11 @@ def test_what_is_wrong_is_said_in_a_sentence(changes: dict[str, Any], words: str
         {"last_poll_seconds_ago": 59.9},
         {"last_heartbeat_seconds_ago": 9.9},
         {"last_heartbeat_seconds_ago": None, "last_poll_seconds_ago": None},
+        {"last_poll_seconds_ago": None, "started_seconds_ago": 59.9, "unsettled_seconds": None},
+        {"unread": {ONE: AGAIN._replace(times=1, seconds=500.0)}},
+        {"poll_failure": AGAIN._replace(times=1)},
+        {"commit_failure": PASSING},
+        {"unanswered_seconds": {ZERO: 9.9}},
         {"member_state": MemberState.UNJOINED, "unsettled_seconds": 9.9, "coordinator": None},
         {"member_state": MemberState.COMPLETING_REBALANCE, "unsettled_seconds": 59.9},
         # Without a subscription nothing is to be expected of the group.
@@ -92,18 +127,81 @@ def test_what_takes_no_longer_than_the_settings_allow_is_no_problem(
     assert health(**changes).problem is None
 
 
+@pytest.mark.parametrize(
+    ("changes", "is_alive"),
+    [
+        ({"is_closed": True}, False),
+        ({"error": "FENCED_INSTANCE_ID"}, False),
+        ({"last_poll_seconds_ago": 60.0}, False),
+        ({"last_poll_seconds_ago": None, "started_seconds_ago": 60.0}, False),
+        # No new process brings back a broker, an ACL, or a record that can be read.
+        ({"unread": {ONE: AGAIN}}, True),
+        ({"poll_failure": AGAIN}, True),
+        ({"commit_failure": AGAIN}, True),
+        ({"unanswered_seconds": {ZERO: 500.0}}, True),
+        ({"last_heartbeat_seconds_ago": 500.0}, True),
+        ({"member_state": MemberState.UNJOINED, "unsettled_seconds": 500.0}, True),
+    ],
+)
+def test_what_a_new_process_would_not_mend_is_no_reason_for_one(
+    changes: dict[str, Any], *, is_alive: bool
+) -> None:
+    found = health(**changes)
+    assert (found.is_alive, found.is_ready, found.is_healthy) == (is_alive, False, False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"last_poll_seconds_ago": None}, "not been polled"),
+        (
+            {
+                "member_state": MemberState.PREPARING_REBALANCE,
+                "rebalance_phase": RebalancePhase.JOINING,
+                "unsettled_seconds": 0.1,
+            },
+            "at 'joining'",
+        ),
+        ({"unanswered_seconds": {ZERO: 0.4}}, "for orders-0"),
+        ({"last_fetch_seconds_ago": {ZERO: 0.2, ONE: None}}, "orders-1 has not been fetched"),
+    ],
+)
+def test_what_is_not_read_yet_is_healthy_and_not_ready(changes: dict[str, Any], words: str) -> None:
+    found = health(**changes)
+    assert (found.is_healthy, found.is_ready, found.is_alive) == (True, False, True)
+    assert found.unready is not None
+    assert re.search(words, found.unready)
+
+
+def test_what_is_paused_need_not_be_fetched_to_be_ready() -> None:
+    found = health(last_fetch_seconds_ago={ZERO: 0.2, ONE: None}, paused=frozenset({ONE}))
+    assert found.is_ready
+
+
 def test_a_lag_that_is_not_known_makes_no_sum() -> None:
     assert health(lag={**LAG, TopicPartition("orders", 2): None}).total_lag is None
     assert health(lag={}).total_lag == 0
 
 
 def test_it_can_be_written_as_json() -> None:
-    found = json.loads(json.dumps(health().as_dict()))
-    assert found["is_healthy"] is True
+    changes: dict[str, Any] = {"unread": {ONE: AGAIN}, "unanswered_seconds": {ZERO: 2.0}}
+    found = json.loads(json.dumps(health(**changes, commit_failure=PASSING).as_dict()))
+    assert (found["is_healthy"], found["is_ready"], found["is_alive"]) == (False, False, True)
+    assert found["problem"] == found["unready"]
+    assert found["commit_failure"] == {
+        "error": "no answer", "times": 5, "seconds": 9.9, "is_refused": False,
+    }  # fmt: skip
+    assert found["poll_failure"] is None
     assert found["member_state"] == "stable"
     assert found["rebalance_phase"] == "none"
     assert found["coordinator"] == "broker:9092"
     assert found["partitions"] == [
-        {"topic": "orders", "partition": 0, "lag": 5},
-        {"topic": "orders", "partition": 1, "lag": 7},
-    ]
+        {
+            "topic": "orders", "partition": 0, "lag": 5, "is_paused": False,
+            "last_fetch_seconds_ago": 0.2, "unanswered_seconds": 2.0, "unread": None,
+        },
+        {
+            "topic": "orders", "partition": 1, "lag": 7, "is_paused": False,
+            "last_fetch_seconds_ago": 0.3, "unanswered_seconds": None, "unread": AGAIN._asdict(),
+        },
+    ]  # fmt: skip

@@ -5,6 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client.core.backoff import Backoff
+from client.core.errors import AuthorizationError, CommitFailedError
+from client.core.failing import Failing
 from client.core.heartbeat import HeartbeatConfig, HeartbeatRules, SendHeartbeat
 from client.core.identity import NOBODY, Identity
 from client.core.statistics import (
@@ -200,3 +202,31 @@ def test_heartbeats_that_show_life_are_timed_from_when_they_were_sent() -> None:
     assert figures["heartbeat-total"] == 2
     assert figures["heartbeat-response-time-max"] == 40
     assert figures["last-heartbeat-seconds-ago"] == 4
+
+
+def test_refused_commits_are_counted_until_one_succeeds() -> None:
+    statistics = GroupStatistics()
+    refused = AuthorizationError("no READ", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    statistics.commit_failed(refused, 1_000)
+    statistics.commit_failed(refused, 2_000)
+    failing = statistics.commit_failures.now(2_000)
+    assert failing == Failing("no READ", 2, 1.0, is_refused=True)
+    assert statistics.figures(2_000)["commit-total"] == 0
+    statistics.committed(5, 3_000)
+    assert statistics.commit_failures.now(3_000) is None
+    assert statistics.figures(3_000)["commit-total"] == 1
+    statistics.commit_failed(CommitFailedError("gone", ErrorCode.UNKNOWN_MEMBER_ID), 4_000)
+    failing = statistics.commit_failures.now(4_000)
+    assert failing is not None
+    assert not failing.is_refused
+    assert statistics.commit_failures.total == 3
+
+
+def test_two_rebalances_are_not_one_long_one() -> None:
+    statistics = GroupStatistics()
+    statistics.saw(1_000, is_settled=False)
+    statistics.saw(1_500, is_settled=True)
+    statistics.saw(9_000, is_settled=False)
+    assert statistics.unsettled_since_ms == 9_000
+    statistics.left(9_500)
+    assert statistics.unsettled_since_ms is None
