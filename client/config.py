@@ -155,8 +155,8 @@ class ConsumerConfig:
     allow_auto_create_topics: bool = False
     """Whether asking for a missing topic may create it, if the broker agrees. Java: yes."""
     missing_topic_timeout_ms: int | None = 15_000
-    """How long a topic that was subscribed to by name may be missing before polls raise
-    UnknownTopicError. None: wait for it for ever, as Java does."""
+    """How long a topic that was subscribed to by name, or an assigned partition, may be missing
+    before polls raise UnknownTopicError. None: wait for it for ever, as Java does."""
 
     request_timeout_ms: int = 30_000
     """For one answer; a join is given the rebalance's time in addition."""

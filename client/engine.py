@@ -199,7 +199,8 @@ class Engine:
             self.member.membership.subscribed_anew()
         kind = self.subscription.kind
         self.metadata.expect(
-            self.subscription.topics if kind is SubscriptionKind.TOPICS else frozenset()
+            self.subscription.topics if kind is SubscriptionKind.TOPICS else (),
+            self.subscription.assigned if kind is SubscriptionKind.MANUAL else (),
         )
         if self.offsets is not None:
             is_by_group = self.subscription.is_by_group

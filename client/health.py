@@ -79,6 +79,9 @@ class Health:
 
     lag: Mapping[TopicPartition, int | None] = dataclasses.field(default_factory=dict)
     """Records behind the end of each assigned partition, at the last fetch; None: not known yet."""
+    missing: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """Topics that were subscribed to by name, and assigned partitions, that are not there; for how
+    many seconds."""
     paused: frozenset[TopicPartition] = frozenset()
     last_fetch_seconds_ago: Mapping[TopicPartition, float | None] = dataclasses.field(
         default_factory=dict
@@ -149,6 +152,11 @@ class Health:
             return "It has not been polled yet."
         if self.is_subscribed and self.member_state is not MemberState.STABLE:
             return f"It is no settled member of its group: it is at '{self.rebalance_phase.value}'."
+        return self._unfetched()
+
+    def _unfetched(self) -> str | None:
+        if self.missing:
+            return f"There is no {' and no '.join(sorted(self.missing))}."
         for partition, seconds in self.unanswered_seconds.items():
             return f"No broker has answered for {_name(partition)} for {seconds:.0f} seconds."
         for partition, ago in self.last_fetch_seconds_ago.items():
@@ -161,6 +169,7 @@ class Health:
         values: dict[str, Any] = {
             name: getattr(self, name) for name in (*_JUDGEMENTS, "total_lag", *_PLAIN_FIELDS)
         }
+        values["missing"] = dict(self.missing)
         values["poll_failure"] = _plain(self.poll_failure)
         values["commit_failure"] = _plain(self.commit_failure)
         values["member_state"] = self.member_state.value
@@ -197,7 +206,11 @@ class Health:
             return "The consumer is closed."
         if self.error is not None:
             return f"The consumer cannot go on: {self.error}"
-        return self._poll_problem() if self.is_subscribed or self.is_assigned else None
+        if not (self.is_subscribed or self.is_assigned):
+            return None
+        limit_ms = self.limits.max_poll_interval_ms
+        hanging = None if self.run is None else self.run.handler_problem(limit_ms)
+        return hanging or self._poll_problem()
 
     def _poll_problem(self) -> str | None:
         limit_ms = self.limits.max_poll_interval_ms

@@ -1,6 +1,6 @@
 """Keeps what is known of the cluster's topics fresh: when somebody asks for it, and now and then.
 
-Also notices topics that were subscribed to by name and are not there.
+Also notices topics that were subscribed to by name, and assigned partitions, that are not there.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from collections.abc import Callable, Collection
 
 from client.core.backoff import Backoff
 from client.core.errors import (
-    AuthorizationError,
     BrokerUnreachableError,
     ConsumerError,
-    UnknownTopicError,
 )
+from client.core.expected import Expected
+from client.core.partitions import TopicPartition
 from client.net.cluster import Cluster
 from client.net.connection import DisconnectedError
-from protocol.errors import ErrorCode
 from protocol.lazy_dataclass import dataclass
 
 logger = logging.getLogger(__name__)
@@ -59,8 +58,7 @@ class MetadataKeeper:
         self._is_wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._error: ConsumerError | None = None
-        self._expected: dict[str, float | None] = {}
-        """Topics subscribed to by name: since when they are missing, None once they were seen."""
+        self._expected = Expected(config.missing_topic_timeout_ms)
 
     def start(self) -> None:
         """Begin to refresh by itself."""
@@ -76,19 +74,29 @@ class MetadataKeeper:
         """Something does not fit what is known: ask again, soon."""
         self._is_wanted.set()
 
-    def expect(self, topics: Collection[str]) -> None:
-        """These were subscribed to by name, and no others."""
-        now_s = asyncio.get_running_loop().time()
-        self._expected = {topic: self._expected.get(topic, now_s) for topic in topics}
+    def expect(self, topics: Collection[str], partitions: Collection[TopicPartition] = ()) -> None:
+        """These topics were subscribed to by name, these partitions assigned by hand, and no
+        others.
+        """
+        self._expected.expect(topics, partitions, _now_ms())
         self._error = None
-        if any(topic not in self.cluster.topics for topic in topics):
+        names = {*topics, *(one.topic for one in partitions)}
+        if any(topic not in self.cluster.topics for topic in names):
             self.want()
+        else:
+            self._look_for_expected()
+            if self._expected.is_waiting:
+                self.want()
+
+    def missing(self, now_ms: int) -> dict[str, float]:
+        """Topics and partitions that were named and are not there, for how many seconds."""
+        return self._expected.missing(now_ms)
 
     def raise_error(self) -> None:
         """Raise what a poll has to know.
 
         Raises:
-            UnknownTopicError: a topic has been missing for too long.
+            UnknownTopicError: a topic, or an assigned partition, has been missing for too long.
             AuthorizationError: one may not be read.
             AuthenticationError: we are not let in.
         """
@@ -138,37 +146,19 @@ class MetadataKeeper:
     @property
     def _age_s(self) -> float:
         config = self._config
-        if any(since is not None for since in self._expected.values()):
+        if self._expected.is_waiting:
             return config.retry_backoff_max_ms / 1000
         return config.metadata_max_age_ms / 1000
 
     def _look_for_expected(self) -> None:
-        now_s = asyncio.get_running_loop().time()
-        timeout_ms = self._config.missing_topic_timeout_ms
-        overdue: list[str] = []
-        forbidden: list[str] = []
-        for topic, since_s in self._expected.items():
-            info = self.cluster.topics.get(topic)
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if info is None else info.error
-            if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                forbidden.append(topic)
-            elif code is ErrorCode.INVALID_TOPIC_EXCEPTION:
-                overdue.append(topic)  # No waiting makes it one.
-            elif code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                self._expected[topic] = None
-            elif since_s is not None:
-                is_overdue = timeout_ms is not None and now_s - since_s >= timeout_ms / 1000
-                if is_overdue:
-                    overdue.append(topic)
-        if forbidden:
-            self._error = AuthorizationError(
-                f"not allowed to read {', '.join(sorted(forbidden))}; the principal needs READ and"
-                " DESCRIBE on them",
-                ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        missed, error = self._expected.look(self.cluster.topics, _now_ms())
+        if missed:
+            logger.warning(
+                "%s: there is no such topic or partition; it is waited for", ", ".join(missed)
             )
-        elif overdue:
-            self._error = UnknownTopicError(
-                f"no such topic: {', '.join(sorted(overdue))}; create it, check its name, or set"
-                " missing_topic_timeout_ms to None to wait for it",
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            )
+        if error is not None:
+            self._error = error
+
+
+def _now_ms() -> int:
+    return int(asyncio.get_running_loop().time() * 1000)

@@ -77,6 +77,7 @@ def _reading(engine: Engine, assigned: Collection[TopicPartition], now_ms: int) 
         "lag": dict.fromkeys(sorted(assigned)) | {one: positions.lag(one) for one in partitions},
         "commit_failure": commits.now(now_ms),
         "failed_commits": commits.total,
+        "missing": engine.metadata.missing(now_ms),
         "paused": frozenset(positions.paused()),
         "unread": troubles.unread(now_ms),
         "unanswered_seconds": troubles.unanswered(now_ms),

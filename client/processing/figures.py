@@ -78,10 +78,14 @@ class RunFigures:
                 f"Dead letters cannot be written for {failing:.0f} seconds:"
                 f" {self.dead_letter_error}"
             )
+        return self.handler_problem(max_poll_interval_ms)
+
+    def handler_problem(self, limit_ms: int) -> str | None:
+        """Whether a handler hangs, in a sentence; None if not."""
         lasting = self.handler_seconds
-        if not self.is_running or lasting is None or lasting * 1000 < max_poll_interval_ms:
+        if not self.is_running or lasting is None or lasting * 1000 < limit_ms:
             return None
         return (
             f"A handler has not returned for {lasting:.0f} seconds, max_poll_interval_ms is"
-            f" {max_poll_interval_ms}. Set handler_timeout_ms, or max_poll_interval_ms higher."
+            f" {limit_ms}. Set handler_timeout_ms, or max_poll_interval_ms higher."
         )

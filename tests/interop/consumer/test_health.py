@@ -3,11 +3,12 @@
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import pytest
 
 from kohort import Assignor, Consumer, GroupMember, Health, TopicPartition, errors
-from tests.interop.consumer.members import Members, Topics, generation
+from tests.interop.consumer.members import PATIENCE_S, Members, Topics, generation
 
 
 class Probing(Assignor):
@@ -84,3 +85,30 @@ async def _rebalance(members: Members, consumer: Consumer) -> None:
     consumer.enforce_rebalance()
     await members.poll_until([consumer], lambda: generation(consumer) > before)
     await members.settle(consumer, partitions=1)
+
+
+async def test_a_partition_that_is_not_there_is_told_and_the_others_are_read(
+    topics: Topics, members: Members, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = topics.create()
+    topics.fill(topic, ["read"])
+    there, beyond = TopicPartition(topic, 0), TopicPartition(topic, 7)
+    nowhere = TopicPartition(f"{topic}-none", 0)
+    consumer = members.make(group_id=None, missing_topic_timeout_ms=300)
+    consumer.assign([there, beyond, nowhere])
+    async with consumer:
+        with pytest.raises(errors.UnknownTopicError) as caught:
+            await members.poll_until([consumer], lambda: False)
+        assert f"{topic}-7, {topic}-none-0" in str(caught.value)
+        health = consumer.health()
+        assert set(health.missing) == {f"{topic}-7", f"{topic}-none-0"}
+        assert not health.is_ready
+        consumer.seek(there, 0)
+        read: list[bytes] = []
+        async with asyncio.timeout(PATIENCE_S):
+            while not read:
+                with suppress(errors.UnknownTopicError):
+                    read.append((await consumer.getone(there)).value)
+        assert read == [b"read"]
+    told = [line for line in caplog.messages if "there is no such topic or partition" in line]
+    assert len(told) == 1

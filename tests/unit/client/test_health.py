@@ -163,6 +163,7 @@ def test_what_a_new_process_would_not_mend_is_no_reason_for_one(
             "at 'joining'",
         ),
         ({"unanswered_seconds": {ZERO: 0.4}}, "for orders-0"),
+        ({"missing": {"a-7": 0.4, "b-1": 0.4}}, "There is no a-7 and no b-1"),
         ({"last_fetch_seconds_ago": {ZERO: 0.2, ONE: None}}, "orders-1 has not been fetched"),
     ],
 )
