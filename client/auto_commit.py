@@ -10,7 +10,7 @@ from client.core.backoff import Backoff
 from client.core.errors import ConsumerError, RebalanceInProgressError
 from client.group_offsets import GroupOffsets, Offsets
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"kohort.{__name__}")
 
 
 class AutoCommit:

@@ -16,7 +16,7 @@ from typing import Final
 from client.core.partitions import TopicPartition
 from client.listener import Answer, Partitions
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"kohort.{__name__}")
 
 GRACE_S: Final = 0.1
 """What callbacks have at least while a consumer is closed, if there is no time left."""

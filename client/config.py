@@ -102,7 +102,8 @@ class ConsumerConfig:
     bootstrap_servers: str | Iterable[str] = "localhost:9092"
     """Where to ask for the cluster: `host:port`, several of them in a list or with commas."""
     client_id: str = "kohort"
-    """What the broker's logs and quotas know this program by."""
+    """What metrics, and the broker's logs and quotas, know this consumer by. A `Consumer` that is
+    given none is numbered within its process: kohort-1, kohort-2 and so on."""
     group_id: str | None = None
     """The group that shares the topics. None: no group, for `assign` without stored positions."""
     group_instance_id: str | None = None

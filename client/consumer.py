@@ -7,6 +7,7 @@ started the consumer, and from no other thread.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 import time
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
@@ -37,6 +38,9 @@ from client.typed import K, TypedByDeserialisers, V
 
 CLOSE_TIMEOUT_S: Final = 30.0
 
+_numbers: Final = itertools.count(1)
+"""Of the consumers of this process that were not given a client_id."""
+
 ToCommit: TypeAlias = int | tuple[int, str] | OffsetAndMetadata
 """The next offset to read, alone, with a text, or also with a leader epoch."""
 
@@ -61,6 +65,9 @@ class Consumer(TypedByDeserialisers[K, V], Runs[K, V], Observed):
     """
 
     def _set_up(self, topics: tuple[str, ...], settings: Settings) -> None:
+        if settings.get("client_id") is None:
+            # Told apart by their metrics, and by the member ids that brokers make of it.
+            settings = {**settings, "client_id": f"kohort-{next(_numbers)}"}
         self.config: ConsumerConfig = config_from(settings)
         self._subscription = Subscription()
         self._listener: RebalanceListener = listener_from(None)

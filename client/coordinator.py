@@ -12,7 +12,7 @@ from client.net.connection import Connection, DisconnectedError
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"kohort.{__name__}")
 
 
 class Coordinator:

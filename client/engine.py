@@ -49,7 +49,7 @@ from client.rebalance import Rebalance
 if TYPE_CHECKING:
     from client.processing.runner import Runner
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"kohort.{__name__}")
 
 T = TypeVar("T")
 

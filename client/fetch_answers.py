@@ -25,7 +25,7 @@ from client.leader_rounds import now_ms
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchResponse, PartitionData
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"kohort.{__name__}")
 
 
 class FetchAnswers:

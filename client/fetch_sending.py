@@ -22,7 +22,7 @@ from client.net.cluster import Cluster
 from client.net.connection import Connection, DisconnectedError
 from protocol.messages.fetch import FetchRequest
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"kohort.{__name__}")
 
 
 class _Promise(NamedTuple):

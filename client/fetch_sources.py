@@ -10,7 +10,7 @@ from client.core.read_replicas import Leader, ReadReplicas
 from client.leader_rounds import now_ms
 from client.net.cluster import Cluster
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"kohort.{__name__}")
 
 
 class FetchSources:

@@ -46,7 +46,7 @@ __all__ = [
     "Records",
 ]
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"kohort.{__name__}")
 
 RECEIVING_ROUNDS_MAX: Final = 32
 """So that nobody who sends without end keeps records that are here from being handed out."""

@@ -53,7 +53,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupRequest
 from protocol.messages.leave_group import LeaveGroupRequest
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"kohort.{__name__}")
 
 JOIN_GRACE_MS: Final = 5_000
 """What Java adds to the rebalance's time for the answer to a JoinGroup."""

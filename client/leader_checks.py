@@ -28,7 +28,7 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"kohort.{__name__}")
 
 VERSION_MIN: Final = 3
 """Before it only other brokers may ask (KIP-320 wants a right to the whole cluster)."""

@@ -22,7 +22,7 @@ from client.net.cluster import Cluster
 from client.net.connection import DisconnectedError
 from protocol.lazy_dataclass import dataclass
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"kohort.{__name__}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from client.fetcher import Fetcher
 from client.group_offsets import GroupOffsets, Offsets
 from client.listener import NO_LISTENER, Answer, BothListeners, Partitions, RebalanceListener
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"kohort.{__name__}")
 
 NOTHING: Final[Partitions] = frozenset()
 

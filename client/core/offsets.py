@@ -62,6 +62,11 @@ class OffsetAndTimestamp(NamedTuple):
     """The record's; -1 if one of the ends of the log was asked for."""
     leader_epoch: int = UNKNOWN_EPOCH
 
+    @property
+    def timestamp(self) -> int:
+        """The same under aiokafka's name."""
+        return self.timestamp_ms
+
 
 _DURATION: Final = re.compile(
     r"P(?:(?P<days>\d{1,9})D)?"

@@ -26,7 +26,7 @@ from protocol.errors import ErrorCode
 from protocol.lazy_dataclass import dataclass
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"kohort.{__name__}")
 
 DEFAULT_PORT: Final = 9092
 UNKNOWN_EPOCH: Final = -1

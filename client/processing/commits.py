@@ -11,7 +11,7 @@ from client.core.errors import ConsumerError, RebalanceInProgressError
 from client.core.work import Work
 from client.processing.source import Positions, Source
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"kohort.{__name__}")
 
 
 class Commits:

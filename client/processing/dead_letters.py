@@ -18,7 +18,7 @@ from client.core.errors import ConfigError
 from client.records import ConsumerRecord
 from protocol.lazy_dataclass import dataclass
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"kohort.{__name__}")
 
 STOP_S: Final = 5.0
 

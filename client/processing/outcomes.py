@@ -12,7 +12,7 @@ from client.processing.dead_letters import DeadLetter
 from client.processing.figures import Counts, RunFigures
 from client.processing.options import RunOptions
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"kohort.{__name__}")
 
 
 class Outcomes:

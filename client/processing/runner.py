@@ -28,7 +28,7 @@ from client.processing.outcomes import Outcomes
 from client.processing.source import Source
 from client.records import AnyRecord
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"kohort.{__name__}")
 
 POLL_S: Final = 1.0
 """How long a poll waits if nothing happens."""

@@ -39,5 +39,5 @@ def test_commits_that_fail_are_tried_again_less_and_less_often_and_told_of_once(
         assert scene.broker.stored[0][0] == 7
 
     on_virtual_time(test)
-    told = [one.getMessage() for one in caplog.records if one.name == "client.auto_commit"]
+    told = [one.getMessage() for one in caplog.records if one.name == "kohort.client.auto_commit"]
     assert [text.partition(",")[0] for text in told] == ["a commit failed", "commits succeed again"]
