@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import linecache
 import struct
+import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from protocol.compiler import compile_decoder, compile_encoder
@@ -17,6 +19,11 @@ from protocol.message import schema_of
 T = TypeVar("T")
 _VERSION: Final = struct.Struct(">h")
 Buffer = bytes | bytearray | memoryview
+
+STRICT_OPTION: Final = "strict_codecs"
+"""Tests run so, and start brokers with `python -X strict_codecs`: a compiled writer that gives up
+on a message which can be written is a fault then, and not only a loss of speed that nobody sees.
+"""
 
 
 class Codec(Generic[T]):
@@ -87,8 +94,24 @@ def _compiled(
         hot_codecs = importlib.import_module("protocol.hot_codecs")
     except ImportError:
         return None
-    function: Callable[..., Any] | None = hot_codecs.bind(message, version, declared, generated)
+    taking_over = partial(_taking_over, generated)
+    function: Callable[..., Any] | None = hot_codecs.bind(message, version, declared, taking_over)
     return function
+
+
+def _taking_over(generated: Callable[[str], Callable[..., Any]], name: str) -> Callable[..., Any]:
+    """The generated direction as it is called for what the compiled one gives up on."""
+    made = generated(name)
+    if name == "decode":
+        return made  # Much of what peers send is malformed or unusual.
+
+    def encode_into(message: Any, out: bytearray) -> list[Buffer]:
+        parts: list[Buffer] = made(message, out)
+        is_strict = STRICT_OPTION in sys._xoptions  # noqa: SLF001 - that is how -X is read
+        assert not is_strict, f"the compiled codec gave up on {message!r:.999}"
+        return parts
+
+    return encode_into
 
 
 _codecs: Final[dict[tuple[type, int], Codec[Any]]] = {}

@@ -6,12 +6,14 @@ chooses by it how many steps, rounds or seeds it takes. Both forms assert the sa
 """
 
 import gc
+import sys
 from dataclasses import dataclass
 from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from protocol.codec import STRICT_OPTION
 from tests import side_by_side
 
 # How long an example takes says how busy the machine is. A failure prints what repeats it, and the
@@ -64,6 +66,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     side_by_side.prepare(config)
+    # Whatever a broker sends, in this process or in one that is started, is what was compiled for.
+    sys._xoptions[STRICT_OPTION] = True
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -43,7 +43,6 @@ from protocol.errors import ErrorCode
 from protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupResponse,
-    JoinGroupResponseMember,
 )
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from tests.unit.broker.core.group.scenario import MINUTE, SECOND, Scenario, Ticket
@@ -279,12 +278,7 @@ def _joined(result: JoinResult) -> JoinGroupResponse:
         leader=result.leader,
         skip_assignment=result.skip_assignment,
         member_id=result.member_id,
-        members=[
-            JoinGroupResponseMember(
-                member_id=one.member_id, group_instance_id=one.instance_id, metadata=one.metadata
-            )
-            for one in result.members
-        ],
+        members=result.members,
     )
 
 

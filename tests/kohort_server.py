@@ -4,6 +4,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from protocol.codec import STRICT_OPTION
 from tests.server_process import ServerProcess
 
 _OVERRIDES = {
@@ -33,7 +34,7 @@ class KohortServer(ServerProcess):
         }
 
     def command(self) -> list[str]:
-        command = [sys.executable, "-m", "broker"]
+        command = [sys.executable, "-X", STRICT_OPTION, "-m", "broker"]
         for name, value in self.overrides.items():
             command += ["--override", f"{name}={value}"]
         return command

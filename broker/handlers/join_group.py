@@ -8,7 +8,7 @@ skip assignment. The rules are in :mod:`broker.core.group.join`.
 from __future__ import annotations
 
 from functools import lru_cache, partial
-from typing import Final, cast
+from typing import Final
 
 from broker.core.group.reasons import state_reason
 from broker.core.group.requests import JoinRequest, JoinResult
@@ -18,11 +18,7 @@ from broker.handlers.registry import handles
 from broker.promise import Promise
 from protocol.codec import codec
 from protocol.errors import ErrorCode
-from protocol.messages.join_group import (
-    JoinGroupRequest,
-    JoinGroupResponse,
-    JoinGroupResponseMember,
-)
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 REBALANCE_TIMEOUT_SINCE: Final = 1
 MEMBER_ID_REQUIRED_SINCE: Final = 4
@@ -112,7 +108,7 @@ def _respond_to_any(version: int, result: JoinResult) -> JoinGroupResponse:
         leader=result.leader,
         skip_assignment=result.skip_assignment,
         member_id=result.member_id,
-        members=cast("list[JoinGroupResponseMember]", result.members),
+        members=result.members,
     )
 
 

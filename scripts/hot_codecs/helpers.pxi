@@ -228,7 +228,13 @@ cdef extern from *:
     ) {
         Py_buffer view;
         if (value == Py_None && nullable) return put_length(out, -1, prefix);
-        if (!value || !(PyBytes_CheckExact(value) || PyMemoryView_Check(value))) return -1;
+        if (!value) return -1;
+        if (!(PyBytes_CheckExact(value) || PyMemoryView_Check(value))) {
+            /* What is sent from where it lies has a length and no bytes to look at. */
+            Py_ssize_t size = PyObject_Size(value);
+            if (size < 0) PyErr_Clear();
+            return size > copy_max && !put_length(out, size, prefix) ? put_part(out, value) : -1;
+        }
         if (PyObject_GetBuffer(value, &view, PyBUF_SIMPLE) < 0) { PyErr_Clear(); return -1; }
         /* Length and size in bytes are the same only of single bytes. */
         int result = view.itemsize == 1 ? put_length(out, view.len, prefix) : -1;

@@ -95,6 +95,8 @@ class Scene:
         return self.member(member.instance_id)
 
     def last(self) -> dict[str, Any]:
+        """The newest record; one that has just ended is there a moment after members know."""
+        wait_until(lambda: bool(self.probe.records()), "a record of the group")
         return self.probe.records()[-1]
 
     def check_goes_on(
@@ -107,11 +109,11 @@ class Scene:
         assert not waiting.answer().error_code
         assert member.generation == generation
         assert self.probe.describe().group_state == "Stable"
-        last = self.last()
         if is_told:
-            assert (last["kind"], last["trigger"]["row"]) == ("avoided", row)
+            wait_until(lambda: self.last()["kind"] == "avoided", "the avoided rebalance's record")
+            assert self.last()["trigger"]["row"] == row
         else:
-            assert last["kind"] == "rebalance"
+            assert self.last()["kind"] == "rebalance"
 
     def check_rebalances(self, row: int | None) -> None:
         """The group collects joins, and the history names the row."""

@@ -13,7 +13,7 @@ import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import construct
 import pytest
@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import protocol
-from protocol.codec import Codec, codec
+from protocol.codec import STRICT_OPTION, Codec, codec
 from protocol.constructs import REQUEST_ELEMENTS_MAX, TEXT_BYTES_MAX
 from protocol.errors import DecodeError, EncodeError, ErrorCode, ProtocolError
 from protocol.hot import declared, is_hot
@@ -382,6 +382,53 @@ def test_large_records_are_written_uncopied() -> None:
 
     assert [part is large for part in parts] == [False, True, False, True, False]
     same_when_written(FetchResponse, 17, response)
+
+
+class _Elsewhere:
+    """Records that are sent from where they lie."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+
+def test_records_that_lie_elsewhere_are_written_as_they_are() -> None:
+    response = full_value(FetchResponse, 17)
+    _forget_tags(response, 17)
+    elsewhere: Any = _Elsewhere(2_049)
+    for topic in response.responses:
+        for partition in topic.partitions:
+            partition.records = elsewhere
+
+    parts = compiled_alone(FetchResponse, 17)(response, bytearray())
+    plain = in_python(FetchResponse, 17, "encode_into")(response, bytearray())
+
+    assert elsewhere in parts
+    assert parts == plain
+
+
+@pytest.mark.parametrize("odd", [_Elsewhere(2_048), 7, object()])
+def test_what_is_no_large_thing_elsewhere_is_left_to_python(odd: Any) -> None:  # noqa: ANN401
+    response = full_value(FetchResponse, 17)
+    _forget_tags(response, 17)
+    response.responses[0].partitions[0].records = odd
+    with pytest.raises(AssertionError, match="left to Python"):
+        compiled_alone(FetchResponse, 17)(response, bytearray())
+
+
+def test_a_strict_process_does_not_pass_over_a_writer_that_gave_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    response = full_value(JoinGroupResponse, 9)
+    _forget_tags(response, 9)
+    response.members = cast("Any", tuple(response.members))
+    expected = in_python(JoinGroupResponse, 9, "encode_into")(response, bytearray())
+    assert codec(JoinGroupResponse, 9).encode_parts(response) == expected
+    monkeypatch.setitem(sys._xoptions, STRICT_OPTION, True)
+    with pytest.raises(AssertionError, match="gave up"):
+        codec(JoinGroupResponse, 9).encode(response)
 
 
 def test_references_are_counted_right() -> None:

@@ -156,16 +156,20 @@ def current_generation(
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
         leader=(group.roster.leader_id or "") if leader is None else leader,
-        members=joined_members(group) if with_members else (),
+        members=joined_members(group) if with_members else [],
     )
 
 
-def joined_members(group: GroupBase) -> tuple[JoinedMember, ...]:
+def joined_members(group: GroupBase) -> list[JoinedMember]:
     """All members as the leader gets to see them."""
-    return tuple(
-        JoinedMember(m.member_id, m.instance_id, m.metadata(group.protocol_name))
-        for m in group.roster
-    )
+    return [
+        JoinedMember(
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+            metadata=member.metadata(group.protocol_name),
+        )
+        for member in group.roster
+    ]
 
 
 def park(group: GroupBase, member: Member, ticket: Ticket) -> None:
@@ -251,10 +255,14 @@ def _join_answers(
         leader = tickets.pop(leader_id, None)
         if leader is not None:
             joined = [
-                JoinedMember(ref.member_id, ref.instance_id, metadata_for(name, offered))
+                JoinedMember(
+                    member_id=ref.member_id,
+                    group_instance_id=ref.instance_id,
+                    metadata=metadata_for(name, offered),
+                )
                 for ref, offered in members
             ]
-            said = (generation, protocol_type, name, leader_id, tuple(joined))
+            said = (generation, protocol_type, name, leader_id, joined)
             yield Reply(leader, JoinResult(ErrorCode.NONE, leader_id, *said))
         for member_id, ticket in tickets.items():
             result = JoinResult(

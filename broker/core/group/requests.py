@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 from broker.core.group.reasons import NO_REASON, StatedReason
 from protocol.errors import ErrorCode
 from protocol.lazy_dataclass import dataclass
+from protocol.messages.join_group import JoinGroupResponseMember
 from protocol.types import ZERO_UUID
 
 Ticket: TypeAlias = object
@@ -50,18 +51,12 @@ class JoinRequest(NamedTuple):
     reason: StatedReason = NO_REASON
 
 
-class JoinedMember(NamedTuple):
-    """A member as the leader sees it. To the codec it looks like a JoinGroupResponseMember, so that
-    the thousands of a large group need not be copied to be sent.
-    """
+JoinedMember: TypeAlias = JoinGroupResponseMember
+"""A member as the leader sees it, in the form in which it is sent: of the thousands of a large
+group none is copied, and the compiled codec takes no other."""
 
-    member_id: str
-    instance_id: str | None
-    metadata: bytes
 
-    @property
-    def group_instance_id(self) -> str | None:
-        return self.instance_id
+_NO_MEMBERS: Final[list[JoinedMember]] = []
 
 
 class JoinResult(NamedTuple):
@@ -73,7 +68,7 @@ class JoinResult(NamedTuple):
     protocol_type: str | None = None
     protocol_name: str | None = None
     leader: str = ""
-    members: tuple[JoinedMember, ...] = ()
+    members: list[JoinedMember] = _NO_MEMBERS
     skip_assignment: bool = False
 
 

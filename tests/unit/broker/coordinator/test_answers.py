@@ -115,7 +115,9 @@ async def test_a_flush_gives_what_is_left_and_nothing_twice() -> None:
 
 async def test_an_answer_that_names_thousands_has_a_turn_of_its_own() -> None:
     clients = Clients(ANSWERS_PER_TURN)
-    all_of_them = (JoinedMember("m", None, b""),) * (ANSWERS_PER_TURN * MEMBERS_PER_ANSWER)
+    all_of_them = [JoinedMember(member_id="m", metadata=b"")] * (
+        ANSWERS_PER_TURN * MEMBERS_PER_ANSWER
+    )
     replies = list(clients.replies())
     first = JoinResult(ErrorCode.NONE, "leader", 1, members=all_of_them)
     replies[0] = replies[0]._replace(body=first)

@@ -455,6 +455,7 @@ class TestBounds:
                 "offsets": 0,
                 "waiting_requests": 0,
                 "tasks": 0,
+                "faults": 0,
             }
             await h.do_commit(group_id="simple")
             before = sum(kind["delayed"] for kind in h.purgatory.stats().values())

@@ -223,10 +223,10 @@ class TestAnswers:
             protocol_type="consumer",
             protocol_name="range",
             leader=first,
-            members=(
-                JoinedMember(first, None, b"leader's"),
-                JoinedMember(static, "i", b"static's"),
-            ),
+            members=[
+                JoinedMember(member_id=first, group_instance_id=None, metadata=b"leader's"),
+                JoinedMember(member_id=static, group_instance_id="i", metadata=b"static's"),
+            ],
         )
         assert static_ticket.answer == JoinResult(
             member_id=static,

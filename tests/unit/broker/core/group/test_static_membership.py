@@ -61,7 +61,7 @@ class TestReplacementInAStableGroup:
         members = s.stable_static("a", "b")
         answer = s.join(instance="a", can_skip_assignment=False).answer
         assert answer.leader == members["a"]
-        assert answer.members == ()
+        assert not answer.members
         assert not answer.skip_assignment
         assert s.group.roster.leader_id == answer.member_id
 
