@@ -82,7 +82,13 @@ class Callbacks:
         """Until none is running, or what `end_by` allows is over."""
         while self._running is not None:
             name, task = self._running
-            await asyncio.wait([task, self._cut], return_when=asyncio.FIRST_COMPLETED)
+            if self._cut.done():
+                # It was told when its time was over already.
+                await asyncio.wait([task], timeout=GRACE_S)
+                if not task.done():
+                    _cut_short(name, task)
+            else:
+                await asyncio.wait([task, self._cut], return_when=asyncio.FIRST_COMPLETED)
             if self._running == (name, task):
                 self._running = None
                 self._take(name, task)
@@ -99,12 +105,7 @@ class Callbacks:
 
     def _give_up(self) -> None:
         if self._running is not None:
-            name, task = self._running
-            logger.warning(
-                "%s has not returned, and the consumer should be closed by now: it is cancelled",
-                name,
-            )
-            task.cancel()
+            _cut_short(*self._running)
         if not self._cut.done():
             self._cut.set_result(None)
 
@@ -116,6 +117,13 @@ class Callbacks:
             self._on_error(name, error)
         elif error is not None:
             raise error
+
+
+def _cut_short(name: str, task: asyncio.Task[None]) -> None:
+    logger.warning(
+        "%s has not returned, and the consumer should be closed by now: it is cancelled", name
+    )
+    task.cancel()
 
 
 async def _wait(answer: Awaitable[None]) -> None:

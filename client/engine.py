@@ -63,6 +63,9 @@ POLL_CALM_MS: Final = 10_000
 """After so long without an error what polls raised is over. What lasts comes more often than that:
 it is tried again after retry_backoff_max_ms."""
 
+LAST_COMMIT_SHARE: Final = 0.5
+"""The part of it that the last commit may take, so that callbacks have some as well."""
+
 BREATH_S: Final = 0.001
 """How long polls that find records may follow each other without letting the loop do other work,
 such as receiving the next ones."""
@@ -534,7 +537,8 @@ class Engine:
                 await self.fetcher.stop_fetching()
                 async with self._turn:
                     await self._give_up_positions()
-                    await self._commit_last(callbacks_end_s, commits_all=commits_all)
+                    commit_end_s = deadline_s - (1 - LAST_COMMIT_SHARE) * timeout_s
+                    await self._commit_last(commit_end_s, commits_all=commits_all)
                     await self._give_up("the consumer is closed", deadline_s, leaves=leaves)
         except TimeoutError:
             logger.warning("the consumer was closed before all was done that is done at the end")

@@ -87,7 +87,7 @@ class _Inflated:
 class _Place(NamedTuple):
     """Where a partition stood before records of it were handed out."""
 
-    fence: int
+    placed: int
     offset: int
     leader_epoch: int
 
@@ -205,7 +205,7 @@ class FetchBuffers:
             if state is not None and state.position == record.offset + 1:
                 found[partition] = OffsetAndMetadata(record.offset, "", record.leader_epoch)
         for partition, place in self._in_hand.items():
-            if self._positions.has_fence(partition, place.fence):
+            if self._positions.has_place(partition, place.placed):
                 found[partition] = OffsetAndMetadata(place.offset, "", place.leader_epoch)
         return found
 
@@ -249,7 +249,7 @@ class FetchBuffers:
     def _hold(self, partition: TopicPartition) -> None:
         state = self._positions.state(partition)
         assert state.position is not None
-        self._in_hand[partition] = _Place(state.fence, state.position, state.leader_epoch)
+        self._in_hand[partition] = _Place(state.placed, state.position, state.leader_epoch)
 
     def _readable(self, only: Only = None) -> Iterator[TopicPartition]:
         find = self._positions.find

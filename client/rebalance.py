@@ -72,9 +72,9 @@ class Rebalance:
             if not step.lost and not await self._commit_before(held, deadline_s):
                 return False
         if step.revoked is not None:
-            await self._tell("on_revoked", self._told.on_revoked, step.revoked)
+            await self._take_back("on_revoked", self._told.on_revoked, step.revoked)
         if step.lost:
-            await self._tell("on_lost", self._told.on_lost, step.lost)
+            await self._take_back("on_lost", self._told.on_lost, step.lost)
         await self.callbacks.wait_over()
         self._finish(step.kept)
         return True
@@ -84,13 +84,17 @@ class Rebalance:
         if step.revoked and not self.callbacks.has_told("on_assigned"):
             if not await self._commit_before(step.revoked, deadline_s):
                 return False
-            await self._tell("on_revoked", self._told.on_revoked, step.revoked)
+            await self._take_back("on_revoked", self._told.on_revoked, step.revoked)
         if not is_valid():
             # Membership was lost meanwhile: what is left is the next step's business.
             self._finish(self._subscription.assigned - step.revoked)
             return True
         self.own(step.assigned)
+        # Also for a poll that comes while the callback still runs, and has another step to do.
+        self._positions.hold(step.added)
         await self._tell("on_assigned", self._told.on_assigned, step.added)
+        self._positions.release(step.added)
+        self._fetcher.wake()
         self._finish(None)
         return True
 
@@ -104,9 +108,9 @@ class Rebalance:
         self.callbacks.begin()
         try:
             if not is_lost and (left or not has_told):
-                await self._tell("on_revoked", self._told.on_revoked, left)
+                await self._take_back("on_revoked", self._told.on_revoked, left)
             elif is_lost and left:
-                await self._tell("on_lost", self._told.on_lost, left)
+                await self._take_back("on_lost", self._told.on_lost, left)
         finally:
             self._finish(NOTHING)
 
@@ -161,6 +165,13 @@ class Rebalance:
         self, name: str, method: Callable[[Partitions], Answer], partitions: Partitions
     ) -> None:
         await self.callbacks.tell(name, method, partitions)
+
+    async def _take_back(
+        self, name: str, method: Callable[[Partitions], Answer], partitions: Partitions
+    ) -> None:
+        """Nothing of them is returned from the moment on in which the listener is told."""
+        self._positions.hold(partitions)
+        await self._tell(name, method, partitions)
 
     def _callback_failed(self, name: str, error: Exception) -> None:
         logger.warning("%s raised %r; the rebalance goes on", name, error)

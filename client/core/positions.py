@@ -31,6 +31,8 @@ class PartitionState:
     """One assigned partition. Read by the fetcher, changed by `Positions` only."""
 
     fence: int
+    placed: int = 0
+    """Which beginning it reads on from: another one with each seek, reset and committed offset."""
     position: int | None = None
     leader_epoch: int = UNKNOWN_EPOCH
     """Of the last record that was returned, or as it was committed."""
@@ -109,6 +111,13 @@ class Positions:
         """Whether it is assigned, and what was asked under this fence still means something."""
         state = self._states.get(partition)
         return state is not None and state.fence == fence
+
+    def has_place(self, partition: TopicPartition, placed: int) -> bool:
+        """Whether it is assigned, and has only been read on since its position was `placed`; other
+        than a fence, that outlives doubts about a leader.
+        """
+        state = self._states.get(partition)
+        return state is not None and state.placed == placed
 
     # How positions begin.
 
@@ -341,10 +350,12 @@ class Positions:
 
     def _place(self, state: PartitionState, offset: int | None, leader_epoch: int) -> None:
         self._renew(state)
+        state.placed = state.fence
         state.position, state.leader_epoch, state.reset = offset, leader_epoch, None
 
     def _reset(self, state: PartitionState, spec: OffsetSpec) -> None:
         self._renew(state)
+        state.placed = state.fence
         state.position, state.leader_epoch, state.reset = None, UNKNOWN_EPOCH, spec
 
     def _renew(self, state: PartitionState) -> None:

@@ -116,7 +116,7 @@ class Cluster:
         """Changes with every answer about topics."""
         self._brokers: dict[int, Address] = {}
         self._connections: dict[tuple[Address, str], asyncio.Task[Connection]] = {}
-        self._retiring: set[Connection] = set()
+        self._retiring: list[Connection] = []
         """Replaced by others, and open until their last answer."""
         self._backoffs: dict[Address, Backoff] = {}
         self._may_connect_s: dict[Address, float] = {}
@@ -206,9 +206,9 @@ class Cluster:
             await connection.wait_closed()
 
     def _let_go(self, task: asyncio.Task[Connection]) -> None:
-        self._retiring = {one for one in self._retiring if not one.is_closed}
+        self._retiring = [one for one in self._retiring if not one.is_closed]
         if not task.cancelled() and task.exception() is None:
-            self._retiring.add(task.result())
+            self._retiring.append(task.result())
 
     async def _open(self, address: Address) -> Connection:
         loop = asyncio.get_running_loop()

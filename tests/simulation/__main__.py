@@ -19,6 +19,10 @@ from tests.simulation.campaign import (
     live_many,
 )
 from tests.simulation.consumers import ConsumersLife
+from tests.simulation.consuming import campaign as consuming
+from tests.simulation.consuming.life import LifeError
+from tests.simulation.consuming.life import Tally as ConsumingTally
+from tests.simulation.consuming.life import live as live_consuming
 from tests.simulation.world import SimulationError
 
 STEPS = 200_000
@@ -34,7 +38,11 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=STEPS, help=f"steps of one group ({STEPS})")
     parser.add_argument("--seed", default="", help="any text; a new one every time by default")
     parser.add_argument("--world", help="one world, by the seed that a failure has printed")
+    parser.add_argument("--consuming", help="one life of whole consumers, by its seed")
     options = parser.parse_args()
+    if options.consuming:
+        live_consuming(options.consuming, consuming.STEPS, tell=print)
+        return 0
     if options.world:
         climate = options.world.partition(".")[0]
         print(describe(live(options.world, climate, EVENTS), time.monotonic()))
@@ -47,6 +55,13 @@ def main() -> int:
         for climate in CLIMATES:
             _live(seed, climate, worlds)
         _consume(seed, worlds)
+        _consume_whole(seed, options.steps)
+    except LifeError as error:
+        print(f"FAILED: {error}")
+        print(
+            "The same again: PYTHONHASHSEED=0 python -m tests.simulation --consuming, and that seed"
+        )
+        return 1
     except WalkError as error:
         print(f"FAILED: {error}")
         return 1
@@ -90,6 +105,18 @@ def _consume(seed: str, lives: int) -> None:
                 raise SimulationError(f"consumers {seed}.{number} ({strategy}): {error}") from error
     took_s = time.monotonic() - begun_s
     print(f"consumers: {lives * len(ASSIGNORS)} lives in {took_s:.0f} s", flush=True)
+
+
+def _consume_whole(seed: str, steps: int) -> None:
+    """Lives of whole consumers and their applications."""
+    begun_s, total = time.monotonic(), ConsumingTally()
+    tell = _every(
+        PROGRESS_S, lambda _: print(f"  {consuming.describe(total, begun_s)}", flush=True)
+    )
+    for tally in consuming.live_many(seed, steps):
+        total.add(tally)
+        tell(total.lives)
+    print(f"whole consumers: {consuming.describe(total, begun_s)}", flush=True)
 
 
 def _every(interval_s: float, act: Callable[[int], None]) -> Callable[[int], None]:

@@ -117,3 +117,19 @@ def test_after_a_rebalance_the_next_one_is_told_again() -> None:
         assert scene.ended == ["on_assigned"] * 2
 
     play(test)
+
+
+def test_a_callback_that_is_told_when_the_time_is_over_is_not_left_running(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test(scene: Scene) -> None:
+        scene.callbacks.end_by(time.monotonic())
+        await asyncio.sleep(1)
+        await scene.tell("on_revoked")
+        await asyncio.sleep(10)
+        assert (scene.begun, scene.ended) == (["on_revoked"], [])
+        assert scene.callbacks.task is None
+
+    caplog.set_level(logging.WARNING)
+    play(test)
+    assert [one.getMessage().partition(" ")[0] for one in caplog.records] == ["on_revoked"]

@@ -258,3 +258,25 @@ def test_what_is_dropped_does_not_count_as_inflated() -> None:
     assert one.buffers.inflated_bytes == 2 * each
     one.buffers.clear()
     assert one.buffers.inflated_bytes == 0
+
+
+@pytest.mark.parametrize("reads", [1, 3])
+def test_what_is_in_hand_is_not_processed_whatever_becomes_of_the_leader(reads: int) -> None:
+    one = Fixture(A)
+    one.fetched(A, batch_of(0, 3))
+    one.take(reads)
+    one.positions.doubt(A)
+    one.buffers.drop_outdated()
+    assert one.buffers.processed()[A].offset == 0
+    one.positions.believe(A)
+    assert one.buffers.processed()[A].offset == 0
+    one.buffers.asked(None)
+    assert one.buffers.processed()[A].offset == reads
+
+
+def test_after_a_seek_the_new_position_is_what_is_processed() -> None:
+    one = Fixture(A)
+    one.fetched(A, batch_of(0, 3))
+    one.take(3)
+    one.positions.seek(A, 2)
+    assert one.buffers.processed()[A].offset == 2

@@ -1,0 +1,524 @@
+"""A cluster of brokers that are not there: logs, leaders and one group, behind real requests.
+
+The group is the broker's own (`ClassicGroup`), so that who is a member, and whose commit is taken,
+is decided as in production. Brokers come back under other addresses, lead other partitions, and
+look after the group in turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any, Final
+
+from broker.core.group.reasons import NO_REASON
+from broker.core.group.requests import (
+    CommitRequest,
+    CommitResult,
+    JoinRequest,
+    JoinResult,
+    LeaveEntry,
+    LeaveResult,
+    OffsetToCommit,
+    SyncRequest,
+    SyncResult,
+)
+from client.net.cluster import Address
+from protocol.codec import codec
+from protocol.errors import ErrorCode
+from protocol.framing import API_VERSIONS_KEY
+from protocol.message import REQUESTS, schema_of
+from protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+from protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from protocol.messages.header import RequestHeader
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
+from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from protocol.records.builder import encode_batch
+from protocol.records.record import Record
+from tests.simulation.consuming.group_host import GroupHost
+from tests.simulation.consuming.network import Host, Network, Wire
+
+TOPIC: Final = "t"
+TOPIC_ID: Final = b"t" * 16
+PARTITIONS: Final = 5
+NODES: Final = 3
+BATCHES: Final = 2_000
+FETCHED_BATCHES: Final = 4
+"""Of one partition in one answer."""
+
+_VERSIONS: Final = {
+    FetchRequest: (4, 12),
+    ListOffsetsRequest: (1, 7),
+    MetadataRequest: (0, 12),
+    OffsetCommitRequest: (2, 9),
+    OffsetFetchRequest: (8, 9),
+    FindCoordinatorRequest: (4, 6),
+    JoinGroupRequest: (5, 9),
+    HeartbeatRequest: (3, 4),
+    LeaveGroupRequest: (3, 5),
+    SyncGroupRequest: (3, 5),
+    ApiVersionsRequest: (0, 3),
+    OffsetForLeaderEpochRequest: (2, 4),
+}
+
+Answer = Callable[[Any], None]
+Committed = Callable[[int, int, int], None]
+"""Told of a commit that was taken: the process, the partition, the offset."""
+
+
+@cache
+def log() -> tuple[list[int], list[bytes]]:
+    """The offsets at which batches begin, and the batches: the same in all partitions."""
+    begins, batches, offset = [0], [], 0
+    for number in range(BATCHES):
+        count = 1 + number * 7 % 4
+        records = [Record(b"%d" % (offset + index)) for index in range(count)]
+        batches.append(encode_batch(records, base_offset=offset, leader_epoch=0))
+        offset += count
+        begins.append(offset)
+    return begins, batches
+
+
+class Cluster:
+    """Three brokers."""
+
+    def __init__(self, network: Network, on_committed: Committed) -> None:
+        self.network = network
+        self.on_committed = on_committed
+        self.ends = [0] * PARTITIONS
+        """In batches."""
+        self.leaders = [number % NODES for number in range(PARTITIONS)]
+        self.epochs = [0] * PARTITIONS
+        self.coordinator = 0
+        self.group = GroupHost(TOPIC, PARTITIONS)
+        self.nodes = [Node(self, number) for number in range(NODES)]
+        self.appended = asyncio.Event()
+
+    @property
+    def bootstrap(self) -> str:
+        """As a setting; addresses that every process knows from the beginning."""
+        return ",".join(f"bootstrap{node.number}:9092" for node in self.nodes)
+
+    def end(self, partition: int) -> int:
+        """The offset behind the last record."""
+        return log()[0][self.ends[partition]]
+
+    def append(self, partition: int, batches: int) -> None:
+        self.ends[partition] = min(self.ends[partition] + batches, BATCHES)
+        self.appended.set()
+        self.appended = asyncio.Event()
+
+    def lead(self, partition: int, node: int) -> None:
+        """Another broker leads it from now on."""
+        if self.leaders[partition] != node:
+            self.leaders[partition] = node
+            self.epochs[partition] += 1
+
+    def coordinate(self, node: int) -> None:
+        """The group's coordinator starts anew, there; who waits for the old one hears nothing."""
+        before = self.nodes[self.coordinator].address
+        self.coordinator = node
+        self.group.restart()
+        self.network.lose(lambda wire: wire.address == before)
+
+
+class Node:
+    """One broker: answers every request that it can."""
+
+    def __init__(self, cluster: Cluster, number: int) -> None:
+        self.number = number
+        self.cluster = cluster
+        self._moves = 0
+        self.address = Address("", 0)
+        network = cluster.network
+        # A name in front of the brokers, as Kubernetes has them: it leads to whoever is there.
+        network.set_host(Address(f"bootstrap{number}", 9092), Host.UP, self)
+        self.move()
+
+    def move(self) -> None:
+        """The same broker, at another address; nobody answers at the old one."""
+        if self._moves:
+            self.cluster.network.set_host(self.address, Host.SILENT)
+        self._moves += 1
+        self.address = Address(f"broker{self.number}", self._moves)
+        self.cluster.network.set_host(self.address, Host.UP, self)
+
+    def set_state(self, state: Host) -> None:
+        """Of the broker, by whatever name it is reached."""
+        for address in (self.address, Address(f"bootstrap{self.number}", 9092)):
+            self.cluster.network.set_host(address, state)
+
+    def received(self, wire: Wire, frame: bytes) -> None:
+        """See `Server`."""
+        key = int.from_bytes(frame[:2], "big")
+        version = int.from_bytes(frame[2:4], "big")
+        kind = REQUESTS[key]
+        schema = schema_of(kind)
+        is_flexible = schema.is_flexible(version)
+        header, position = codec(RequestHeader, 2 if is_flexible else 1).decode(frame, 0)
+        request: Any = codec(kind, version).decode(frame, position)[0]
+        has_tags = is_flexible and key != API_VERSIONS_KEY
+
+        def answer(response: object) -> None:
+            begin = header.correlation_id.to_bytes(4, "big") + (b"\x00" if has_tags else b"")
+            wire.answer(begin + codec(type(response), version).encode(response))
+
+        getattr(self, f"_{kind.__name__.removesuffix('Request')}")(request, answer, wire)
+
+    # The cluster.
+
+    def _ApiVersions(self, _: ApiVersionsRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
+        del wire
+        keys = []
+        for kind, (low, high) in _VERSIONS.items():
+            key = schema_of(kind).key
+            assert key is not None
+            keys.append(ApiVersion(api_key=key, min_version=low, max_version=high))
+        answer(ApiVersionsResponse(error_code=0, api_keys=keys))
+
+    def _Metadata(self, _: MetadataRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
+        del wire
+        cluster = self.cluster
+        partitions = [
+            MetadataResponsePartition(
+                error_code=0,
+                partition_index=number,
+                leader_id=leader,
+                leader_epoch=cluster.epochs[number],
+                replica_nodes=[leader],
+                isr_nodes=[leader],
+            )
+            for number, leader in enumerate(cluster.leaders)
+        ]
+        topic = MetadataResponseTopic(
+            error_code=0, name=TOPIC, topic_id=TOPIC_ID, partitions=partitions
+        )
+        brokers = [
+            MetadataResponseBroker(node_id=one.number, host=one.address.host, port=one.address.port)
+            for one in cluster.nodes
+        ]
+        answer(MetadataResponse(brokers=brokers, topics=[topic]))
+
+    def _FindCoordinator(  # noqa: N802
+        self, request: FindCoordinatorRequest, answer: Answer, wire: Wire
+    ) -> None:
+        del wire
+        node = self.cluster.nodes[self.cluster.coordinator]
+        found = Coordinator(
+            key=request.coordinator_keys[0],
+            node_id=node.number,
+            host=node.address.host,
+            port=node.address.port,
+            error_code=0,
+            error_message=None,
+        )
+        answer(FindCoordinatorResponse(coordinators=[found]))
+
+    # The group.
+
+    @property
+    def _is_coordinator(self) -> bool:
+        return self.cluster.coordinator == self.number
+
+    def _JoinGroup(self, request: JoinGroupRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
+        if not self._is_coordinator:
+            answer(_joined(JoinResult(ErrorCode.NOT_COORDINATOR)))
+            return
+        asked = JoinRequest(
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            client_id=str(wire.process),
+            client_host="/127.0.0.1",
+            session_timeout_ms=request.session_timeout_ms,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            protocol_type=request.protocol_type,
+            protocols=tuple((offer.name, bytes(offer.metadata)) for offer in request.protocols),
+            reason=NO_REASON,
+        )
+        host = self.cluster.group
+        host.ask(
+            lambda ticket: host.group.join(asked, ticket, host.now),
+            lambda result: answer(_joined(result)),
+        )
+
+    def _SyncGroup(self, request: SyncGroupRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
+        del wire
+        if not self._is_coordinator:
+            answer(_synced(SyncResult(ErrorCode.NOT_COORDINATOR)))
+            return
+        asked = SyncRequest(
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            generation=request.generation_id,
+            protocol_type=request.protocol_type,
+            protocol_name=request.protocol_name,
+            assignments={one.member_id: bytes(one.assignment) for one in request.assignments},
+        )
+        host = self.cluster.group
+        host.ask(
+            lambda ticket: host.group.sync(asked, ticket, host.now),
+            lambda result: answer(_synced(result)),
+        )
+
+    def _Heartbeat(self, request: HeartbeatRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
+        del wire
+        code = ErrorCode.NOT_COORDINATOR
+        if self._is_coordinator:
+            host = self.cluster.group
+            host.catch_up()
+            code = host.heartbeat(
+                request.member_id, request.generation_id, instance=request.group_instance_id
+            )
+            host.set_timer()
+        answer(HeartbeatResponse(error_code=code))
+
+    def _LeaveGroup(self, request: LeaveGroupRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
+        del wire
+        entries = [LeaveEntry(one.member_id, one.group_instance_id) for one in request.members]
+
+        def left(result: LeaveResult) -> None:
+            members = [
+                MemberResponse(
+                    member_id=one.member_id, group_instance_id=one.instance_id, error_code=code
+                )
+                for one, code in zip(entries, result.entries, strict=False)
+            ]
+            answer(LeaveGroupResponse(error_code=result.error, members=members))
+
+        host = self.cluster.group
+        if self._is_coordinator:
+            host.ask(lambda ticket: host.group.leave(entries, ticket, host.now), left)
+        else:
+            left(LeaveResult(ErrorCode.NOT_COORDINATOR))
+
+    def _OffsetCommit(  # noqa: N802
+        self, request: OffsetCommitRequest, answer: Answer, wire: Wire
+    ) -> None:
+        partitions = [one for topic in request.topics for one in topic.partitions]
+
+        def committed(result: CommitResult) -> None:
+            for one, code in zip(partitions, result.errors, strict=True):
+                if not code:
+                    self.cluster.on_committed(
+                        wire.process, one.partition_index, one.committed_offset
+                    )
+            answer(_committed(partitions, result.errors))
+
+        if not self._is_coordinator:
+            answer(_committed(partitions, [ErrorCode.NOT_COORDINATOR] * len(partitions)))
+            return
+        asked = CommitRequest(
+            tuple(
+                OffsetToCommit(TOPIC, one.partition_index, one.committed_offset)
+                for one in partitions
+            ),
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id_or_member_epoch,
+        )
+        host = self.cluster.group
+        host.ask(lambda ticket: host.group.commit(asked, ticket, host.now), committed)
+
+    def _OffsetFetch(self, request: OffsetFetchRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
+        del wire
+        host = self.cluster.group
+        host.catch_up()
+        (asked,) = request.groups
+        code = ErrorCode.NONE if self._is_coordinator else ErrorCode.NOT_COORDINATOR
+        found = []
+        for topic in asked.topics or () if not code else ():
+            for index in topic.partition_indexes:
+                offset = host.offset(TOPIC, index)
+                found.append(
+                    OffsetFetchResponsePartitions(
+                        partition_index=index,
+                        committed_offset=-1 if offset is None else offset,
+                        metadata="",
+                        error_code=0,
+                    )
+                )
+        topics = [OffsetFetchResponseTopics(name=TOPIC, partitions=found)] if found else []
+        group = OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics, error_code=code)
+        answer(OffsetFetchResponse(groups=[group]))
+
+    # Logs.
+
+    def _leads(self, partition: int) -> bool:
+        return self.cluster.leaders[partition] == self.number
+
+    def _ListOffsets(self, request: ListOffsetsRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
+        del wire
+        found = []
+        for one in (one for topic in request.topics for one in topic.partitions):
+            index = one.partition_index
+            is_ours = self._leads(index)
+            found.append(
+                ListOffsetsPartitionResponse(
+                    partition_index=index,
+                    error_code=0 if is_ours else ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                    offset=0 if one.timestamp == -2 else self.cluster.end(index),
+                )
+            )
+        answer(ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=TOPIC, partitions=found)]))
+
+    def _OffsetForLeaderEpoch(  # noqa: N802
+        self, request: OffsetForLeaderEpochRequest, answer: Answer, wire: Wire
+    ) -> None:
+        del wire
+        found = []
+        for one in (one for topic in request.topics for one in topic.partitions):
+            is_ours = self._leads(one.partition)
+            found.append(
+                EpochEndOffset(
+                    partition=one.partition,
+                    error_code=0 if is_ours else ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                    leader_epoch=one.leader_epoch,
+                    end_offset=self.cluster.end(one.partition),
+                )
+            )
+        topic = OffsetForLeaderTopicResult(topic=TOPIC, partitions=found)
+        answer(OffsetForLeaderEpochResponse(topics=[topic]))
+
+    def _Fetch(self, request: FetchRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
+        del wire
+        if (found := self._fetched(request)) is not None:
+            answer(found)
+            return
+
+        async def wait() -> None:
+            try:
+                async with asyncio.timeout(request.max_wait_ms / 1000):
+                    while self._fetched(request) is None:
+                        await self.cluster.appended.wait()
+            except TimeoutError:
+                pass
+            answer(self._fetched(request) or FetchResponse(responses=[]))
+
+        task = asyncio.ensure_future(wait())
+        self.cluster.network.waiting.add(task)
+        task.add_done_callback(self.cluster.network.waiting.discard)
+
+    def _fetched(self, request: FetchRequest) -> FetchResponse | None:
+        """None: there is nothing to say yet."""
+        data = list(self._partitions(request))
+        if not any(one.records or one.error_code for one in data):
+            return None
+        return FetchResponse(responses=[FetchableTopicResponse(topic=TOPIC, partitions=data)])
+
+    def _partitions(self, request: FetchRequest) -> Iterator[PartitionData]:
+        begins, batches = log()
+        for one in (one for topic in request.topics for one in topic.partitions):
+            index = one.partition
+            code, records = ErrorCode.NONE, b""
+            if not self._leads(index):
+                code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            elif one.fetch_offset > self.cluster.end(index):
+                code = ErrorCode.OFFSET_OUT_OF_RANGE
+            else:
+                first = bisect_right(begins, one.fetch_offset) - 1
+                last = min(self.cluster.ends[index], first + FETCHED_BATCHES)
+                records = b"".join(batches[first:last])
+            yield PartitionData(
+                partition_index=index,
+                error_code=code,
+                high_watermark=self.cluster.end(index),
+                aborted_transactions=None,
+                records=records,
+            )
+
+
+def _joined(result: JoinResult) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        error_code=result.error,
+        generation_id=result.generation,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol_name,
+        leader=result.leader,
+        skip_assignment=result.skip_assignment,
+        member_id=result.member_id,
+        members=[
+            JoinGroupResponseMember(
+                member_id=one.member_id, group_instance_id=one.instance_id, metadata=one.metadata
+            )
+            for one in result.members
+        ],
+    )
+
+
+def _synced(result: SyncResult) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=result.error,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol_name,
+        assignment=result.assignment,
+    )
+
+
+def _committed(partitions: list[Any], errors: Any) -> OffsetCommitResponse:  # noqa: ANN401
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=TOPIC,
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition_index=one.partition_index, error_code=code
+                    )
+                    for one, code in zip(partitions, errors, strict=True)
+                ],
+            )
+        ]
+    )

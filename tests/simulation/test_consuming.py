@@ -1,0 +1,144 @@
+"""Whole consumers, with the applications that use them, through all that can happen to them."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from broker.clock import VirtualClock
+from client.core.partitions import TopicPartition
+from client.records import AnyRecord, ConsumerRecord
+from protocol.records.batch import TimestampType
+from tests.simulation.consuming.campaign import STEPS, describe, live_many
+from tests.simulation.consuming.interrupted import Interrupted
+from tests.simulation.consuming.ledger import Ledger
+from tests.simulation.consuming.life import Tally, live
+from tests.simulation.consuming.network import ConsumersLoop, Network
+
+ROOT = Path(__file__).parents[2]
+PRINT_TRACE = """
+from tests.simulation.consuming.life import live
+live("hash.2", 60, tell=print)
+"""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_consumers_keep_their_promises_and_get_all_done_when_left_alone(seed: int) -> None:
+    """Nothing is committed that was not processed, or behind another owner's position; nothing is
+    returned of a partition that is not held; callbacks run to their end, once.
+    """
+    tally = live(f"short.{seed}", 120)
+    assert tally.records > 100
+    assert tally.commits > 10
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+def test_consumers_keep_their_promises_for_a_million_steps(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    begun_s, total = time.monotonic(), Tally()
+    for tally in live_many("long", 1_000_000):
+        total.add(tally)
+        with capsys.disabled():
+            if total.lives % 100 == 0:
+                print(f"\n{describe(total, begun_s)}")
+    assert total.steps >= 1_000_000
+    assert total.lives > 100_000 // STEPS
+
+
+def test_the_same_seed_gives_the_same_life() -> None:
+    traces = []
+    for _ in range(2):
+        # Sets are in the order of hashes, and what is in them does not wait for its turn.
+        environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-c", PRINT_TRACE]
+        done = subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
+        traces.append(done.stdout)
+    assert traces[0].count(b"\n") > 30
+    assert traces[0] == traces[1]
+
+
+# That each promise can be broken.
+
+
+def record(offset: int) -> AnyRecord:
+    return ConsumerRecord("t", 0, offset, 0, TimestampType.CREATE_TIME, None, b"%d" % offset, -1, 1)
+
+
+HELD = {TopicPartition("t", 0)}
+
+
+def test_a_record_of_a_partition_that_is_not_held_is_noticed() -> None:
+    with pytest.raises(AssertionError, match="process 1 was given 0 of partition 0, and holds"):
+        Ledger().handed_out(1, [record(0)], set())
+
+
+def test_a_commit_of_what_is_not_processed_is_noticed() -> None:
+    ledger = Ledger()
+    ledger.handed_out(1, [record(0), record(1), record(2)], HELD)
+    ledger.process(record(0))
+    ledger.process(record(2))
+    ledger.commit(1, 0, 1)
+    with pytest.raises(AssertionError, match="committed 2 of partition 0, of which records are"):
+        ledger.commit(1, 0, 2)
+
+
+def test_a_commit_behind_that_of_another_owner_is_noticed() -> None:
+    ledger = Ledger()
+    ledger.process(record(0))
+    ledger.process(record(1))
+    ledger.commit(1, 0, 2)
+    with pytest.raises(AssertionError, match="committed 1 of partition 0 behind 2 of process 1"):
+        ledger.commit(2, 0, 1)
+
+
+# The parts that are made up.
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        await test()
+
+    network = Network(Random(1))
+    loop = lambda: ConsumersLoop(VirtualClock(), network)  # noqa: E731
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(whole())
+
+
+@pytest.mark.parametrize(("at", "waits"), [(1, 1), (2, 2), (3, 3), (4, 3)])
+def test_a_call_is_cancelled_at_the_wait_that_was_chosen(at: int, waits: int) -> None:
+    begun = []
+
+    async def call() -> None:
+        for number in range(3):
+            begun.append(number)
+            await asyncio.sleep(1)
+
+    async def test() -> None:
+        interrupted = Interrupted(call(), at=at)
+        try:
+            await interrupted
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            assert task is not None
+            assert task.uncancel() == 0
+        assert interrupted.has_cancelled == (at <= 3)
+        assert len(begun) == waits
+
+    run(test)
+
+
+def test_a_loop_that_never_rests_is_noticed() -> None:
+    async def test() -> None:
+        while True:  # noqa: ASYNC110 - that is the point.
+            await asyncio.sleep(0)
+
+    with pytest.raises(AssertionError, match="the loop spins"):
+        run(test)
