@@ -124,14 +124,18 @@ class Troubles:
         return found
 
     def unanswered(self, now: int) -> dict[TopicPartition, float]:
-        """For how many seconds nobody has answered for partitions that are to be read."""
+        """For how many seconds nobody has answered for partitions that are to be read, and of
+        which there is nothing here.
+        """
         found = {}
         for since, is_placed in ((self._placeless, False), (self._unanswered, True)):
             for partition, since_ms in since.items():
                 state = self._positions.find(partition)
-                if state is None or state.is_paused or (state.position is not None) != is_placed:
+                if state is None or (state.position is not None) != is_placed:
                     continue
-                found[partition] = (now - since_ms) / 1000
+                is_kept_back = state.is_paused or state.is_held or state.is_aside
+                if not is_kept_back and not self._plan.has_waiting(partition):
+                    found[partition] = (now - since_ms) / 1000
         return found
 
     def placeless(self, partitions: Iterable[TopicPartition], now: int) -> None:
@@ -148,12 +152,14 @@ class Troubles:
         """Nobody has answered for these: their leader is not known, is gone, or is none. Those of
         them that are still assigned are tried again after a while; when.
         """
-        wakes_ms = []
-        for partition in partitions:
-            if self._positions.find(partition) is not None:
-                self._unanswered.setdefault(partition, since_ms)
-                wakes_ms.append(self.postpone(partition))
-        return wakes_ms
+        return [self.postpone(partition) for partition in self.unheard(partitions, since_ms)]
+
+    def unheard(self, partitions: Iterable[TopicPartition], since_ms: int) -> list[TopicPartition]:
+        """Nobody has answered for these; those of them that are still assigned."""
+        left = [one for one in partitions if self._positions.find(one) is not None]
+        for partition in left:
+            self._unanswered.setdefault(partition, since_ms)
+        return left
 
     def postpone(self, partition: TopicPartition) -> int:
         """Let it be until a time, which grows from failure to failure."""

@@ -142,6 +142,7 @@ class Fetcher:
             on_metadata_wanted=on_metadata_wanted,
             on_changed=self.wake,
             on_failed=self.troubles.fail,
+            on_unheard=self.troubles.unheard,
         )
         self._timer: asyncio.TimerHandle | None = None
         self._is_running = False

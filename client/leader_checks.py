@@ -17,7 +17,7 @@ from client.core.partitions import TopicPartition
 from client.core.positions import Positions
 from client.core.truncation import Doubt, EpochEnd, LeaderChecks, LeaderEpoch
 from client.fetch_config import FetchConfig
-from client.leader_rounds import LeaderRounds
+from client.leader_rounds import LeaderRounds, now_ms
 from client.net.cluster import Cluster
 from client.net.connection import DisconnectedError
 from client.net.versions import UnsupportedVersionError
@@ -53,15 +53,18 @@ class PositionChecks:
         on_metadata_wanted: Callable[[], None],
         on_changed: Callable[[], None],
         on_failed: Callable[[TopicPartition, ConsumerError], None],
+        on_unheard: Callable[[Collection[TopicPartition], int], object],
     ) -> None:
         """`on_changed`: positions were answered for. `on_failed`: to be told to the user, unless
-        the partition's position moves before.
+        the partition's position moves before. `on_unheard`: nobody has answered about these, who
+        were asked at that time of `now_ms`.
         """
         self._cluster = cluster
         self._positions = positions
         self._config = config
         self._default_reset = default_reset
         self._on_failed = on_failed
+        self._on_unheard = on_unheard
         self._rules = LeaderChecks(positions)
         self._looked_at: tuple[int, int] | None = None
         self._rounds: LeaderRounds[Doubt] = LeaderRounds(
@@ -110,9 +113,11 @@ class PositionChecks:
 
     async def _ask(self, node_id: int, doubts: Doubts) -> Collection[TopicPartition]:
         """Ask this leader once; those that are to be asked about again."""
+        began_ms = now_ms()
         try:
             address = self._cluster.broker(node_id)
             if address is None:
+                self._on_unheard(doubts.keys(), began_ms)
                 return doubts
             connection = await self._cluster.connection(address)
             version = connection.versions.best(OffsetForLeaderEpochRequest)
@@ -128,7 +133,9 @@ class PositionChecks:
             return ()
         except ConsumerError as error:
             logger.debug("asking broker %d about its epochs: %s", node_id, error)
-            if not isinstance(error, DisconnectedError):
+            if isinstance(error, DisconnectedError):
+                self._on_unheard(doubts.keys(), began_ms)
+            else:
                 self._on_failed(next(iter(doubts)), error)
             return doubts
         return self._take_answer(answer, doubts)

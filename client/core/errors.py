@@ -39,7 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from client.core.partitions import TopicPartition
 from protocol.errors import ErrorCode
@@ -149,6 +149,18 @@ class PartitionError(ConsumerError):
         """Where to seek to go on; None if that is not known. What is passed over by that are the
         offsets from `offset` on.
         """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By default an exception is made anew of its text alone, which these cannot be.
+        return _revived, (type(self), self.args, vars(self))
+
+
+def _revived(
+    kind: type[PartitionError], args: tuple[object, ...], attributes: dict[str, object]
+) -> PartitionError:
+    error = kind.__new__(kind, *args)
+    vars(error).update(attributes)
+    return error
 
 
 class PositionError(PartitionError):

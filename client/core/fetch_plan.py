@@ -100,6 +100,10 @@ class FetchPlan:
         """Of all partitions."""
         return sum(self._waiting.values())
 
+    def has_waiting(self, partition: TopicPartition) -> bool:
+        """Whether there is something of it to be taken."""
+        return partition in self._waiting
+
     @property
     def is_saturated(self) -> bool:
         """Whether all brokers owe an answer, so that there is nothing to plan."""

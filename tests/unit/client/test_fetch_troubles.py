@@ -100,6 +100,45 @@ def test_partitions_that_wait_for_a_position_are_told_of_until_they_have_one() -
     run(test())
 
 
+def test_what_waits_to_be_taken_or_is_put_aside_is_not_asked_for() -> None:
+    async def test() -> None:
+        scene = Scene(1, 2)
+        scene.one.append(0, b"a")
+        await scene.fetcher.wait(60)
+        scene.one.is_down = scene.two.is_down = True
+        await asyncio.sleep(5)
+        troubles = scene.fetcher.troubles
+        assert set(troubles.unanswered(now_ms())) == {B}
+        only = frozenset({A})
+        scene.positions.begin_reading(only)
+        assert troubles.unanswered(now_ms()) == {}
+        scene.positions.end_reading(only)
+        assert await scene.values(1) == [b"a"]
+        assert scene.fetcher.take(1) == {}
+        await asyncio.sleep(1)
+        assert set(troubles.unanswered(now_ms())) == {A, B}
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_a_new_leader_that_cannot_be_asked_what_it_has_is_told_of() -> None:
+    async def test() -> None:
+        scene = Scene(1)
+        scene.one.append(0, b"a")
+        assert await scene.values(1) == [b"a"]
+        scene.positions.seek(A, 1, 5)
+        scene.two.is_down = True
+        scene.cluster.lead(2, epoch=6)
+        scene.fetcher.wake()
+        await asyncio.sleep(5)
+        assert scene.positions.state(A).is_doubted
+        assert 4 <= scene.fetcher.troubles.unanswered(now_ms())[A] <= 5
+        await scene.fetcher.close()
+
+    run(test())
+
+
 def test_nothing_is_told_of_partitions_that_are_gone() -> None:
     async def test() -> None:
         scene = Scene(2, -1)

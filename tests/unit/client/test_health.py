@@ -1,5 +1,6 @@
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from client.core.membership import MemberState
 from client.core.partitions import TopicPartition
 from client.core.statistics import RebalancePhase
 from client.health import Health, HealthLimits
+from client.processing.figures import RunFigures
 
 LIMITS = HealthLimits(session_timeout_ms=10_000, max_poll_interval_ms=60_000)
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -16,6 +18,13 @@ LAG = {ONE: 7, ZERO: 5}
 AGAIN = Failing("no good", 2, 3.0)
 PASSING = Failing("no answer", 5, 9.9, is_refused=False)
 """What may pass, and has lasted for almost as long as it may."""
+
+RUN = RunFigures(
+    is_running=True, handled=1, failed=0, retried=0, dead_lettered=0, dead_letter_failures=0,
+    skipped=0, dropped=0, in_flight=1, waiting=0, held_bytes=10, oldest_in_flight_seconds=60.0,
+    oldest_in_flight=(ONE, 5), handler_seconds=1.0, dead_letters_failing_seconds=None,
+    dead_letter_error=None,
+)  # fmt: skip
 
 SETTLED: dict[str, Any] = {
     "client_id": "c1",
@@ -115,6 +124,7 @@ def test_what_is_wrong_is_said_in_a_sentence(changes: dict[str, Any], words: str
         {"poll_failure": AGAIN._replace(times=1)},
         {"commit_failure": PASSING},
         {"unanswered_seconds": {ZERO: 9.9}},
+        {"run": replace(RUN, handler_seconds=59.9)},
         {"member_state": MemberState.UNJOINED, "unsettled_seconds": 9.9, "coordinator": None},
         {"member_state": MemberState.COMPLETING_REBALANCE, "unsettled_seconds": 59.9},
         # Without a subscription nothing is to be expected of the group.
@@ -134,7 +144,10 @@ def test_what_takes_no_longer_than_the_settings_allow_is_no_problem(
         ({"error": "FENCED_INSTANCE_ID"}, False),
         ({"last_poll_seconds_ago": 60.0}, False),
         ({"last_poll_seconds_ago": None, "started_seconds_ago": 60.0}, False),
+        # A run polls whatever its handlers do.
+        ({"run": replace(RUN, handler_seconds=60.0)}, False),
         # No new process brings back a broker, an ACL, or a record that can be read.
+        ({"run": replace(RUN, dead_letters_failing_seconds=10.0)}, True),
         ({"unread": {ONE: AGAIN}}, True),
         ({"poll_failure": AGAIN}, True),
         ({"commit_failure": AGAIN}, True),
