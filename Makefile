@@ -24,8 +24,8 @@ N ?=
 STEPS ?= 1000000
 SEED ?=
 ARGS ?=
-# Processes that share the suites of `make test` (2 or 3); not set: one.
-WORKERS ?=
+# Processes that share the suites of `make test`; 1 for one after another, in the order of the layers.
+WORKERS ?= 3
 
 # In the order of the layers, so that a broken foundation is reported first.
 TYPES := $(wildcard $(foreach depth,* */*,$(addsuffix /$(depth).pxd,protocol broker client)))
@@ -45,7 +45,7 @@ run: $(STAMPS)/core ## start the broker on localhost:9092, data under ./data (PO
 	    --override log.dirs=$(DATA) $(ARGS)
 
 test: lint types imports $(STAMPS)/test $(STAMPS)/java $(STAMPS)/jars ## everything: static checks, then every suite in its short form (WORKERS= processes)
-	$(PYTEST) $(if $(WORKERS),-n $(WORKERS) --dist loadgroup --no-loadscope-reorder) $(SUITES)
+	$(PYTEST) $(if $(filter-out 1,$(WORKERS)),-n $(WORKERS) --dist loadgroup --no-loadscope-reorder) $(SUITES)
 
 # Each suite on its own, so that one that fails or hangs leaves the others their turn and their report.
 # pytest ends with 5 where ARGS="-k ..." leaves nothing to run.

@@ -1,4 +1,4 @@
-"""What pytest-xdist has to know to run the suites in several processes: `make test WORKERS=2`.
+"""What pytest-xdist has to know to run the suites in several processes, as `make test` does.
 
 Tests that share something that is slow to start (two brokers, a Spark, a JVM) stay together, so
 that it is started once; of the rest each module stays together. What takes longest begins first.
@@ -9,15 +9,35 @@ from typing import Final
 
 import pytest
 
-FIRST: Final = ("spark", "crash", "twins", "consumer kafka", "consumer kohort", "bootstrap")
+FIRST: Final = (
+    "tables",
+    "lake",
+    "twins",
+    "kills",
+    "consumer kafka",
+    "consumer kohort",
+    "bootstrap",
+    "integration",
+)
 """Groups by how long they take; they decide when the run is over."""
 
 OF_FIXTURES: Final[Mapping[str, str]] = {"twins": "twins", "bootstrap": "bootstrap"}
 """Groups by the fixture of the whole session that is slow to start."""
 
+OF_MODULES: Final[Mapping[str, str]] = {
+    # The session's Spark twice, because one process would be at it longer than all others.
+    "test_connector": "lake",
+    "test_ingest": "lake",
+    "test_lake": "lake",
+    "test_land": "lake",
+    # They start their own.
+    "test_land_kills": "kills",
+}
+"""Groups by the name of the module."""
+
 OF_SUITES: Final[Mapping[str, str]] = {
-    "pipeline": "spark",
-    "crash": "crash",
+    "pipeline": "tables",
+    "crash": "kills",
     # They hold a broker to times and to memory: one after another, at least.
     "integration": "integration",
 }
@@ -26,6 +46,8 @@ OF_SUITES: Final[Mapping[str, str]] = {
 def group_of(item: pytest.Item) -> str:
     """The name of those that one process runs."""
     suite, *inner = item.path.relative_to(item.config.rootpath / "tests").parts
+    if item.path.stem in OF_MODULES:
+        return OF_MODULES[item.path.stem]
     if suite in OF_SUITES:
         return OF_SUITES[suite]
     if suite == "interop" and isinstance(item, pytest.Function):
