@@ -394,6 +394,8 @@ class Engine:
             if self.subscription.kind is SubscriptionKind.NONE and not self.is_closing:
                 raise IllegalStateError("there is nothing to read: subscribe() or assign() first")
             await self.turn(deadline_s)
+            # What is returned after this would count as processed by the last commit.
+            self._check_open()
             if found := take():
                 return found
             left_s = deadline_s - time.monotonic()
@@ -502,6 +504,9 @@ class Engine:
         """
         self._check_caller()
         if self._closing is None:
+            # From this moment on: who stops has nothing in hand, and is given nothing more.
+            self.is_closing = True
+            self.wake()
             self._closing = asyncio.create_task(
                 self._close(timeout_s, leaves=leaves, commits_all=commits_all),
                 name="close a consumer",
@@ -525,7 +530,6 @@ class Engine:
             self.member.give_up_goodbye()
 
     async def _close(self, timeout_s: float, *, leaves: bool | None, commits_all: bool) -> None:
-        self.is_closing = True
         deadline_s = time.monotonic() + timeout_s
         # So that there is time for telling the group after one that does not return.
         callbacks_end_s = deadline_s - CLOSE_RESERVE * timeout_s

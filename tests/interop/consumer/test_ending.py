@@ -223,6 +223,23 @@ async def test_calls_that_wait_end_when_the_consumer_is_stopped(
             await waiting
 
 
+async def test_nothing_is_returned_once_stop_was_called(topics: Topics, members: Members) -> None:
+    """It would be committed as processed, while whoever has it has just begun."""
+    topic = topics.create()
+    topics.fill(topic, range(10))
+    consumer = await members.start(topic)
+    assert (await consumer.getone()).offset == 0
+    # As for who asks again within a millisecond, and does not wait for anything.
+    assert consumer._engine is not None
+    consumer._engine._breathe_s = time.monotonic() + 1_000
+    ending = asyncio.create_task(consumer.stop())
+    late = asyncio.create_task(consumer.getone())
+    await ending
+    with pytest.raises(errors.ConsumerClosedError):
+        await late
+    assert await committed(members, topic) == 1
+
+
 async def test_iteration_ends_quietly_when_another_task_stops_the_consumer(
     topics: Topics, members: Members
 ) -> None:

@@ -492,7 +492,9 @@ def _joined(result: JoinResult) -> JoinGroupResponse:
         member_id=result.member_id,
         members=[
             JoinGroupResponseMember(
-                member_id=one.member_id, group_instance_id=one.instance_id, metadata=one.metadata
+                member_id=one.member_id,
+                group_instance_id=one.group_instance_id,
+                metadata=one.metadata,
             )
             for one in result.members
         ],
