@@ -388,10 +388,11 @@ class Consumer(TypedByDeserialisers[K, V], Runs[K, V], Observed):
         Partitions without one keep their position.
         """
         engine = self._running()
-        chosen = self._chosen(partitions)
-        found = await self.committed_offsets(chosen)
+        asked = {one: engine.positions.state(one) for one in self._chosen(partitions)}
+        found = await self.committed_offsets(asked)
         for partition, committed in found.items():
-            if committed is not None and engine.positions.find(partition) is not None:
+            # One that went and came back meanwhile begins where its group is by now.
+            if committed is not None and engine.positions.find(partition) is asked[partition]:
                 engine.positions.seek(partition, committed.offset, committed.leader_epoch)
         engine.wake()
         return found

@@ -18,7 +18,7 @@ from client.fetch_requests import Asked, SentFetch, fetch_request, version_for
 from client.fetch_sources import FetchSources
 from client.fetch_troubles import Troubles
 from client.leader_rounds import now_ms
-from client.net.cluster import Cluster
+from client.net.cluster import FETCHING, Cluster
 from client.net.connection import Connection, DisconnectedError
 from protocol.messages.fetch import FetchRequest
 
@@ -76,7 +76,7 @@ class FetchSender:
         and who handles records may keep it until those that are here have run out.
         """
         address = self._cluster.broker(fetch.node_id)
-        connection = None if address is None else self._cluster.connected(address)
+        connection = None if address is None else self._cluster.connected(address, FETCHING)
         promise: _Promise | None = None
         if connection is not None:
             # Met again by the task, whatever it is: there it is told to who polls, and the broker
@@ -113,7 +113,7 @@ class FetchSender:
                 address = self._cluster.broker(node_id)
                 if address is None:
                     raise DisconnectedError("newer metadata does not have this broker any more")
-                promise = self._send(fetch, await self._cluster.connection(address))
+                promise = self._send(fetch, await self._cluster.connection(address, FETCHING))
             if promise is not None:
                 connection, sent, future = promise
                 timeout_ms = self._config.request_timeout_ms + self._config.fetch_max_wait_ms

@@ -67,6 +67,9 @@ class PositionChecks:
         self._on_unheard = on_unheard
         self._rules = LeaderChecks(positions)
         self._looked_at: tuple[int, int] | None = None
+        self._cut: dict[TopicPartition, tuple[Doubt, EpochEnd]] = {}
+        """What is known to be gone, and waits for the user to seek."""
+        self._on_metadata_wanted = on_metadata_wanted
         self._rounds: LeaderRounds[Doubt] = LeaderRounds(
             "check positions",
             self._ask,
@@ -74,7 +77,7 @@ class PositionChecks:
             backoff_ms=(config.retry_backoff_ms, config.retry_backoff_max_ms),
             on_due=self._ask_doubted,
             on_answered=self._answered,
-            on_metadata_wanted=on_metadata_wanted,
+            on_metadata_wanted=self._want_metadata,
             on_failed=_log_failure,
         )
         self._on_changed = on_changed
@@ -112,7 +115,25 @@ class PositionChecks:
         self._on_changed()
 
     async def _ask(self, node_id: int, doubts: Doubts) -> Collection[TopicPartition]:
-        """Ask this leader once; those that are to be asked about again."""
+        """Ask this leader once; those that are to be asked about again, or told of again."""
+        cut = {one: self._cut[one][1] for one in doubts if self._is_cut(one, doubts)}
+        for partition, end in cut.items():
+            self._decide(partition, doubts[partition], end)
+        doubts = {one: doubt for one, doubt in doubts.items() if one not in cut}
+        return {*cut, *(await self._ask_leader(node_id, doubts) if doubts else ())}
+
+    def _is_cut(self, partition: TopicPartition, doubts: Doubts) -> bool:
+        """Whether an answer that no time changes has been given to this doubt."""
+        known = self._cut.get(partition)
+        return known is not None and known[0] == doubts[partition]
+
+    def _want_metadata(self) -> None:
+        doubts = self._rules.doubts()
+        self._cut = {one: known for one, known in self._cut.items() if one in doubts}
+        if not all(self._is_cut(one, doubts) for one in doubts):
+            self._on_metadata_wanted()
+
+    async def _ask_leader(self, node_id: int, doubts: Doubts) -> Collection[TopicPartition]:
         began_ms = now_ms()
         try:
             address = self._cluster.broker(node_id)
@@ -160,6 +181,7 @@ class PositionChecks:
     def _decide(self, partition: TopicPartition, doubt: Doubt, end: EpochEnd) -> bool:
         error = self._rules.answered(partition, doubt, end, self._default_reset())
         if error is not None:
+            self._cut[partition] = doubt, end
             self._on_failed(partition, error)
             return False
         if end.offset < doubt.offset:

@@ -1,8 +1,8 @@
 """What is known of the cluster: its brokers, its topics, and the connections to them.
 
-Connections are made when they are needed. To each broker there are two at most: one for fetching
-and everything else, and one for the group alone, since a parked JoinGroup holds up whatever is
-behind it.
+Connections are made when they are needed. What a broker may hold back has one of its own, since it
+holds up whatever is behind it: fetches (`FETCHING`), and what the group's coordinator is asked.
+Everything else shares one to each broker.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from client.core.backoff import Backoff
 from client.core.errors import BrokerUnreachableError, ConfigError, ConsumerError
 from client.core.partitions import TopicPartition
+from client.core.topics import KnownTopics, Leader, TopicInfo
 from client.net.connection import (
     Connection,
     ConnectionConfig,
@@ -24,12 +25,20 @@ from client.net.connection import (
 )
 from protocol.errors import ErrorCode
 from protocol.lazy_dataclass import dataclass
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 
 logger = logging.getLogger(f"kohort.{__name__}")
 
 DEFAULT_PORT: Final = 9092
 UNKNOWN_EPOCH: Final = -1
+
+FETCHING: Final = "fetch"
+"""The purpose of connections for fetches, which are parked while there is nothing to read."""
 
 
 class Address(NamedTuple):
@@ -37,28 +46,6 @@ class Address(NamedTuple):
 
     host: str
     port: int
-
-
-class Leader(NamedTuple):
-    """Who serves a partition."""
-
-    node_id: int
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class TopicInfo:
-    """A topic as the last metadata has it."""
-
-    name: str
-    topic_id: bytes
-    is_internal: bool
-    error: ErrorCode
-    leaders: Mapping[int, Leader]
-    """By partition; those without a leader are missing."""
-    partition_count: int
-    replicas: Mapping[int, Collection[int]]
-    """By partition the brokers that have it, and can serve it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +97,8 @@ class Cluster:
 
     def __init__(self, config: ClusterConfig) -> None:
         self.config = config
-        self.topics: dict[str, TopicInfo] = {}
+        self._known = KnownTopics()
+        self.topics: Mapping[str, TopicInfo] = self._known.infos
         self.cluster_id: str | None = None
         self.version = 0
         """Changes with every answer about topics."""
@@ -244,38 +232,22 @@ class Cluster:
             topics=None if topics is None else [MetadataRequestTopic(name=one) for one in topics],
             allow_auto_topic_creation=self.config.creates_topics,
         )
-        self._learn(await connection.call(request), is_complete=topics is None)
+        self._take(await connection.call(request), is_complete=topics is None)
 
-    def _learn(self, answer: MetadataResponse, *, is_complete: bool) -> None:
-        self.version += 1
+    def _take(self, answer: MetadataResponse, *, is_complete: bool) -> None:
         self.cluster_id = answer.cluster_id
         self._brokers = {
             broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers
         }
-        if is_complete:
-            self.topics.clear()
-        for topic in answer.topics:
-            if topic.name is not None:
-                self.topics[topic.name] = TopicInfo(
-                    name=topic.name,
-                    topic_id=topic.topic_id,
-                    is_internal=topic.is_internal,
-                    error=ErrorCode(topic.error_code),
-                    leaders={
-                        one.partition_index: Leader(one.leader_id, one.leader_epoch)
-                        for one in topic.partitions
-                        if one.leader_id >= 0
-                    },
-                    partition_count=len(topic.partitions),
-                    replicas={
-                        one.partition_index: (
-                            [node for node in one.replica_nodes if node not in one.offline_replicas]
-                            if one.offline_replicas
-                            else one.replica_nodes
-                        )
-                        for one in topic.partitions
-                    },
-                )
+        self.learn(
+            [_info(topic) for topic in answer.topics if topic.name is not None],
+            is_complete=is_complete,
+        )
+
+    def learn(self, found: Iterable[TopicInfo], *, is_complete: bool = False) -> None:
+        """An answer has these topics; `is_complete`: and there are no others."""
+        self.version += 1
+        self._known.learn(found, is_complete=is_complete)
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
         """Of those that are known to exist."""
@@ -296,6 +268,29 @@ class Cluster:
         """Who serves it, None if that is not known."""
         info = self.topics.get(partition.topic)
         return None if info is None else info.leaders.get(partition.partition)
+
+
+def _info(topic: MetadataResponseTopic) -> TopicInfo:
+    partitions = topic.partitions
+    return TopicInfo(
+        name=topic.name or "",
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        error=ErrorCode(topic.error_code),
+        leaders={
+            one.partition_index: Leader(one.leader_id, one.leader_epoch)
+            for one in partitions
+            if one.leader_id >= 0
+        },
+        partition_count=len(partitions),
+        replicas={
+            one.partition_index: [node for node in one.replica_nodes if node not in offline]
+            if (offline := one.offline_replicas)
+            else one.replica_nodes
+            for one in partitions
+        },
+        epochs={one.partition_index: one.leader_epoch for one in partitions},
+    )
 
 
 def _is_useless(task: asyncio.Task[Connection]) -> bool:

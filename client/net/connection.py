@@ -32,6 +32,10 @@ NEXT_ADDRESS_S: Final = 0.25
 """How long an address of a host is waited for before the next one is tried beside it; what RFC 8305
 proposes."""
 
+QUIET_ROUNDS: Final = 3
+"""Of the loop, in which nothing is read, before there is nothing to be read. Loops look at their
+timers and at their sockets in this order or the other one."""
+
 RETIRE_AT: Final = 0.85
 """Of the session's lifetime: from then on others are used, and this one is closed when the last
 answer is there. Java begins to authenticate anew between 85 and 95 percent."""
@@ -133,11 +137,29 @@ class Connection(asyncio.BufferedProtocol):
         """Wait for what `send` has promised. Raises DisconnectedError, as `call`."""
         timeout_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                return await future
-        except TimeoutError:
+            await asyncio.wait([future], timeout=timeout_ms / 1000)
+            if not future.done():
+                await self._receive(future)
+        except asyncio.CancelledError:
+            future.cancel()
+            raise
+        if not future.done():
+            future.cancel()
             self.close(f"no answer to {request.__name__} within {timeout_ms} ms")
-            raise DisconnectedError(f"{self.address}: {self._why_closed}") from None
+            raise DisconnectedError(f"{self.address}: {self._why_closed}")
+        return future.result()
+
+    async def _receive(self, future: asyncio.Future[Any]) -> None:
+        """Take in what the system has received by now, until there is no more of it.
+
+        Who keeps the loop busy for longer than the timeout has it run out before anything is read,
+        though the answer may have been here in time.
+        """
+        quiet_rounds = 0
+        while quiet_rounds < QUIET_ROUNDS and not future.done():
+            had = self.received_bytes
+            await asyncio.sleep(0)
+            quiet_rounds = 0 if self.received_bytes > had else quiet_rounds + 1
 
     def send(
         self, request: object, *, version: int | None = None, at_most: int | None = None

@@ -130,7 +130,7 @@ async def test_topics_are_asked_for_by_name_where_no_id_is_known(
         await reader.cluster.refresh([one.topic])
         info = reader.cluster.topics[one.topic]
         assert info.topic_id != ZERO_UUID
-        reader.cluster.topics[one.topic] = replace(info, topic_id=ZERO_UUID)
+        reader.cluster.learn([replace(info, topic_id=ZERO_UUID)])
         await reader.assign(one)
         assert [record.value for record in await reader.read(3)] == numbered(3)
 

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from client.core.partitions import TopicPartition
 from client.core.read_replicas import LEADER_ALONE_MS
-from client.net.cluster import Address
+from client.net.cluster import FETCHING, Address
 from tests.interop.clients.confluent_client import admin_client
 from tests.interop.fetching import EARLIEST, Reader, produce, reading
 from tests.interop.model import wait_until
@@ -75,7 +75,7 @@ def wait_for_isr(admin: AdminClient, topic: str) -> None:
 
 def received(reader: Reader, server: KafkaServer) -> int:
     """How many bytes its broker has sent; -1: there is no connection."""
-    connection = reader.cluster.connected(Address("127.0.0.1", server.port))
+    connection = reader.cluster.connected(Address("127.0.0.1", server.port), FETCHING)
     return -1 if connection is None else connection.received_bytes
 
 

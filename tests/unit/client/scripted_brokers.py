@@ -15,9 +15,10 @@ from broker.clock import VirtualClock
 from client.core.offsets import RESET_EARLIEST
 from client.core.partitions import TopicPartition
 from client.core.positions import Positions
+from client.core.topics import Leader, TopicInfo
 from client.fetched import NO_DESERIALISERS, Deserialisers
 from client.fetcher import FetchConfig, Fetcher
-from client.net.cluster import Address, Cluster, ClusterConfig, Leader, TopicInfo
+from client.net.cluster import Address, Cluster, ClusterConfig
 from client.net.connection import Connection, ConnectionConfig, DisconnectedError
 from client.net.versions import ApiVersionTable
 from client.records import AnyRecord
@@ -149,7 +150,9 @@ class ScriptedBroker:
         )
         if not is_news and request.max_wait_ms and not is_late:
             return None
-        name: dict[str, Any] = {"topic": TOPIC} if version < 13 else {"topic_id": TOPIC_ID}
+        name: dict[str, Any] = (
+            {"topic": TOPIC} if version < 13 else {"topic_id": request.topics[0].topic_id}
+        )
         throttle_ms, self.throttle_ms = self.throttle_ms, 0
         return FetchResponse(
             throttle_time_ms=throttle_ms,
@@ -241,14 +244,20 @@ class ScriptedCluster(Cluster):
 
     def lead(self, *leaders: int, topic_id: bytes = TOPIC_ID, epoch: int = 5) -> None:
         """By partition, -1 for nobody."""
-        self.version += 1
         known = {
             index: Leader(node_id, epoch) for index, node_id in enumerate(leaders) if node_id >= 0
         }
-        replicas = dict.fromkeys(range(len(leaders)), self.online)
-        self.topics[TOPIC] = TopicInfo(
-            TOPIC, topic_id, False, ErrorCode.NONE, known, len(leaders), replicas
+        info = TopicInfo(
+            name=TOPIC,
+            topic_id=topic_id,
+            is_internal=False,
+            error=ErrorCode.NONE,
+            leaders=known,
+            partition_count=len(leaders),
+            replicas=dict.fromkeys(range(len(leaders)), self.online),
+            epochs=dict.fromkeys(range(len(leaders)), epoch),
         )
+        self.learn([info])
 
     async def refresh(self, topics: Collection[str] | None) -> None:
         del topics

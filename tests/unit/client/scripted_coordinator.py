@@ -16,10 +16,11 @@ from client.core.identity import Identity
 from client.core.membership import MemberState
 from client.core.offsets import OffsetAndMetadata
 from client.core.subscription import Subscription
+from client.core.topics import TopicInfo
 from client.group import GroupMember
 from client.group_offsets import GroupOffsets
 from client.metadata import MetadataConfig, MetadataKeeper
-from client.net.cluster import Address, Cluster, ClusterConfig, TopicInfo
+from client.net.cluster import Address, Cluster, ClusterConfig
 from client.net.connection import Connection, ConnectionConfig, DisconnectedError
 from client.net.versions import ApiVersionTable
 from client.rebalance import Rebalance
@@ -155,7 +156,7 @@ class ScriptedCluster(Cluster):
         super().__init__(ClusterConfig([Address("one", 1)], ConnectionConfig()))
         self._broker = broker
         self.purposes: list[str] = []
-        self.topics[TOPIC] = TopicInfo(TOPIC, TOPIC_ID, False, ErrorCode.NONE, {}, 2, {})
+        self.learn([TopicInfo(TOPIC, TOPIC_ID, False, ErrorCode.NONE, {}, 2, {}, {})])
 
     async def connection(self, address: Address, purpose: str = "") -> Connection:
         self.purposes.append(purpose)

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from client.core.errors import OffsetOutOfRangeError
-from client.core.offsets import RESET_NONE
+from client.core.offsets import RESET_LATEST, RESET_NONE
 from protocol.errors import ErrorCode
-from tests.unit.client.scripted_brokers import EARLIEST, Scene, partition, run
+from tests.unit.client.scripted_brokers import EARLIEST, TOPIC_ID, Scene, partition, run
 
 A, B = partition(0), partition(1)
 
@@ -108,6 +108,43 @@ def test_a_topic_with_another_id_is_read_from_its_beginning() -> None:
         scene.fetcher.wake()
         assert await scene.fetcher.wait_positions([A], 10)
         assert scene.positions.position(A) == 0
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_a_broker_that_has_not_heard_of_the_new_topic_does_not_bring_back_the_old_one() -> None:
+    async def test() -> None:
+        scene = Scene(1, config=replace(EARLIEST, auto_offset_reset=RESET_LATEST))
+        scene.one.append(0, b"old")
+        await scene.read(1)
+        new, old = (b"j" * 16, 0), (TOPIC_ID, 5)
+        scene.cluster.lead(1, topic_id=new[0], epoch=new[1])
+        scene.fetcher.wake()
+        await asyncio.sleep(1)
+        scene.one.append(0, b"new")
+        for topic_id, epoch in (old, new, old):
+            scene.cluster.lead(1, topic_id=topic_id, epoch=epoch)
+            scene.fetcher.wake()
+            await asyncio.sleep(1)
+        assert await scene.values(1) == [b"new"]
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_a_broker_that_has_not_heard_of_the_new_leader_does_not_bring_back_the_old_one() -> None:
+    async def test() -> None:
+        scene = Scene(1)
+        scene.cluster.lead(2, epoch=6)
+        scene.fetcher.wake()
+        await asyncio.sleep(1)
+        asked = scene.one.sent_count
+        scene.cluster.lead(1, epoch=5)
+        scene.fetcher.wake()
+        scene.two.append(0, b"a")
+        assert await scene.values(1) == [b"a"]
+        assert scene.one.sent_count == asked
         await scene.fetcher.close()
 
     run(test())

@@ -302,7 +302,7 @@ def test_every_version_carries_what_was_committed(version: int) -> None:
 
 def test_topics_without_a_known_id_are_named() -> None:
     async def test(scene: Scene) -> None:
-        del scene.cluster.topics[TOPIC]
+        scene.cluster.learn([], is_complete=True)
         await scene.commit(5)
         assert (await scene.offsets.fetch([A], 10))[A] == OffsetAndMetadata(5)
         assert scene.broker.request_versions == [9, 9]

@@ -84,9 +84,40 @@ def test_without_a_policy_the_user_is_told_until_he_seeks() -> None:
         for _ in range(2):
             with pytest.raises(LogTruncatedError, match="t-0"):
                 await scene.read(1)
+        assert (len(scene.two.asked_epochs), scene.metadata_wanted) == (1, 0), "it will not change"
         scene.positions.seek(A, 8)
         scene.fetcher.wake()
         assert await scene.values(4) == [b"8", b"9", b"10", b"11"]
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_another_leader_is_asked_about_what_the_one_before_it_had_lost() -> None:
+    async def test() -> None:
+        config = FetchConfig(auto_offset_reset=RESET_NONE)
+        scene = await scene_after_a_change(config, end=8)
+        with pytest.raises(LogTruncatedError):
+            await scene.read(1)
+        scene.one.append(0, b"10")
+        scene.cluster.lead(1, epoch=7)
+        scene.fetcher.wake()
+        assert await scene.values(1) == [b"10"]
+        await scene.fetcher.close()
+
+    run(test())
+
+
+def test_nobody_is_told_of_a_partition_that_is_revoked_while_its_leader_is_asked() -> None:
+    async def test() -> None:
+        scene = await scene_after_a_change()
+        scene.two.epoch_faults.append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        scene.positions.set_assigned([])
+        scene.fetcher.assignment_changed()
+        await asyncio.sleep(1)
+        assert len(scene.two.asked_epochs) == 1
+        assert not await scene.fetcher.wait(1)
+        assert not scene.fetcher.take(1)
         await scene.fetcher.close()
 
     run(test())

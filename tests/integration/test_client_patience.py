@@ -1,0 +1,150 @@
+"""What the consumer waits for, and what it does not."""
+
+import asyncio
+import select
+import time
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+import uvloop
+
+from client.core.errors import ConsumerClosedError
+from client.net.connection import Connection, ConnectionConfig, DisconnectedError, open_connection
+from kohort import Consumer, OffsetAndMetadata, TopicPartition
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.metadata import MetadataRequest
+from tests.broker_thread import BrokerThread
+
+CONFIG = ConnectionConfig(client_id="tests")
+PATIENCE_S = 30
+LOOPS = pytest.mark.parametrize(
+    "new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+)
+NewLoop = Callable[[], asyncio.AbstractEventLoop]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
+    with BrokerThread(tmp_path_factory.mktemp("broker")) as broker:
+        yield broker
+
+
+async def create(broker: BrokerThread, partitions: int) -> list[TopicPartition]:
+    name = f"patience-{uuid.uuid4().hex[:12]}"
+    connection = await open_connection("127.0.0.1", broker.port, CONFIG)
+    topic = CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]
+    )
+    await connection.call(CreateTopicsRequest(topics=[topic]))
+    connection.close()
+    await connection.wait_closed()
+    return [TopicPartition(name, index) for index in range(partitions)]
+
+
+def keep_busy(connection: Connection, timeout_s: float) -> None:
+    """Block the loop until an answer is in the socket, and the timeout is over."""
+    transport = connection._transport
+    assert transport is not None
+    socket = transport.get_extra_info("socket")
+    select.select([socket.fileno()], [], [], 5)
+    time.sleep(1.5 * timeout_s)
+
+
+@LOOPS
+def test_an_answer_that_came_while_the_loop_was_busy_is_one(
+    broker: BrokerThread, new_loop: NewLoop
+) -> None:
+    async def test() -> None:
+        connection = await open_connection("127.0.0.1", broker.port, CONFIG)
+        calling = asyncio.create_task(connection.call(MetadataRequest(topics=None), timeout_ms=200))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        keep_busy(connection, 0.2)
+        assert (await calling).brokers
+        assert not connection.is_closed
+        connection.close()
+        await connection.wait_closed()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(test())
+
+
+@LOOPS
+def test_an_answer_that_does_not_come_is_not_waited_for(
+    broker: BrokerThread, new_loop: NewLoop
+) -> None:
+    async def test() -> None:
+        [partition] = await create(broker, 1)
+        parked = FetchRequest(
+            max_wait_ms=600_000,
+            min_bytes=1,
+            topics=[
+                FetchTopic(
+                    topic=partition.topic,
+                    partitions=[
+                        FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000)
+                    ],
+                )
+            ],
+        )
+        connection = await open_connection("127.0.0.1", broker.port, CONFIG)
+        try:
+            with pytest.raises(DisconnectedError, match="no answer to FetchRequest within 200 ms"):
+                await connection.call(parked, version=12, timeout_ms=200)
+            assert connection.is_closed
+        finally:
+            connection.close()
+            await connection.wait_closed()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(test())
+
+
+async def test_what_is_looked_up_does_not_wait_behind_a_fetch_that_is_parked(
+    broker: BrokerThread,
+) -> None:
+    partition, _ = await create(broker, 2)
+    async with Consumer(
+        bootstrap_servers=f"127.0.0.1:{broker.port}",
+        fetch_max_wait_ms=600_000,
+        request_timeout_ms=PATIENCE_S * 1_000,
+        default_api_timeout_ms=PATIENCE_S * 1_000,
+        auto_offset_reset="earliest",
+    ) as consumer:
+        consumer.assign([partition])
+        polling = asyncio.create_task(consumer.poll(600))
+        assert await consumer.position(partition) == 0
+        await asyncio.sleep(0.1)  # So that it is parked; if it is not, this shows less.
+        assert await consumer.end_offsets([partition]) == {partition: 0}
+        assert partition.topic in await consumer.topics()
+        assert not polling.done()
+        # Stopped before it is looked at.
+        stopping = asyncio.create_task(consumer.stop())
+        with pytest.raises(ConsumerClosedError):
+            await polling
+        await stopping
+
+
+async def test_a_partition_that_went_and_came_back_is_not_set_to_what_was_committed_before(
+    broker: BrokerThread,
+) -> None:
+    moved, kept = await create(broker, 2)
+    async with Consumer(
+        bootstrap_servers=f"127.0.0.1:{broker.port}",
+        group_id=f"patience-{uuid.uuid4().hex[:12]}",
+        enable_auto_commit=False,
+    ) as consumer:
+        consumer.assign([moved, kept])
+        committed = {moved: OffsetAndMetadata(3), kept: OffsetAndMetadata(4)}
+        await consumer.commit(committed)
+        seeking = asyncio.create_task(consumer.seek_to_committed())
+        await asyncio.sleep(0)
+        consumer.assign([kept])
+        consumer.assign([moved, kept])
+        consumer.seek(moved, 7)
+        consumer.seek(kept, 8)
+        assert await seeking == committed
+        assert await consumer.position(moved) == 7, "it is another assignment's"
+        assert await consumer.position(kept) == 4
