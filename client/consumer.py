@@ -25,6 +25,7 @@ from client.core.offsets import (
     check_offset,
     check_time,
 )
+from client.core.partition_info import PartitionInfo
 from client.core.partitions import TopicPartition
 from client.core.subscription import Subscription
 from client.engine import Engine
@@ -443,6 +444,15 @@ class Consumer(TypedByDeserialisers[K, V], Runs[K, V], Observed):
         """Behind the last record that was there at the last fetch; None before there was one."""
         return self._running().positions.high_watermark(partition)
 
+    def current_lag(self, partition: TopicPartition) -> int | None:
+        """How many offsets the position is behind the end as of the last fetch: the high watermark,
+        or with read_committed the last stable offset. None while one of them is not known.
+
+        Raises:
+            IllegalStateError: the partition is not assigned.
+        """
+        return self._running().positions.lag(partition)
+
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
         """As `highwater`, but before the first record of an open transaction."""
         return self._running().positions.last_stable(partition)
@@ -513,6 +523,17 @@ class Consumer(TypedByDeserialisers[K, V], Runs[K, V], Observed):
         """Of a topic that is read or subscribed to; None if it is not known."""
         info = self._running().cluster.topics.get(topic)
         return None if info is None or not info.partition_count else {*range(info.partition_count)}
+
+    async def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        """The partitions of any topic with their leaders and replicas, asked for anew.
+
+        Raises:
+            UnknownTopicError, AuthorizationError: there is no such topic, or not for us.
+            BrokerUnreachableError: nobody answers.
+        """
+        engine = self._running()
+        with engine.calls.call():
+            return await engine.cluster.partitions(topic)
 
     async def topics(self) -> set[str]:
         """All topics that there are and that we may see, asked for anew.

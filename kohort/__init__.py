@@ -23,6 +23,7 @@ _HOMES: Final = {
     "JoinReason": "protocol.join_reason",
     "OffsetAndMetadata": "client.core.offsets",
     "OffsetAndTimestamp": "client.core.offsets",
+    "PartitionInfo": "client.core.partition_info",
     "RebalanceListener": "client.listener",
     "RebalanceProtocol": "client.core.assignors",
     "TopicPartition": "client.core.partitions",
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from client.core.assignors import RebalanceProtocol as RebalanceProtocol
     from client.core.offsets import OffsetAndMetadata as OffsetAndMetadata
     from client.core.offsets import OffsetAndTimestamp as OffsetAndTimestamp
+    from client.core.partition_info import PartitionInfo as PartitionInfo
     from client.core.partitions import TopicPartition as TopicPartition
     from client.health import Health as Health
     from client.listener import RebalanceListener as RebalanceListener

@@ -14,7 +14,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from client.core.backoff import Backoff
-from client.core.errors import BrokerUnreachableError, ConfigError, ConsumerError
+from client.core.errors import (
+    BrokerUnreachableError,
+    ConfigError,
+    ConsumerError,
+    UnknownTopicError,
+    error_for,
+)
+from client.core.partition_info import Node, PartitionInfo
 from client.core.partitions import TopicPartition
 from client.core.topics import KnownTopics, Leader, TopicInfo
 from client.net.connection import (
@@ -36,6 +43,8 @@ logger = logging.getLogger(f"kohort.{__name__}")
 
 DEFAULT_PORT: Final = 9092
 UNKNOWN_EPOCH: Final = -1
+
+_UNKNOWN_TOPIC: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 FETCHING: Final = "fetch"
 """The purpose of connections for fetches, which are parked while there is nothing to read."""
@@ -226,13 +235,33 @@ class Cluster:
         Raises:
             BrokerUnreachableError, DisconnectedError: nobody answers.
         """
+        self._take(await self._ask(topics), is_complete=topics is None)
+
+    async def partitions(self, topic: str) -> list[PartitionInfo]:
+        """Ask about this topic: all its partitions, in their order.
+
+        Raises:
+            BrokerUnreachableError, DisconnectedError: nobody answers.
+            UnknownTopicError, AuthorizationError: there is no such topic, or not for us.
+        """
+        answer = await self._ask([topic])
+        code = ErrorCode(answer.topics[0].error_code) if answer.topics else _UNKNOWN_TOPIC
+        if code in {_UNKNOWN_TOPIC, ErrorCode.INVALID_TOPIC_EXCEPTION}:
+            raise UnknownTopicError(f"no such topic: {topic}", code)
+        if code is not ErrorCode.NONE:
+            raise error_for(code, f"asking for the partitions of {topic}")
+        self._take(answer, is_complete=False)
+        return _partitions(topic, answer)
+
+    async def _ask(self, topics: Collection[str] | None) -> MetadataResponse:
         connection = await self.any_connection()
         # By name: ids come back with the names, from version 10 on.
         request = MetadataRequest(
             topics=None if topics is None else [MetadataRequestTopic(name=one) for one in topics],
             allow_auto_topic_creation=self.config.creates_topics,
         )
-        self._take(await connection.call(request), is_complete=topics is None)
+        answer: MetadataResponse = await connection.call(request)
+        return answer
 
     def _take(self, answer: MetadataResponse, *, is_complete: bool) -> None:
         self.cluster_id = answer.cluster_id
@@ -268,6 +297,26 @@ class Cluster:
         """Who serves it, None if that is not known."""
         info = self.topics.get(partition.topic)
         return None if info is None else info.leaders.get(partition.partition)
+
+
+def _partitions(topic: str, answer: MetadataResponse) -> list[PartitionInfo]:
+    nodes = {one.node_id: Node(one.node_id, one.host, one.port, one.rack) for one in answer.brokers}
+
+    def named(ids: Iterable[int]) -> list[Node]:
+        # One that is down is not among the brokers.
+        return [nodes.get(one) or Node(one, "", -1) for one in ids]
+
+    return [
+        PartitionInfo(
+            topic,
+            one.partition_index,
+            nodes.get(one.leader_id),
+            named(one.replica_nodes),
+            named(one.isr_nodes),
+            named(one.offline_replicas),
+        )
+        for one in sorted(answer.topics[0].partitions, key=lambda one: one.partition_index)
+    ]
 
 
 def _info(topic: MetadataResponseTopic) -> TopicInfo:

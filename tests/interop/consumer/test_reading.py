@@ -197,6 +197,39 @@ async def test_what_is_known_of_topics_can_be_asked_for(topics: Topics, members:
         assert consumer.last_stable_offset(TopicPartition(topic, 0)) == 1
 
 
+async def test_partitions_of_any_topic_are_told_with_their_leaders(
+    topics: Topics, members: Members, bootstrap: str
+) -> None:
+    topic = topics.create(3)
+    async with assigned(members, TopicPartition(topics.create(), 0)) as consumer:
+        found = await consumer.partitions_for(topic)
+        assert [(one.topic, one.partition) for one in found] == [(topic, n) for n in range(3)]
+        for one in found:
+            assert one.leader is not None
+            assert f"{one.leader.host}:{one.leader.port}" == bootstrap
+            assert one.replicas == one.in_sync_replicas == [one.leader]
+            assert one.offline_replicas == []
+        with pytest.raises(errors.UnknownTopicError, match="unheard-of"):
+            await consumer.partitions_for("unheard-of")
+
+
+async def test_the_lag_of_a_partition_is_what_is_left_of_it(
+    topics: Topics, members: Members
+) -> None:
+    partition = TopicPartition(topics.create(2), 0)
+    topics.fill(partition.topic, ["a", "b", "c"])
+    async with assigned(members, partition) as consumer:
+        assert consumer.current_lag(partition) is None
+        await consumer.getone()
+        assert consumer.current_lag(partition) == 2
+        await read(consumer, 2)
+        assert consumer.current_lag(partition) == 0
+        consumer.seek(partition, 1)
+        assert consumer.current_lag(partition) == 2
+        with pytest.raises(errors.IllegalStateError):
+            consumer.current_lag(TopicPartition(partition.topic, 1))
+
+
 async def test_reading_alone_needs_no_group_and_committing_does(
     topics: Topics, members: Members
 ) -> None:

@@ -1,0 +1,28 @@
+"""What `Consumer.partitions_for` tells of a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Node(NamedTuple):
+    """A broker, and where it listens."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class PartitionInfo(NamedTuple):
+    """A partition, its leader and its replicas (Java's class of this name)."""
+
+    topic: str
+    partition: int
+    leader: Node | None
+    """None: it has none now."""
+    replicas: Sequence[Node]
+    """All of them. Of one that is down only the id is known."""
+    in_sync_replicas: Sequence[Node]
+    offline_replicas: Sequence[Node]
