@@ -197,7 +197,8 @@ class Engine:
     # What the subscription has become.
 
     def subscribed(self) -> None:
-        """`subscribe` or `assign` was called."""
+        """`subscribe` or `assign` was called: what polls raised before is dealt with."""
+        self.poll_failures.succeeded()
         if self.member is not None:
             self.member.membership.subscribed_anew()
         kind = self.subscription.kind

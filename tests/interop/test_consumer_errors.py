@@ -137,7 +137,13 @@ async def test_of_two_with_one_instance_id_the_first_is_fenced(
             with pytest.raises(errors.FencedInstanceError):
                 await first.poll(0)
             assert not first.health().is_healthy
+            assert not first.health().is_alive
             assert await second.poll(0.1) is not None
+        # Unless the application says that it wants to.
+        first.subscribe([name])
+        while not first.health().is_ready:
+            await first.poll(0.1)
+        assert first.health().generation >= 0
 
 
 async def test_members_without_a_common_assignor_are_told(broker: ServerProcess, name: str) -> None:
