@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 
 from client.core.backoff import Backoff
@@ -18,13 +17,20 @@ class Commits:
     """Those of one run. Only what has changed since it was stored is committed."""
 
     def __init__(
-        self, work: Work, source: Source, *, interval_ms: int, random: Callable[[], float]
+        self,
+        work: Work,
+        source: Source,
+        *,
+        interval_ms: int,
+        clock: Callable[[], float],
+        random: Callable[[], float],
     ) -> None:
         self._work = work
         self._source = source
         self._interval_s = interval_ms / 1000
         self._backoff = Backoff(100, 1_000, random)
-        self._due_s = time.monotonic() + self._interval_s
+        self._clock = clock
+        self._due_s = clock() + self._interval_s
         self._is_under_way = False
 
     @property
@@ -32,13 +38,13 @@ class Commits:
         """When there may be something to do."""
         if self._is_under_way or not self._source.can_commit:
             return float("inf")
-        return max(0.0, self._due_s - time.monotonic())
+        return max(0.0, self._due_s - self._clock())
 
     def begin_if_due(self) -> None:
         """Commit without waiting, if the interval is over."""
         if self.due_in_s > 0:
             return
-        self._due_s = time.monotonic() + self._interval_s
+        self._due_s = self._clock() + self._interval_s
         wanted = self._work.uncommitted(self._source.positions)
         if not wanted:
             return
@@ -74,4 +80,4 @@ class Commits:
             logger.log(level, "a commit failed, and will be tried again: %s", error)
             wait_s = self._backoff.fail() / 1000
             if isinstance(error, ConsumerError) and error.code.retriable:
-                self._due_s = min(self._due_s, time.monotonic() + wait_s)
+                self._due_s = min(self._due_s, self._clock() + wait_s)

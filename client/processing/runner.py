@@ -61,16 +61,21 @@ class Runner:
         *,
         group_id: str | None,
         commit_interval_ms: int,
+        clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
+        """`clock` in seconds, as the loop's."""
         self._source = source
+        self._clock = clock
         self._options = options
         self._attempts = attempts
         self._burial = burial
         self._work = Work(options.limits)
         self._outcomes = Outcomes(self._work, options, counts, chance, group_id)
         self._counts = counts
-        self._commits = Commits(self._work, source, interval_ms=commit_interval_ms, random=chance)
+        self._commits = Commits(
+            self._work, source, interval_ms=commit_interval_ms, clock=clock, random=chance
+        )
         self._by_key = options.ordering == "key"
         self._workers: dict[asyncio.Task[None], Item | None] = {}
         """What each has in hand."""
@@ -120,7 +125,7 @@ class Runner:
         """
         if timeout_s is None:
             timeout_s = self._options.drain_timeout_ms / 1000
-        by_s = time.monotonic() + timeout_s
+        by_s = self._clock() + timeout_s
         self._drain_by_s = by_s if self._drain_by_s is None else min(by_s, self._drain_by_s)
         self._is_ending = True
         self._work.hold(self._work.partitions)
@@ -150,7 +155,7 @@ class Runner:
     def _drain_left_s(self) -> float:
         if self._drain_by_s is None:
             return float("inf")
-        return max(0.0, self._drain_by_s - time.monotonic())
+        return max(0.0, self._drain_by_s - self._clock())
 
     def _wanted(self) -> frozenset[TopicPartition] | None:
         """The partitions that records are taken of; None: all."""
@@ -204,12 +209,12 @@ class Runner:
             self._timer = None
         due_ms = self._work.due_ms()
         if due_ms is not None:
-            left_s = max(0, due_ms - _now_ms()) / 1000
+            left_s = max(0, due_ms - self._now_ms()) / 1000
             self._timer = asyncio.get_running_loop().call_later(left_s, self._rested)
 
     def _rested(self) -> None:
         self._timer = None
-        self._work.wake_rested(_now_ms())
+        self._work.wake_rested(self._now_ms())
         self._employ()
 
     def _left(self, task: asyncio.Task[None]) -> None:
@@ -222,18 +227,18 @@ class Runner:
     async def _work_on(self) -> None:
         me = asyncio.current_task()
         assert me is not None
-        breath_s = time.monotonic() + BREATH_S
+        breath_s = self._clock() + BREATH_S
         while True:
-            now_s = time.monotonic()
+            now_s = self._clock()
             if now_s >= breath_s:
                 await asyncio.sleep(0)
-                breath_s = time.monotonic() + BREATH_S
+                breath_s = self._clock() + BREATH_S
             item = self._work.next(int(now_s * 1000))
             if item is None:
                 waiting = asyncio.get_running_loop().create_future()
                 self._idle.append(waiting)
                 await waiting
-                breath_s = time.monotonic() + BREATH_S
+                breath_s = self._clock() + BREATH_S
                 continue
             self._workers[me] = item
             try:
@@ -269,7 +274,7 @@ class Runner:
         await self._burial.write(self._outcomes.letter(item))
 
     def _failed(self, item: Item, error: Exception) -> None:
-        failure = self._outcomes.failed(item, error, _now_ms())
+        failure = self._outcomes.failed(item, error, self._now_ms())
         if failure is not None:
             self._fail(failure)
         self._set_timer()
@@ -381,8 +386,7 @@ class Runner:
 
     def figures(self) -> RunFigures:
         """Those of now."""
-        return self._outcomes.figures(_now_ms(), is_running=not self.over.done())
+        return self._outcomes.figures(self._now_ms(), is_running=not self.over.done())
 
-
-def _now_ms() -> int:
-    return int(time.monotonic() * 1000)
+    def _now_ms(self) -> int:
+        return int(self._clock() * 1000)

@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 
+from broker.clock import VirtualClock
 from client.core.partitions import TopicPartition
 from client.records import AnyRecord, ConsumerRecord
 from protocol.records.batch import TimestampType
@@ -18,7 +19,7 @@ from tests.simulation.consuming.campaign import STEPS, describe, live_many
 from tests.simulation.consuming.interrupted import Interrupted
 from tests.simulation.consuming.ledger import Ledger
 from tests.simulation.consuming.life import Tally, live
-from tests.simulation.consuming.network import ConsumersClock, ConsumersLoop, Network
+from tests.simulation.consuming.network import ConsumersLoop, Network
 
 ROOT = Path(__file__).parents[2]
 PRINT_TRACE = """
@@ -106,7 +107,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
         await test()
 
     network = Network(Random(1))
-    loop = lambda: ConsumersLoop(ConsumersClock(), network)  # noqa: E731
+    loop = lambda: ConsumersLoop(VirtualClock(), network)  # noqa: E731
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(whole())
 

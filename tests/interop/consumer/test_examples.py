@@ -113,6 +113,18 @@ def test_process_orders_shares_the_work(bootstrap: str, topics: Topics, group: s
             first.line_with("reading")
 
 
+def test_handle_orders_puts_aside_what_it_cannot_handle(
+    bootstrap: str, topics: Topics, group: str
+) -> None:
+    topic, dead_topic = topics.create(), topics.create()
+    topics.fill(topic, ['{"amount": 5}', '{"amount": -1}', "nonsense", '{"amount": 7}'])
+    with running("handle_orders.py", bootstrap, topic, group, dead_topic) as program:
+        assert program.line_with("@") == f"{topic}-0@0: 5"
+        program.line_with(f"{topic}-0@3: 7")
+        assert program.stop() == 0
+        assert program.line_with("handled") == "handled 2, put aside 2"
+
+
 def test_exactly_once_copies_each_payment_once(
     any_broker: ServerProcess, topics: Topics, group: str
 ) -> None:

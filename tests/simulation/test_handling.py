@@ -1,0 +1,14 @@
+"""Handlers side by side, through all that goes wrong: nothing is lost, and order is kept."""
+
+import pytest
+
+from tests.simulation.handling import HandlingLife
+
+
+@pytest.mark.parametrize("ordering", ["key", "partition"])
+@pytest.mark.parametrize("is_eager", [True, False], ids=["eager", "cooperative"])
+def test_each_record_is_handled_in_order_and_committed_only_then(
+    ordering: str, is_eager: bool, long_form: bool
+) -> None:
+    for seed in range(150 if long_form else 3):
+        HandlingLife(str(seed), ordering=ordering, is_eager=is_eager).run(30)

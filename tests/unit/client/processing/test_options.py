@@ -1,0 +1,72 @@
+from typing import Any
+
+import pytest
+
+from client.core.errors import ConfigError
+from client.processing.dead_letters import DeadLetter
+from client.processing.options import RunOptions
+
+GOOD: dict[str, Any] = {
+    "concurrency": 1,
+    "ordering": "key",
+    "retries": 3,
+    "retry_on": Exception,
+    "retry_backoff_ms": 1,
+    "retry_backoff_max_ms": 1,
+    "retry_jitter": 0.0,
+    "handler_timeout_ms": None,
+    "dead_letter": None,
+    "on_failure": "stop",
+    "commit_interval_ms": None,
+    "drain_timeout_ms": 0,
+    "in_flight_records_limit": 1,
+    "in_flight_bytes_limit": 1,
+    "uncommitted_records_limit": 1,
+    "stop_on": (),
+}
+
+
+async def bury(letter: DeadLetter) -> None:
+    raise AssertionError(letter)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"concurrency": 0},
+        {"concurrency": 1.5},
+        {"concurrency": True},
+        {"concurrency": None},
+        {"ordering": "none"},
+        {"retries": -1},
+        {"retry_backoff_ms": 2},
+        {"retry_jitter": 1},
+        {"retry_jitter": -0.1},
+        {"handler_timeout_ms": 0},
+        {"dead_letter": ""},
+        {"dead_letter": 3},
+        {"on_failure": "retry"},
+        {"on_failure": "skip", "dead_letter": bury},
+        {"in_flight_records_limit": 0},
+    ],
+    ids=str,
+)
+def test_what_cannot_be_used_is_refused_by_its_name(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        RunOptions(**{**GOOD, **wrong})
+
+
+@pytest.mark.parametrize("good", [{"retries": None}, {"dead_letter": bury}, {"dead_letter": "d"}])
+def test_what_can_be_used_is_taken(good: dict[str, Any]) -> None:
+    RunOptions(**{**GOOD, **good})
+
+
+@pytest.mark.parametrize(
+    "retry_on",
+    [OSError, (OSError, KeyError), lambda error: isinstance(error, OSError)],
+    ids=["class", "classes", "function"],
+)
+def test_which_exceptions_are_worth_another_attempt_is_said_in_three_ways(retry_on: object) -> None:
+    options = RunOptions(**{**GOOD, "retry_on": retry_on})
+    assert options.is_retried(ConnectionError())
+    assert not options.is_retried(ValueError())
