@@ -5,10 +5,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from typing import Final
 
+from client.commit_callbacks import Offsets
 from client.core.backoff import Backoff
 from client.core.errors import ConsumerError, RebalanceInProgressError
-from client.group_offsets import GroupOffsets, Offsets
+from client.group_offsets import GroupOffsets
+
+SAME_AGAIN_S: Final = 1.0
+"""How often at most what has not changed is committed, however short the interval: a poll that
+waits has nothing new."""
 
 logger = logging.getLogger(f"kohort.{__name__}")
 
@@ -31,11 +37,16 @@ class AutoCommit:
         self.due_s = time.monotonic() + self._interval_s
         """When the next one is made, on the loop's clock."""
         self._is_under_way = False
+        self._sent: Offsets = {}
+        """By the last commit, unless that has failed."""
+        self._sent_s = 0.0
+        self._rest_until_s = 0.0
+        """Nothing was new; until then only a poll that comes may have something."""
 
     @property
     def idle_until_s(self) -> float:
         """When a poll has something to do for it; while one is under way, its end is told of."""
-        return float("inf") if self._is_under_way else self.due_s
+        return float("inf") if self._is_under_way else max(self.due_s, self._rest_until_s)
 
     def polled(self, now_s: float) -> None:
         """A poll begins: commit if it is time to."""
@@ -46,13 +57,18 @@ class AutoCommit:
         """Commit now, without waiting for it."""
         self.due_s = now_s + self._interval_s
         processed = self._processed()
-        if not processed:
+        is_same = processed == self._sent and now_s < self._sent_s + SAME_AGAIN_S
+        if not processed or is_same:
+            self._rest_until_s = now_s + SAME_AGAIN_S
             return
         self._is_under_way = True
+        self._sent, self._sent_s = processed, now_s
         self._offsets.commit_async(processed, None, on_done=self._done)
 
     def _done(self, error: BaseException | None) -> None:
         self._is_under_way = False
+        if error is not None:
+            self._sent = {}
         if error is None:
             if self._backoff.failure_count:
                 logger.info("commits succeed again")
@@ -65,5 +81,7 @@ class AutoCommit:
             level = logging.DEBUG if self._backoff.failure_count else logging.WARNING
             logger.log(level, "a commit failed, and will be tried again: %s", error)
             wait_s = self._backoff.fail() / 1000
-            if isinstance(error, ConsumerError) and error.code.retriable:
-                self.due_s = min(self.due_s, time.monotonic() + wait_s)
+            again_s = time.monotonic() + wait_s
+            is_retried = isinstance(error, ConsumerError) and error.code.retriable
+            # Not before, also with an interval that is shorter.
+            self.due_s = again_s if is_retried else max(self.due_s, again_s)

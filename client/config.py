@@ -77,6 +77,7 @@ class OtherSettings(TypedDict, total=False):
     reconnect_backoff_ms: int
     reconnect_backoff_max_ms: int
     metadata_max_age_ms: int
+    connections_max_idle_ms: int
     security_protocol: str
     ssl_context: ssl.SSLContext | None
     sasl_mechanism: str
@@ -168,6 +169,9 @@ class ConsumerConfig:
     reconnect_backoff_ms: int = 50
     reconnect_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
+    connections_max_idle_ms: int = 540_000
+    """Connections that were not used for so long are closed, since a firewall or NAT on the way may
+    have forgotten them without a word. -1: never."""
 
     security_protocol: str = "PLAINTEXT"
     ssl_context: ssl.SSLContext | None = None
@@ -206,6 +210,7 @@ class ConsumerConfig:
             client_id=self.client_id,
             software_version=_software_version(),
             request_timeout_ms=self.request_timeout_ms,
+            max_idle_ms=self.connections_max_idle_ms,
             security=SecurityConfig(
                 security_protocol=self.security_protocol,
                 ssl_context=self.ssl_context,
@@ -413,4 +418,5 @@ _AT_LEAST: Final[Mapping[str, int]] = {
     "reconnect_backoff_ms": 0,
     "reconnect_backoff_max_ms": 0,
     "metadata_max_age_ms": 0,
+    "connections_max_idle_ms": -1,
 }

@@ -7,13 +7,16 @@ started the consumer, and from no other thread.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 import re
+import ssl
 import time
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Final, NamedTuple, Self, TypeAlias
 
+from client.commit_callbacks import CommitCallback, Offsets
 from client.config import ConsumerConfig, Settings, config_from
 from client.core.errors import ConsumerClosedError, IllegalStateError
 from client.core.offsets import (
@@ -29,8 +32,8 @@ from client.core.partition_info import PartitionInfo
 from client.core.partitions import TopicPartition
 from client.core.subscription import Subscription
 from client.engine import Engine
-from client.group_offsets import CommitCallback, Offsets
 from client.listener import RebalanceListener, listener_from
+from client.net.aside import aside
 from client.observed import Observed
 from client.offset_lookup import list_offsets
 from client.processing.running import Runs
@@ -105,8 +108,16 @@ class Consumer(TypedByDeserialisers[K, V], Runs[K, V], Observed):
         finally:
             self._starting = None
 
+    async def _ready_config(self) -> ConsumerConfig:
+        """With the authorities that the system trusts, read once for all connections."""
+        config = self.config
+        if config.ssl_context is None and config.security_protocol.endswith("SSL"):
+            context = await aside(ssl.create_default_context, "read the system's authorities")
+            config = self.config = dataclasses.replace(config, ssl_context=context)
+        return config
+
     async def _start(self) -> None:
-        engine = Engine(self.config, self._subscription)
+        engine = Engine(await self._ready_config(), self._subscription)
         engine.rebalance.listener = self._listener
         await engine.start()
         self._engine = engine
@@ -481,7 +492,8 @@ class Consumer(TypedByDeserialisers[K, V], Runs[K, V], Observed):
             with engine.calls.call():
                 await group.commit(wanted, self.config.default_api_timeout_ms / 1000)
         finally:
-            await group.tell_callbacks()
+            # What another commit's callback raises is not what has come of this one.
+            await group.callbacks.tell(keeps_error=True)
 
     def commit_async(
         self,
@@ -493,7 +505,7 @@ class Consumer(TypedByDeserialisers[K, V], Runs[K, V], Observed):
         Args:
             offsets: as for `commit`.
             callback: told by a later poll, commit or stop how it went; a plain function or a
-                coroutine. Without one, failures are logged.
+                coroutine. What it raises, a poll or stop raises. Without one, failures are logged.
         """
         self._running().group_offsets().commit_async(self._to_commit(offsets), callback)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from client.auto_commit import AutoCommit
 from client.callbacks import GRACE_S
+from client.commit_callbacks import Offsets
 from client.config import ConsumerConfig
 from client.coordinator import Coordinator
 from client.core.backoff import Backoff
@@ -38,7 +39,7 @@ from client.core.subscription import Subscription, SubscriptionKind
 from client.fetched import Deserialisers
 from client.fetcher import Fetcher, Records
 from client.group import GroupMember
-from client.group_offsets import GroupOffsets, Offsets, Outsider
+from client.group_offsets import GroupOffsets, Outsider
 from client.listener import RebalanceListener
 from client.metadata import MetadataConfig, MetadataKeeper
 from client.net.cluster import Cluster
@@ -276,7 +277,10 @@ class Engine:
 
     def _check_caller(self) -> None:
         caller = asyncio.current_task()
-        if caller is not None and caller in {self._turning, self.rebalance.callbacks.task}:
+        callbacks = {self._turning, self.rebalance.callbacks.task}
+        if self.offsets is not None:
+            callbacks.add(self.offsets.callbacks.task)
+        if caller is not None and caller in callbacks:
             raise IllegalStateError("a callback of a consumer cannot poll it")
 
     async def _do_turn(self, deadline_s: float) -> None:
@@ -286,8 +290,8 @@ class Engine:
         self.turn_due_s = now_s + TURN_S
         if self.member is not None:
             self.member.polled()
-        if self.offsets is not None and self.offsets.has_callbacks:
-            await self.offsets.tell_callbacks()
+        if self.offsets is not None and self.offsets.callbacks.are_due:
+            await self.offsets.callbacks.tell()
         self.metadata.raise_error()
         if self.member is not None:
             await self.member.advance(deadline_s)
@@ -555,7 +559,7 @@ class Engine:
             self.rebalance.callbacks.close()
             await self._close_parts(max(0.0, deadline_s - time.monotonic()))
         if self.offsets is not None:
-            await self.offsets.tell_callbacks()
+            await self.offsets.callbacks.close(max(GRACE_S, deadline_s - time.monotonic()))
 
     async def _give_up_positions(self) -> None:
         if self._positions_task is not None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from client.commit_callbacks import CommitCallback, CommitCallbacks, Offsets
 from client.coordinator import Coordinator
 from client.core.backoff import Backoff
 from client.core.errors import (
@@ -48,10 +48,7 @@ T = TypeVar("T")
 
 _NO_ORDER: Final = nullcontext()
 
-Offsets: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
 Committed: TypeAlias = dict[TopicPartition, OffsetAndMetadata | None]
-CommitCallback: TypeAlias = Callable[[Offsets, Exception | None], Awaitable[None] | None]
-"""Told how a commit went: None for well. A plain function or a coroutine."""
 
 ASYNC_COMMITS_MAX: Final = 1_000
 """That wait to be sent, or to be told of. Who gets there commits faster than the coordinator
@@ -160,7 +157,8 @@ class GroupOffsets:
         self._last_place: asyncio.Future[None] | None = None
         """Done when the commit that was asked for last is over."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._told: deque[tuple[CommitCallback, Offsets, Exception | None]] = deque()
+        self.callbacks = CommitCallbacks()
+        """Of commits that are over."""
 
     # Commits.
 
@@ -198,13 +196,13 @@ class GroupOffsets:
     ) -> None:
         """Have them stored, one attempt only: a later one could overtake another commit.
 
-        `callback` is the application's, and waits for `tell_callbacks`; `on_done` does not.
+        `callback` is the application's, and waits for `callbacks.tell`; `on_done` does not.
 
         Raises:
             IllegalStateError: far too many are waiting.
         """
         is_ours = on_done is not None
-        if len(self._tasks) + len(self._told) >= ASYNC_COMMITS_MAX and not is_ours:
+        if len(self._tasks) + len(self.callbacks) >= ASYNC_COMMITS_MAX and not is_ours:
             raise IllegalStateError(
                 f"{ASYNC_COMMITS_MAX} commits wait to be sent, or to be told of by a poll;"
                 " commit less often, or await some"
@@ -229,25 +227,12 @@ class GroupOffsets:
                 on_done(error)
             elif callback is not None:
                 assert error is None or isinstance(error, Exception)
-                self._told.append((callback, offsets, error))
+                self.callbacks.add(callback, offsets, error)
                 self._on_progress()
             elif error is not None:
                 logger.warning("a commit failed: %s", error)
 
         task.add_done_callback(done)
-
-    @property
-    def has_callbacks(self) -> bool:
-        """Whether `tell_callbacks` has anything to do."""
-        return bool(self._told)
-
-    async def tell_callbacks(self) -> None:
-        """Call the callbacks of finished commits, in the order of the commits."""
-        while self._told:
-            callback, offsets, error = self._told.popleft()
-            answer = callback(offsets, error)
-            if answer is not None:
-                await answer
 
     async def close(self) -> None:
         """Give up what is under way."""

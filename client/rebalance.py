@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from client.callbacks import Callbacks
+from client.commit_callbacks import Offsets
 from client.core.assignors import RebalanceProtocol
 from client.core.errors import ConsumerError
 from client.core.partitions import TopicPartition
@@ -20,7 +21,7 @@ from client.core.positions import Positions
 from client.core.steps import Apply, Prepare
 from client.core.subscription import Subscription
 from client.fetcher import Fetcher
-from client.group_offsets import GroupOffsets, Offsets
+from client.group_offsets import GroupOffsets
 from client.listener import NO_LISTENER, Answer, BothListeners, Partitions, RebalanceListener
 
 logger = logging.getLogger(f"kohort.{__name__}")

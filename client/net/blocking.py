@@ -96,9 +96,10 @@ class BlockingConnection:
         try:
             found = self._connect(deadline_s)
             found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if security.ssl_context is not None:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if (context := security.tls_context) is not None:
                 found.settimeout(_left_s(deadline_s))
-                wrapped = security.ssl_context.wrap_socket(
+                wrapped = context.wrap_socket(
                     found, server_hostname=host, do_handshake_on_connect=False
                 )
                 self._hold(wrapped)

@@ -18,9 +18,10 @@ from collections.abc import Iterable
 from typing import Any, Final, cast
 
 from client.core.errors import ConsumerError
+from client.net.aside import aside
 from client.net.frame_codec import Expected, decode_response, encode_request
 from client.net.frames import FRAME_BYTES_MAX, FrameReader
-from client.net.greeting import Greeted, advance, greeting
+from client.net.greeting import Ask, Greeted, Greeting, advance, greeting
 from client.net.security import SASL_HINT, TLS_HINT, SecurityConfig, tls_error
 from client.net.versions import ApiVersionTable
 from protocol.errors import DecodeError, ErrorCode
@@ -59,6 +60,10 @@ class ConnectionConfig:
     request_timeout_ms: int = 30_000
     connect_timeout_ms: int = 5_000
     """For each address of a host, whose next one is tried then; and no longer than a request."""
+    max_idle_ms: int = 540_000
+    """After so long without a request a connection is closed; a negative time means never. Others
+    on the way forget idle connections without telling anybody, and a request on such a one would
+    wait for its whole time."""
     security: SecurityConfig = dataclasses.field(default_factory=SecurityConfig)
 
 
@@ -83,6 +88,9 @@ class Connection(asyncio.BufferedProtocol):
         self._is_retiring = False
         self._is_ending = False
         self._timer: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._used_s = 0.0
+        """When a request was last sent or answered, on the loop's clock."""
 
     @property
     def is_closed(self) -> bool:
@@ -173,7 +181,9 @@ class Connection(asyncio.BufferedProtocol):
         parts, expected = encode_request(
             request, version, self._next_correlation_id, self._config.client_id
         )
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._used_s = loop.time()
+        future: asyncio.Future[Any] = loop.create_future()
         self._waiting.append((expected, future))
         self._transport.writelines(parts)
         return future
@@ -193,7 +203,7 @@ class Connection(asyncio.BufferedProtocol):
         )
         answer: object = None
         try:
-            while not isinstance(asked := advance(steps, answer), Greeted):
+            while not isinstance(asked := await self._advance(steps, answer), Greeted):
                 answer = await self.call(asked.request, version=asked.version)
         except DecodeError as error:
             raise DisconnectedError(f"{self.address}: {error}") from error
@@ -204,8 +214,15 @@ class Connection(asyncio.BufferedProtocol):
         self.versions = asked.versions
         self._frames.bytes_max = FRAME_BYTES_MAX
         self._is_untried = True
+        self._watch_idleness()
         if asked.session_lifetime_ms:
             self._limit_lifetime(asked.session_lifetime_ms / 1000)
+
+    async def _advance(self, steps: Greeting, answer: object) -> Ask | Greeted:
+        """The next step. A proof of SCRAM hashes for up to a tenth of a second."""
+        if answer is None or not self._config.security.uses_scram:
+            return advance(steps, answer)
+        return await aside(lambda: advance(steps, answer), "prove a password")
 
     def _limit_lifetime(self, lifetime_s: float) -> None:
         def retire() -> None:
@@ -220,6 +237,19 @@ class Connection(asyncio.BufferedProtocol):
 
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(retire_after_s(lifetime_s), retire)
+
+    def _watch_idleness(self) -> None:
+        """Close it once it has not been used for too long; else look again when that may be."""
+        max_idle_s = self._config.max_idle_ms / 1000
+        if max_idle_s < 0 or self.is_closed:
+            return
+        loop = asyncio.get_running_loop()
+        idle_s = 0.0 if self._waiting else loop.time() - self._used_s
+        if idle_s >= max_idle_s:
+            self.close(f"idle for {idle_s:.0f} s")
+            return
+        # No less than a moment, also if clocks are rounded.
+        self._idle_timer = loop.call_later(max(max_idle_s - idle_s, 0.001), self._watch_idleness)
 
     def _end_if_idle(self) -> None:
         if self._is_ending and not self._waiting:
@@ -255,13 +285,15 @@ class Connection(asyncio.BufferedProtocol):
             raise
         if not future.done():
             future.set_result(message)
+        self._used_s = asyncio.get_running_loop().time()
         self._is_untried = False
         self._end_if_idle()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost_by = exc
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._idle_timer):
+            if timer is not None:
+                timer.cancel()
         if self._why_closed is None:
             self._why_closed = str(exc) if exc else "closed by the broker"
             if self._waiting and self._is_untried and not self._config.security.uses_sasl:
@@ -345,15 +377,18 @@ async def _connect(host: str, port: int, config: ConnectionConfig) -> Connection
 async def _connect_to(
     ip: str, port: int, address: str, host: str, config: ConnectionConfig
 ) -> Connection:
-    context = config.security.ssl_context
+    context = config.security.tls_context
     async with asyncio.timeout(config.connect_timeout_ms / 1000):
-        _, connection = await asyncio.get_running_loop().create_connection(
+        transport, connection = await asyncio.get_running_loop().create_connection(
             lambda: Connection(address, config),
             ip,
             port,
             ssl=context,
             server_hostname=host if context is not None else None,
         )
+    found = transport.get_extra_info("socket")
+    if found is not None:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     return connection
 
 

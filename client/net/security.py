@@ -63,14 +63,26 @@ class SecurityConfig:
         return self.security_protocol.endswith("SSL")
 
     @property
+    def tls_context(self) -> ssl.SSLContext | None:
+        """What connections are made with; None without TLS.
+
+        All the authorities that a system trusts are read here, once, if there is no `ssl_context`.
+        That takes tens of milliseconds, which an event loop should be spared.
+        """
+        if self.uses_tls and self.ssl_context is None:
+            object.__setattr__(self, "ssl_context", ssl.create_default_context())
+        return self.ssl_context
+
+    @property
+    def uses_scram(self) -> bool:
+        return self.uses_sasl and self.sasl_mechanism.startswith("SCRAM-")
+
+    @property
     def uses_sasl(self) -> bool:
         return self.security_protocol.startswith("SASL_")
 
     def _check_tls(self) -> None:
-        if self.uses_tls and self.ssl_context is None:
-            # Once: to read all the authorities that a system trusts takes a while.
-            object.__setattr__(self, "ssl_context", ssl.create_default_context())
-        elif not self.uses_tls and self.ssl_context is not None:
+        if not self.uses_tls and self.ssl_context is not None:
             raise ConfigError(
                 f"ssl_context is given, but security_protocol is {self.security_protocol};"
                 " make it SSL or SASL_SSL, or leave ssl_context away"

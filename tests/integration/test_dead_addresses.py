@@ -178,3 +178,17 @@ async def test_the_thread_stops_at_once_while_it_connects_to_a_dead_machine(dead
     thread.stop()
     assert await thread.wait_stopped(10)
     assert time.monotonic() - began_s < 2
+
+
+async def test_a_thread_that_is_stopped_asks_no_further_broker(dead: Address) -> None:
+    thread = heartbeats(asyncio.Event(), session_timeout_ms=60_000)
+    others = [Address(f"127.0.0.{number}", dead.port) for number in range(3, 9)]
+    thread.know_brokers([dead, *others])
+    looking = asyncio.create_task(asyncio.to_thread(thread._find_coordinator))
+    async with asyncio.timeout(30):
+        while thread._connection is None:  # noqa: ASYNC110 - the thread tells nobody.
+            await asyncio.sleep(0.01)
+    thread.stop()
+    with pytest.raises(DisconnectedError, match="stopped"):
+        await looking
+    assert list(thread._suspects) == [dead]

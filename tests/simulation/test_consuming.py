@@ -11,7 +11,6 @@ from random import Random
 
 import pytest
 
-from broker.clock import VirtualClock
 from client.core.partitions import TopicPartition
 from client.records import AnyRecord, ConsumerRecord
 from protocol.records.batch import TimestampType
@@ -19,7 +18,7 @@ from tests.simulation.consuming.campaign import STEPS, describe, live_many
 from tests.simulation.consuming.interrupted import Interrupted
 from tests.simulation.consuming.ledger import Ledger
 from tests.simulation.consuming.life import Tally, live
-from tests.simulation.consuming.network import ConsumersLoop, Network
+from tests.simulation.consuming.network import ConsumersClock, ConsumersLoop, Network
 
 ROOT = Path(__file__).parents[2]
 PRINT_TRACE = """
@@ -107,7 +106,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
         await test()
 
     network = Network(Random(1))
-    loop = lambda: ConsumersLoop(VirtualClock(), network)  # noqa: E731
+    loop = lambda: ConsumersLoop(ConsumersClock(), network)  # noqa: E731
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(whole())
 

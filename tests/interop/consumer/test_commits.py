@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from client.group_offsets import Offsets
+from client.commit_callbacks import Offsets
 from kohort import OffsetAndMetadata, TopicPartition, errors
 from tests.interop.consumer.members import Members, Topics, is_at_rest, read, values
 

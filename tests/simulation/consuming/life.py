@@ -19,11 +19,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
-from broker.clock import VirtualClock
 from client.records import AnyRecord
 from tests.simulation.consuming.brokers import NODES, PARTITIONS, Cluster
 from tests.simulation.consuming.ledger import Ledger
-from tests.simulation.consuming.network import ConsumersLoop, Host, Network
+from tests.simulation.consuming.network import ConsumersClock, ConsumersLoop, Host, Network
 from tests.simulation.consuming.process import End, Process
 from tests.simulation.consuming.threads import TurnTaker, turns
 
@@ -264,7 +263,7 @@ class Life:
 
 def live(seed: str, steps: int, tell: Callable[[str], object] | None = None) -> Tally:
     """One life. Raises a LifeError. `tell` is given each line of its trace in the end."""
-    clock = VirtualClock()
+    clock = ConsumersClock()
     network = Network(Random(seed))
     problems: list[str] = []
     life: Life | None = None
@@ -303,13 +302,13 @@ def live(seed: str, steps: int, tell: Callable[[str], object] | None = None) -> 
 
 
 @contextmanager
-def _virtual_time(clock: VirtualClock) -> Iterator[None]:
+def _virtual_time(clock: ConsumersClock) -> Iterator[None]:
     """The whole process is on the loop's time: what asks `time` is told that."""
     names = ("monotonic", "monotonic_ns", "time", "time_ns")
     real = {name: getattr(time, name) for name in names}
     told: dict[str, Any] = {
-        "monotonic": lambda: clock.monotonic_ms() / 1000,
-        "monotonic_ns": lambda: clock.monotonic_ms() * 1_000_000,
+        "monotonic": clock.now_s,
+        "monotonic_ns": lambda: clock.monotonic_ms() * 1_000_000 + clock.turns * 10,
         "time": lambda: clock.wall_ms() / 1000,
         "time_ns": lambda: clock.wall_ms() * 1_000_000,
     }

@@ -82,24 +82,41 @@ class Network:
         return self.hosts[wire.address] is Host.SILENT or wire.process in self.cut_off
 
 
+class ConsumersClock(VirtualClock):
+    """On which no moment lasts: each turn of the loop takes ten nanoseconds. Else who waits until a
+    time, and comes a rounding error before it, would wait for nothing for ever.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns = 0
+        """Of the loop, in this millisecond."""
+
+    def now_s(self) -> float:
+        return self.monotonic_ms() / 1000 + self.turns * 1e-8
+
+
 class ConsumersLoop(SimulatedLoop):
     """Whose connections are those of a `Network`."""
 
-    def __init__(self, clock: VirtualClock, network: Network) -> None:
+    def __init__(self, clock: ConsumersClock, network: Network) -> None:
         super().__init__(clock, latency_ms=lambda: 1, listen=lambda *_: None)
         self._network = network
         self._clock = clock
-        self._turns = 0
         self._turned_ms = 0
+
+    def time(self) -> float:
+        return self._clock.now_s()
 
     def _run_once(self) -> None:
         """A turn of the loop. Many of them in a moment are somebody who waits for nothing."""
-        now_ms = self._clock.monotonic_ms()
+        clock = self._clock
+        now_ms = clock.monotonic_ms()
         if now_ms != self._turned_ms:
-            self._turned_ms, self._turns = now_ms, 0
-        self._turns += 1
-        if self._turns > SPINNING_TURNS:
-            self._turns = 0
+            self._turned_ms, clock.turns = now_ms, 0
+        clock.turns += 1
+        if clock.turns > SPINNING_TURNS:
+            clock.turns = 0
             tasks = "; ".join(str(one) for one in asyncio.all_tasks(self))
             raise AssertionError(f"the loop spins: {tasks}")
         super()._run_once()  # type: ignore[misc]

@@ -147,6 +147,8 @@ class Process:
         """It cannot go on, and is to end."""
         self._life = life
         self._random = random
+        self._commits_told = self._commits_heard = 0
+        """Callbacks of commits that were begun, and that came to their end."""
         self._done: dict[TopicPartition, int] = {}
         """By partition the offset behind what was processed, since it was assigned."""
         self._turns: Counter[TopicPartition] = Counter()
@@ -221,6 +223,7 @@ class Process:
             await self._leave_by_error(crashes=how is End.CRASH)
         listener = self.listener
         if how in {End.STOP, End.ERROR}:
+            assert self._commits_told == self._commits_heard, "a commit's callback was cut"
             assert listener.begun == listener.ended, "a callback was cut"
             assert not listener.told, f"it was never told that it lost {listener.told}"
         self.is_over = True
@@ -399,9 +402,16 @@ class Process:
         except (CommitError, OperationTimedOutError, IllegalStateError, ConsumerClosedError):
             pass  # Others have the partitions, or it comes with the next one.
 
-    def _committed(self, offsets: object, error: Exception | None) -> None:
+    async def _committed(self, offsets: object, error: Exception | None) -> None:
         del offsets
         assert error is None or isinstance(error, ConsumerError), error
+        assert self._commits_told == self._commits_heard, "two callbacks at the same time"
+        self._commits_told += 1
+        try:
+            await self.be_slow()
+            self.maybe_fail()
+        finally:
+            self._commits_heard += 1
 
     # Callbacks.
 

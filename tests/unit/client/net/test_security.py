@@ -20,8 +20,10 @@ def test_without_settings_nothing_is_secured() -> None:
 
 
 def test_tls_without_a_context_checks_who_answers() -> None:
-    context = SecurityConfig(security_protocol="SSL").ssl_context
+    security = SecurityConfig(security_protocol="SSL")
+    context = security.tls_context
     assert context is not None
+    assert context is security.tls_context
     assert context.check_hostname
     assert context.verify_mode is ssl.CERT_REQUIRED
 

@@ -1,0 +1,41 @@
+"""Work that would hold up the loop, done in a thread of its own.
+
+Not in the loop's executor: that is the application's, which may have filled it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def aside(work: Callable[[], T], name: str) -> T:
+    """What `work` returns, or raises. Who is cancelled meanwhile leaves it running, unheard."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def tell(result: T | None, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(result)  # type: ignore[arg-type]  # None only if T has it.
+
+    def run() -> None:
+        result, failure = None, None
+        try:
+            result = work()
+        except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for.
+            failure = error
+        # The loop may have ended before; then nobody waits.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(tell, result, failure)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return await done
