@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Final
 
 from client.core.backoff import Backoff
 from client.core.errors import ConsumerError, RebalanceInProgressError
@@ -11,6 +12,9 @@ from client.core.work import Work
 from client.processing.source import Positions, Source
 
 logger = logging.getLogger(f"kohort.{__name__}")
+
+INTERVAL_S_MIN: Final = 0.01
+"""So that a run with an interval of 0 does something else, too."""
 
 
 class Commits:
@@ -27,7 +31,7 @@ class Commits:
     ) -> None:
         self._work = work
         self._source = source
-        self._interval_s = interval_ms / 1000
+        self._interval_s = max(interval_ms / 1000, INTERVAL_S_MIN)
         self._backoff = Backoff(100, 1_000, random)
         self._clock = clock
         self._due_s = clock() + self._interval_s

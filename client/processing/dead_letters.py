@@ -122,33 +122,48 @@ class TopicBurial:
         self._settings = _producer_settings(config)
         self._kind = _producer_class()
         self._producer: Any = None
+        self._starting = asyncio.Lock()
 
     async def start(self) -> None:
         """Connect. Raises what aiokafka raises."""
+        async with self._starting:
+            if self._producer is None:
+                self._producer = await self._started()
+
+    async def _started(self) -> Any:  # noqa: ANN401 - aiokafka has no types.
         producer = self._kind(**self._settings)
         try:
             await producer.start()
         except BaseException:
             await producer.stop()
             raise
-        self._producer = producer
+        return producer
 
     async def write(self, letter: DeadLetter) -> None:
         """Return when all replicas in sync have it."""
-        record = letter.record
-        await self._producer.send_and_wait(
-            self._topic, value=record.value, key=record.key, headers=letter.headers()
-        )
+        await self.start()
+        producer, record = self._producer, letter.record
+        try:
+            await producer.send_and_wait(
+                self._topic, value=record.value, key=record.key, headers=letter.headers()
+            )
+        except Exception as error:
+            if not getattr(error, "retriable", False) and self._producer is producer:
+                # An idempotent producer that has failed for good refuses whatever comes next.
+                await self.stop()
+            raise
 
     async def stop(self) -> None:
-        if self._producer is not None:
-            producer, self._producer = self._producer, None
-            try:
-                # Whoever wrote has been answered, or has given up.
-                async with asyncio.timeout(STOP_S):
-                    await producer.stop()
-            except Exception as error:  # noqa: BLE001 - nothing depends on it any more.
-                logger.warning("the producer of dead letters was not closed: %r", error)
+        """Disconnect, for good or until the next write."""
+        producer, self._producer = self._producer, None
+        if producer is None:
+            return
+        try:
+            # Whoever wrote has been answered, or has given up.
+            async with asyncio.timeout(STOP_S):
+                await producer.stop()
+        except Exception as error:  # noqa: BLE001 - nothing depends on it any more.
+            logger.warning("the producer of dead letters was not closed: %r", error)
 
 
 def burial_for(wanted: str | DeadLetterWriter | None, config: ConsumerConfig) -> Burial | None:

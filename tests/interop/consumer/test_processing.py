@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any
 
 import pytest
+from aiokafka.errors import ProducerClosed
 
-from client.processing.dead_letters import PREFIX, DeadLetter
+from client.processing.dead_letters import PREFIX, DeadLetter, TopicBurial
 from kohort import Consumer, ConsumerRecord, TopicPartition, errors
 from tests.interop.consumer.members import Members, Topics, read, values
 
@@ -154,6 +155,27 @@ async def test_a_dead_letter_that_cannot_be_written_is_tried_until_it_can(
     assert [letter.record.offset for letter in letters] == [1]
     assert values(handled.records) == ["0", "2"]
     assert await consumer.committed(TopicPartition(topic, 0)) == 3
+
+
+async def test_a_producer_of_dead_letters_that_failed_for_good_is_made_anew(
+    topics: Topics, members: Members
+) -> None:
+    source, dead_topic = topics.create(), topics.create()
+    topics.fill(source, ["poison"])
+    consumer = await members.start(source)
+    (record,) = await read(consumer, 1)
+    letter = DeadLetter(record, ValueError("no"), attempts=1, group_id="g", failed_at_ms=0)
+    burial = TopicBurial(dead_topic, consumer.config)
+    await burial.start()
+    await burial.write(letter)
+    await burial._producer.stop()
+    with pytest.raises(ProducerClosed):
+        await burial.write(letter)
+    await burial.write(letter)
+    await burial.stop()
+    reader = await members.start(group_id=None)
+    reader.assign([TopicPartition(dead_topic, 0)])
+    assert values(await read(reader, 2)) == ["poison", "poison"]
 
 
 async def test_without_dead_letters_the_run_ends_with_the_record_that_failed(
