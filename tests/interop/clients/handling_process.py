@@ -75,8 +75,8 @@ async def main(
 
     async def handle(record: ConsumerRecord[bytes, int]) -> None:
         number = record.value
-        if number % 5 == 0:
-            await asyncio.sleep(0)
+        if settings["work_s"] or number % 5 == 0:
+            await asyncio.sleep(settings["work_s"])
         if is_poison(number):
             raise LookupError(f"poison {number}")
         if is_weak(number) and number not in weak:

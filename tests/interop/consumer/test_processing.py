@@ -316,6 +316,31 @@ async def test_stop_drains_what_is_in_hand(topics: Topics, members: Members) -> 
     }
 
 
+async def test_a_stop_that_is_cancelled_ends_handlers_that_hang_at_once(
+    topics: Topics, members: Members
+) -> None:
+    topic = topics.create()
+    topics.fill(topic, range(3))
+    consumer = await members.start(topic, session_timeout_ms=2_000)
+    is_in_hand = asyncio.Event()
+
+    async def hang(record: Record) -> None:
+        is_in_hand.set()
+        await asyncio.Event().wait()
+
+    running = asyncio.create_task(consumer.run(hang))
+    await is_in_hand.wait()
+    stopping = asyncio.create_task(consumer.stop(300))
+    await asyncio.sleep(0.01)
+    stopping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stopping
+    await running
+    assert consumer.health().is_closed
+    again = await members.start(topic)
+    assert values(await read(again, 1)) == ["0"]
+
+
 async def test_while_it_runs_nobody_else_reads_and_a_commit_is_of_what_is_handled(
     topics: Topics, members: Members
 ) -> None:

@@ -6,7 +6,6 @@ is committed must be in one of their files, or among the dead letters.
 
 import asyncio
 import json
-import random
 import signal
 import subprocess
 import sys
@@ -40,11 +39,13 @@ PATIENCE_S = 1_800
 class Form:
     records: int
     troubles: int
-    pause_s: float
+    session_timeout_ms: int
+    work_s: float
+    """What a handler waits for."""
 
 
-SHORT = Form(4_000, 2, 1.0)
-LONG = Form(1_000_000, 25, 1.5)
+SHORT = Form(3_000, 2, 2_000, 0.005)
+LONG = Form(1_000_000, 25, 6_000, 0.0)
 
 FORMS = [
     pytest.param(SHORT, id="short"),
@@ -74,9 +75,9 @@ class Troop:
         )
         self.paths.append(path)
 
-    def end_one(self, number: int, how: signal.Signals) -> None:
-        """Of those that are running."""
-        process = self.processes.pop(number)
+    def end_one(self, how: signal.Signals) -> None:
+        """The oldest of those that are running: it is past its start."""
+        process = self.processes.pop(0)
         assert process.poll() is None, "it ended by itself"
         process.send_signal(how)
         said, _ = process.communicate(timeout=120)
@@ -130,8 +131,9 @@ async def test_what_is_committed_was_handled_through_kills_and_restarts(
     keyed = ((str(number % KEYS), str(number)) for number in range(form.records))
     await asyncio.to_thread(topics.fill_keyed, topic, keyed)
     settings = {
+        "work_s": form.work_s,
         "consumer": {
-            "session_timeout_ms": 6_000,
+            "session_timeout_ms": form.session_timeout_ms,
             "heartbeat_interval_ms": 200,
             "partition_assignment_strategy": "cooperative-sticky",
             "max_poll_interval_ms": 30_000,
@@ -150,27 +152,27 @@ async def test_what_is_committed_was_handled_through_kills_and_restarts(
     assert sum(ends.values()) == form.records
     troop = Troop(tmp_path, bootstrap, topic, members.group, dead_topic, json.dumps(settings))
     letters = DeadLetters(bootstrap, dead_topic)
-    chance = random.Random(form.records)
     began_s = time.monotonic()
     try:
         for _ in range(MEMBERS):
             troop.start()
         troubles, committed = 0, dict.fromkeys(places, 0)
         while committed != ends:
-            await asyncio.sleep(form.pause_s if troubles < form.troubles else 0.5)
+            await asyncio.sleep(0.05)
             assert time.monotonic() < began_s + PATIENCE_S
             found = await observer.committed_offsets(places)
             committed = {one: at.offset if at else 0 for one, at in found.items()}
-            if troubles < form.troubles and committed != ends:
+            is_due = sum(committed.values()) * (form.troubles + 1) > (troubles + 1) * form.records
+            if troubles < form.troubles and is_due and committed != ends:
                 # Read after the commits were: it has them all.
                 await asyncio.to_thread(check_committed, committed, troop, letters)
-                how = chance.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM])
-                await asyncio.to_thread(troop.end_one, chance.randrange(MEMBERS), how)
+                how = signal.SIGTERM if troubles % 3 == 1 else signal.SIGKILL
+                await asyncio.to_thread(troop.end_one, how)
                 troop.start()
                 troubles += 1
         took_s = time.monotonic() - began_s
         while troop.processes:
-            await asyncio.to_thread(troop.end_one, 0, signal.SIGTERM)
+            await asyncio.to_thread(troop.end_one, signal.SIGTERM)
         written = await asyncio.to_thread(check_committed, ends, troop, letters)
     finally:
         troop.close()
