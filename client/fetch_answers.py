@@ -57,8 +57,9 @@ class FetchAnswers:
 
     def take(self, node_id: int, sent: SentFetch, answer: FetchResponse) -> None:
         """Do what it says about partitions that are still read from where it was asked."""
+        now = now_ms()
         if answer.throttle_time_ms > 0:
-            self._plan.throttle(node_id, now_ms() + answer.throttle_time_ms)
+            self._plan.throttle(node_id, now + answer.throttle_time_ms)
         unanswered = set(sent.asked)
         is_stale = False
         for partition, asked, data in answers_in(sent, answer):
@@ -66,22 +67,24 @@ class FetchAnswers:
             state = self._positions.find(partition)
             if state is None or state.fence != asked.fence:
                 continue
-            code = ErrorCode(data.error_code)
+            code = ErrorCode(data.error_code) if data.error_code else ErrorCode.NONE
             if self._buffers.fetch_offset(partition, state) != asked.offset:
                 # It was asked twice, because its leader moved.
                 continue
+            if code is ErrorCode.NONE:
+                if not self._is_sent_on(partition, node_id, asked, data):
+                    self._store(partition, asked, data, now)
+                continue
             is_stale |= code in STALE
-            if code is not ErrorCode.NONE and not asked.is_leader:
+            if not asked.is_leader:
                 # Whatever it is, the leader knows better (Java: most errors, OFFSET_OUT_OF_RANGE
                 # among them, which may only mean that this one lags behind).
                 logger.debug("%s-%d: broker %d: %s", *partition, node_id, code.name)
                 self._troubles.postpone(partition)
                 self._sources.failed(partition, node_id)
-            elif code is not ErrorCode.NONE:
+            else:
                 self._refused(partition, asked, code)
-            elif not self._is_sent_on(partition, node_id, asked, data):
-                self._store(partition, asked, data)
-        self._troubles.unserved(unanswered, now_ms())
+        self._troubles.unserved(unanswered, now)
         if is_stale:
             self._on_metadata_wanted()
 
@@ -99,8 +102,10 @@ class FetchAnswers:
             self._on_metadata_wanted()
         return not data.records
 
-    def _store(self, partition: TopicPartition, asked: Asked, data: PartitionData) -> None:
-        self._troubles.succeeded(partition)
+    def _store(
+        self, partition: TopicPartition, asked: Asked, data: PartitionData, now: int
+    ) -> None:
+        self._troubles.succeeded(partition, now)
         self._positions.learned(
             partition,
             high_watermark=data.high_watermark,

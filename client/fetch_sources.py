@@ -30,9 +30,11 @@ class FetchSources:
         leader = cluster.leader(partition)
         if leader is None:
             return None
-        follower = self._replicas.find(partition, leader, now_ms())
-        if follower is not None and cluster.is_online(partition, follower):
-            return follower
+        # Asked for every partition in every plan, and mostly there are no followers.
+        if not self._replicas.is_empty:
+            follower = self._replicas.find(partition, leader, now_ms())
+            if follower is not None and cluster.is_online(partition, follower):
+                return follower
         return None if cluster.broker(leader.node_id) is None else leader.node_id
 
     def rack_to_tell(self, partitions: Iterable[TopicPartition]) -> str:
@@ -45,6 +47,8 @@ class FetchSources:
         """The answer of this leader names the follower to ask instead, or none if it is negative;
         whether it names one.
         """
+        if follower < 0 and self._replicas.is_empty:
+            return False
         if not self._replicas.named(partition, follower, leader, now_ms()):
             return False
         logger.debug("%s-%d: to be read from broker %d, a follower", *partition, follower)

@@ -173,10 +173,10 @@ class Troubles:
         self._plan.postpone(partition, self._sources.node(partition), until_ms)
         return until_ms
 
-    def succeeded(self, partition: TopicPartition) -> None:
+    def succeeded(self, partition: TopicPartition, at_ms: int) -> None:
         """A fetch of it was answered; its next failure is a first one."""
         self._backoffs.pop(partition, None)
-        self._answered[partition] = now_ms()
+        self._answered[partition] = at_ms
         self._unanswered.pop(partition, None)
         unread = self._unread.get(partition)
         if unread is not None and not isinstance(unread.error, RecordError):

@@ -41,6 +41,11 @@ class ReadReplicas:
         self._leader_alone: dict[TopicPartition, int] = {}
         """Until when the rack is not told."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no partition has a follower to be read from, nor had one that has failed."""
+        return not (self._named or self._leader_alone)
+
     def find(self, partition: TopicPartition, leader: Leader, now_ms: int) -> int | None:
         """The follower to read from; None: the leader, who is `leader` now."""
         named = self._named.get(partition)
