@@ -52,6 +52,7 @@ class OtherSettings(TypedDict, total=False):
     auto_offset_reset: str
     isolation_level: str
     enable_auto_commit: bool
+    enable_auto_offset_store: bool
     auto_commit_interval_ms: int
     commit_unassigned: bool
     partition_assignment_strategy: Strategy | Sequence[Strategy]
@@ -124,6 +125,9 @@ class ConsumerConfig:
     """read_committed leaves out what open and aborted transactions wrote (KIP-98)."""
     enable_auto_commit: bool = True
     """Commit the positions of what was returned, while polling, before a rebalance and on close."""
+    enable_auto_offset_store: bool = True
+    """Whether what was returned counts as processed when more is asked for. If not, only what
+    `store_offsets` was told of is committed, as with librdkafka's setting of this name."""
     auto_commit_interval_ms: int = 5_000
     commit_unassigned: bool = False
     """Whether a member may commit positions in partitions that the group has not given to it. The
@@ -393,6 +397,7 @@ _ISOLATION: Final[Mapping[str, IsolationLevel]] = {
 _TEXTS: Final = ("client_id", "group_id", "group_instance_id", "client_rack", "auto_offset_reset")
 _SWITCHES: Final = (
     "enable_auto_commit",
+    "enable_auto_offset_store",
     "commit_unassigned",
     "check_crcs",
     "exclude_internal_topics",

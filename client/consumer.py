@@ -30,7 +30,7 @@ from client.core.offsets import (
 )
 from client.core.partition_info import PartitionInfo
 from client.core.partitions import TopicPartition
-from client.core.subscription import Subscription
+from client.core.subscription import Subscription, SubscriptionKind
 from client.engine import Engine
 from client.listener import RebalanceListener, listener_from
 from client.net.aside import aside
@@ -73,7 +73,7 @@ class Consumer(TypedByDeserialisers[K, V], Runs[K, V], Observed):
             # Told apart by their metrics, and by the member ids that brokers make of it.
             settings = {**settings, "client_id": f"kohort-{next(_numbers)}"}
         self.config: ConsumerConfig = config_from(settings)
-        self._subscription = Subscription()
+        self._subscription = Subscription(has_group=self.config.group_id is not None)
         self._listener: RebalanceListener = listener_from(None)
         self._engine: Engine | None = None
         self._starting: asyncio.Task[None] | None = None
@@ -264,12 +264,16 @@ class Consumer(TypedByDeserialisers[K, V], Runs[K, V], Observed):
     ) -> None:
         """Share these topics with the other members of the group; in place of those before.
 
+        Without a group_id they are read whole, each from where auto_offset_reset says, and
+        partitions that are added to them later from their beginning.
+
         Args:
             pattern: instead of names: all topics whose whole name matches, future ones included.
             listener: told about rebalances. One for aiokafka will do.
 
         Raises:
-            IllegalStateError: there is no group_id, or partitions were assigned by hand.
+            IllegalStateError: partitions were assigned by hand, or there is a listener and no
+                group_id, so that there are no rebalances.
         """
         names = [topics] if isinstance(topics, str) else list(topics)
         for name in names:
@@ -278,8 +282,8 @@ class Consumer(TypedByDeserialisers[K, V], Runs[K, V], Observed):
         if bool(names) == (pattern is not None):
             raise ValueError("subscribe() takes topics or a pattern, one of the two")
         self._check_may_subscribe()
-        if self.config.group_id is None:
-            raise IllegalStateError("subscribe() needs a group_id; without one, use assign()")
+        if self.config.group_id is None and listener is not None:
+            raise IllegalStateError("without a group_id there are no rebalances to listen to")
         listener = listener_from(listener)
         if pattern is None:
             self._subscription.subscribe(names)
@@ -301,6 +305,30 @@ class Consumer(TypedByDeserialisers[K, V], Runs[K, V], Observed):
         self._subscription.assign(TopicPartition(*one) for one in partitions)
         if self._engine is not None:
             self._engine.subscribed()
+
+    def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these as well, beside what was assigned by hand, which goes on as it was.
+
+        Raises:
+            IllegalStateError: topics are subscribed to; unsubscribe first.
+        """
+        self._check_may_subscribe()
+        added = (TopicPartition(*one) for one in partitions)
+        self.assign({*self._assigned_by_hand(), *added})
+
+    def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these no longer; the others go on as they were. With auto commit, what was processed
+        of them is committed.
+
+        Raises:
+            IllegalStateError: one of them is not assigned, or topics are subscribed to.
+        """
+        self._check_may_subscribe()
+        gone = {TopicPartition(*one) for one in partitions}
+        assigned = self._assigned_by_hand()
+        for one in sorted(gone - assigned):
+            raise IllegalStateError(f"{one.topic}-{one.partition} was not assigned by hand")
+        self.assign(assigned - gone)
 
     async def unsubscribe(self) -> None:
         """Read nothing any more, and leave the group. Raises what the listener raises."""
@@ -529,6 +557,40 @@ class Consumer(TypedByDeserialisers[K, V], Runs[K, V], Observed):
         with engine.calls.call():
             return await group.fetch(wanted, self.config.default_api_timeout_ms / 1000)
 
+    def store_offsets(
+        self,
+        message: ConsumerRecord[K, V] | None = None,
+        offsets: Mapping[TopicPartition, ToCommit] | None = None,
+    ) -> None:
+        """Declare records done, so that auto commit, or `commit()`, commits them. Sends nothing.
+
+        For `enable_auto_offset_store=False`: handlers may finish in any order and at any time, and
+        store what is done up to a record without gaps. Nothing is stored of a record that was
+        returned before its partition was given up, and came back: others may have committed more.
+
+        Args:
+            message: this record and all before it in its partition.
+            offsets: as for `commit`, instead.
+
+        Raises:
+            IllegalStateError: the setting is not False, there is no group_id, or a partition is not
+                assigned.
+        """
+        engine = self._running()
+        engine.group_offsets()
+        if self.config.enable_auto_offset_store:
+            raise IllegalStateError("store_offsets() needs enable_auto_offset_store=False")
+        if (message is None) == (offsets is None):
+            raise ValueError("store_offsets() takes a message or offsets, one of the two")
+        if message is not None:
+            partition = TopicPartition(message.topic, message.partition)
+            found = OffsetAndMetadata(message.offset + 1, "", message.leader_epoch)
+            engine.stored.store({partition: found})
+        elif offsets is not None:
+            engine.stored.store(
+                {TopicPartition(*one): _with_metadata(given) for one, given in offsets.items()}
+            )
+
     # The cluster.
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
@@ -568,6 +630,10 @@ class Consumer(TypedByDeserialisers[K, V], Runs[K, V], Observed):
         self._check_open()
         if self._engine is not None:
             self._engine.check_not_leaving()
+
+    def _assigned_by_hand(self) -> frozenset[TopicPartition]:
+        is_by_hand = self._subscription.kind is SubscriptionKind.MANUAL
+        return self._subscription.assigned if is_by_hand else frozenset()
 
     def _running(self) -> Engine:
         self._check_open()

@@ -32,9 +32,10 @@ from client.core.errors import (
 )
 from client.core.failing import Failures
 from client.core.membership import MemberState
-from client.core.offsets import OffsetAndMetadata
+from client.core.offsets import EARLIEST
 from client.core.partitions import TopicPartition
 from client.core.positions import Positions
+from client.core.stored_offsets import StoredOffsets
 from client.core.subscription import Subscription, SubscriptionKind
 from client.fetched import Deserialisers
 from client.fetcher import Fetcher, Records
@@ -99,6 +100,10 @@ class Engine:
             self.deserialisers,
             on_metadata_wanted=self.metadata.want,
         )
+        self.stored = StoredOffsets(self.positions)
+        """By `store_offsets`."""
+        stores_itself = config.enable_auto_offset_store
+        self._processed = self.fetcher.processed if stores_itself else self.stored.committable
         self.offsets: GroupOffsets | None = None
         self.member: GroupMember | None = None
         self._coordinator: Coordinator | None = None
@@ -118,7 +123,7 @@ class Engine:
             positions=self.positions,
             fetcher=self.fetcher,
             offsets=self.offsets,
-            processed=self.fetcher.processed,
+            processed=self._processed,
             commits_by_itself=config.commits_by_itself,
             commit_timeout_s=config.max_poll_interval_ms / 1000,
             on_progress=self.wake,
@@ -168,7 +173,7 @@ class Engine:
         offsets.on_commit_failed = lambda error: statistics.commit_failed(error, _now_ms())
         if config.enable_auto_commit:
             self._auto_commit = AutoCommit(
-                self.fetcher.processed,
+                self._processed,
                 offsets,
                 interval_ms=config.auto_commit_interval_ms,
                 backoff=Backoff(
@@ -220,7 +225,27 @@ class Engine:
                 self.metadata.want()
         elif kind is SubscriptionKind.PATTERN:
             self.metadata.want()
+        self._own_whole_topics()
         self.wake()
+
+    def _own_whole_topics(self) -> None:
+        """Without a group, what is subscribed to is read whole, partitions of the future included:
+        these from their beginning, since all that is in them is new.
+        """
+        if not self.subscription.is_alone:
+            return
+        owned = {one for one in self.subscription.assigned if self.subscription.wants(one.topic)}
+        had = {one.topic for one in owned}
+        partitions = self.cluster.partition_counts(self.subscription.topics)
+        for topic, count in partitions.items():
+            owned.update(TopicPartition(topic, index) for index in range(count))
+        added = owned - self.subscription.assigned
+        if owned == self.subscription.assigned:
+            return
+        self.rebalance.own(frozenset(owned))
+        for one in added:
+            if one.topic in had:
+                self.positions.seek_to(one, EARLIEST)
 
     def _wanted_topics(self) -> Collection[str] | None:
         if self.subscription.kind is SubscriptionKind.PATTERN:
@@ -243,6 +268,7 @@ class Engine:
             )
         if self.member is not None:
             self.member.metadata_updated()
+        self._own_whole_topics()
         self.wake()
 
     # Turns.
@@ -348,9 +374,9 @@ class Engine:
         if self.runner is not None and asyncio.current_task() is not self._reader:
             raise IllegalStateError("run() reads this consumer; only its handlers get records")
 
-    def to_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
+    def to_commit(self) -> Offsets:
         """What a commit without arguments commits."""
-        return self.positions.consumed() if self.runner is None else self.runner.committable()
+        return self.returned() if self.runner is None else self.runner.committable()
 
     # Waiting for records.
 
@@ -479,7 +505,7 @@ class Engine:
         if not self.config.commits_by_itself or self.offsets is None or self.runner is not None:
             return
         held = self.positions.hold(self.positions.assigned)
-        wanted = self.positions.consumed() if commits_all else self.fetcher.processed()
+        wanted = self.returned() if commits_all else self._processed()
         if not wanted:
             return
         left_s = max(0.0, deadline_s - time.monotonic())
@@ -491,6 +517,13 @@ class Engine:
             self.positions.release(held)
             self.wake()
             raise
+
+    def returned(self) -> Offsets:
+        """What is committed if nothing else is said: all that was returned, or all that is stored
+        if the application stores.
+        """
+        stores_itself = self.config.enable_auto_offset_store
+        return self.positions.consumed() if stores_itself else self.stored.committable()
 
     async def close(
         self, timeout_s: float, *, leaves: bool | None, commits_all: bool = True
@@ -516,6 +549,8 @@ class Engine:
                 self._close(timeout_s, leaves=leaves, commits_all=commits_all),
                 name="close a consumer",
             )
+            # Whoever stops, and is cancelled, does not hear of an error.
+            self._closing.add_done_callback(lambda task: task.cancelled() or task.exception())
         while not self._closing.done():
             try:
                 await asyncio.wait([self._closing])

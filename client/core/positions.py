@@ -33,6 +33,8 @@ class PartitionState:
     fence: int
     placed: int = 0
     """Which beginning it reads on from: another one with each seek, reset and committed offset."""
+    floor: int | None = None
+    """The lowest position that it has had since it was assigned; None before it had one."""
     position: int | None = None
     leader_epoch: int = UNKNOWN_EPOCH
     """Of the last record that was returned, or as it was committed."""
@@ -352,6 +354,8 @@ class Positions:
         self._renew(state)
         state.placed = state.fence
         state.position, state.leader_epoch, state.reset = offset, leader_epoch, None
+        if offset is not None:
+            state.floor = offset if state.floor is None else min(state.floor, offset)
 
     def _reset(self, state: PartitionState, spec: OffsetSpec) -> None:
         self._renew(state)

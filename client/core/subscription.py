@@ -21,7 +21,9 @@ class SubscriptionKind(Enum):
 class Subscription:
     """Kind, wishes and share of one consumer."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_group: bool = True) -> None:
+        """`has_group`: whether there is one to share topics with; else they are read whole."""
+        self._has_group = has_group
         self.kind = SubscriptionKind.NONE
         self.topics: frozenset[str] = frozenset()
         """By name, or those that match the pattern now."""
@@ -30,6 +32,15 @@ class Subscription:
 
     @property
     def is_by_group(self) -> bool:
+        return self._is_by_topic and self._has_group
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether topics are subscribed to, and there is no group to share them with."""
+        return self._is_by_topic and not self._has_group
+
+    @property
+    def _is_by_topic(self) -> bool:
         return self.kind in {SubscriptionKind.TOPICS, SubscriptionKind.PATTERN}
 
     def subscribe(self, topics: Iterable[str]) -> None:

@@ -45,6 +45,13 @@ class Topics:
     def add_partitions(self, name: str, count: int) -> None:
         """So that it has `count`."""
         self._admin.create_partitions([NewPartitions(name, count)])[name].result(30)
+        # The producer may have written to the topic, and remembers how many it had.
+        wait_until(
+            lambda: (
+                len(self._producer.list_topics(name, timeout=10).topics[name].partitions) == count
+            ),
+            f"{name} has {count} partitions",
+        )
 
     def describe_group(self, group_id: str) -> tuple[str, int]:
         """Its state and how many members it has."""

@@ -269,7 +269,8 @@ def live(seed: str, steps: int, tell: Callable[[str], object] | None = None) -> 
     life: Life | None = None
 
     def unhandled(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        problems.append(str(context.get("exception", context)))
+        error = context.get("exception")
+        problems.append(str(context) if error is None else str(error) or repr(error))
         if life is not None:
             life.note(problems[-1])
 

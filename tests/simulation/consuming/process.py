@@ -124,7 +124,9 @@ class Listener(RebalanceListener):
         try:
             await self._process.be_slow()
             if commits:
-                await self._process.commit_done(partitions)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(5):
+                        await self._process.commit_done(partitions)
             self._process.maybe_fail()
         finally:
             self._end()
@@ -139,6 +141,8 @@ class Process:
 
     def __init__(self, life: Surroundings, number: int, instance: str | None) -> None:
         random = life.random
+        # So long that a whole rebalance fits between two attempts of a commit.
+        backoff_ms = random.choice([50, 50, 2_000])
         self.number = number
         self.instance = instance
         self.listener = Listener(self)
@@ -177,9 +181,9 @@ class Process:
             max_poll_records=random.choice([1, 5, 100]),
             fetch_max_wait_ms=200,
             request_timeout_ms=3_000,
-            default_api_timeout_ms=5_000,
-            retry_backoff_ms=50,
-            retry_backoff_max_ms=400,
+            default_api_timeout_ms=random.choice([5_000, 15_000]),
+            retry_backoff_ms=backoff_ms,
+            retry_backoff_max_ms=max(400, backoff_ms),
             metadata_max_age_ms=5_000,
         )
 
