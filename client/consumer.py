@@ -496,6 +496,12 @@ class Consumer(TypedByDeserialisers[K, V], Runs[K, V], Observed):
         """As `highwater`, but before the first record of an open transaction."""
         return self._running().positions.last_stable(partition)
 
+    def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
+        """When a broker last told `highwater` and `last_stable_offset`, with records or without, in
+        milliseconds since the epoch; None before that.
+        """
+        return self._running().positions.state(partition).learned_wall_ms
+
     # Commits.
 
     async def commit(self, offsets: Mapping[TopicPartition, ToCommit] | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 
 from client.core.errors import (
@@ -111,6 +112,7 @@ class FetchAnswers:
             high_watermark=data.high_watermark,
             last_stable_offset=data.last_stable_offset,
             log_start_offset=data.log_start_offset,
+            wall_ms=time.time_ns() // 1_000_000,
         )
         if not data.records:
             return

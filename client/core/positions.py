@@ -49,6 +49,8 @@ class PartitionState:
     high_watermark: int | None = None
     last_stable_offset: int | None = None
     log_start_offset: int | None = None
+    learned_wall_ms: int | None = None
+    """When the broker last told these three."""
 
     @property
     def is_readable(self) -> bool:
@@ -307,11 +309,13 @@ class Positions:
         high_watermark: int,
         last_stable_offset: int,
         log_start_offset: int,
+        wall_ms: int | None = None,
     ) -> None:
-        """The ends of the log as a fetch has told them; negative ones are not known."""
+        """The ends of the log as a fetch told them at `wall_ms`; negative ones are not known."""
         state = self._states.get(partition)
         if state is None:
             return
+        state.learned_wall_ms = wall_ms
         if high_watermark >= 0:
             state.high_watermark = high_watermark
         if last_stable_offset >= 0:

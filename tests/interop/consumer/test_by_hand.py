@@ -1,6 +1,7 @@
 """Consumers whose partitions, or whose done records, the application tells them."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -103,6 +104,21 @@ async def test_added_partitions_are_read_from_their_beginning_whatever_the_polic
     topics.add_partitions(topic, 2)
     topics.fill(topic, ["new"], 1)
     assert values(await read(consumer, 1)) == ["new"]
+
+
+async def test_when_a_broker_last_told_of_a_partition(topics: Topics, members: Members) -> None:
+    topic = topics.create()
+    zero = TopicPartition(topic, 0)
+    topics.fill(topic, ["a"])
+    consumer = await members.start(topic, group_id=None)
+    assert consumer.assignment() == {zero}
+    before_ms = time.time_ns() // 1_000_000
+    await read(consumer, 1)
+    told_ms = consumer.last_poll_timestamp(zero)
+    assert told_ms is not None
+    assert before_ms - 60_000 < told_ms <= time.time_ns() // 1_000_000
+    with pytest.raises(errors.IllegalStateError, match="is not assigned"):
+        consumer.last_poll_timestamp(TopicPartition(topic, 7))
 
 
 async def test_a_pattern_needs_no_group_either(topics: Topics, members: Members) -> None:
