@@ -13,6 +13,9 @@ from client.processing.source import Positions, Source
 
 logger = logging.getLogger(f"kohort.{__name__}")
 
+SOON_S: Final = 0.001
+"""What is due so soon is due: no wait is as short."""
+
 INTERVAL_S_MIN: Final = 0.01
 """So that a run with an interval of 0 does something else, too."""
 
@@ -42,7 +45,8 @@ class Commits:
         """When there may be something to do."""
         if self._is_under_way or not self._source.can_commit:
             return float("inf")
-        return max(0.0, self._due_s - self._clock())
+        left_s = self._due_s - self._clock()
+        return left_s if left_s > SOON_S else 0.0
 
     def begin_if_due(self) -> None:
         """Commit without waiting, if the interval is over."""
