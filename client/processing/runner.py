@@ -20,7 +20,7 @@ from client.core.offsets import OffsetAndMetadata
 from client.core.partitions import TopicPartition
 from client.core.work import Entry, Item, Phase, Work
 from client.processing.attempts import Attempts
-from client.processing.commits import Commits
+from client.processing.commits import SOON_S, Commits
 from client.processing.dead_letters import Burial
 from client.processing.figures import Counts, RunFigures
 from client.processing.options import RunOptions
@@ -155,7 +155,8 @@ class Runner:
     def _drain_left_s(self) -> float:
         if self._drain_by_s is None:
             return float("inf")
-        return max(0.0, self._drain_by_s - self._clock())
+        left_s = self._drain_by_s - self._clock()
+        return left_s if left_s > SOON_S else 0.0
 
     def _wanted(self) -> frozenset[TopicPartition] | None:
         """The partitions that records are taken of; None: all."""
