@@ -146,7 +146,7 @@ class PlayedSource:
             if found := take():
                 return found
             left_s = deadline_s - asyncio.get_running_loop().time()
-            if left_s <= 0:
+            if left_s < 0.001:  # The clock has whole milliseconds.
                 return None
             try:
                 async with asyncio.timeout(min(left_s, 0.1)):
