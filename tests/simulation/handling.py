@@ -277,7 +277,7 @@ class PlayedGroup:
         """Anew, at random."""
         for seat in self._seats:
             seat.target = set()
-        for partition in PARTITIONS:
+        for partition in PARTITIONS if self._seats else ():
             self._world.chance.choice(self._seats).target.add(partition)
 
     def give_up(self, seat: Seat) -> None:
@@ -289,8 +289,7 @@ class PlayedGroup:
         for partition, owner in self._world.owners.items():
             if owner is seat:
                 self._world.owners[partition] = None
-        if self._seats:
-            self.share_out()
+        self.share_out()
 
 
 class Member:
