@@ -56,6 +56,8 @@ class World:
     letters: set[Place] = field(default_factory=set)
     poison: dict[Place, int] = field(default_factory=dict)
     """How often its handler fails: -1 for ever."""
+    hung: set[Place] = field(default_factory=set)
+    """Whose handler did not return, which is one more attempt that failed."""
     first_done: dict[Lane, list[int]] = field(default_factory=lambda: defaultdict(list))
     is_calm: bool = False
 
@@ -342,6 +344,7 @@ class Member:
         place = TopicPartition(record.topic, record.partition), record.offset
         await asyncio.sleep(world.chance.choice([0.0, 0.001, 0.02, 0.5]))
         if world.happens(0.002):
+            world.hung.add(place)
             await asyncio.Event().wait()  # Until its time is over.
         left = world.poison.get(place, 0)
         if left:
@@ -431,7 +434,8 @@ class HandlingLife:
         world = self.world
         places = {(one, record.offset) for one, log in world.log.items() for record in log}
         assert set(world.processed) == places, "something was never handled"
-        assert world.letters == {place for place, left in world.poison.items() if left < 0}
+        poison = {place for place, left in world.poison.items() if left < 0}
+        assert poison <= world.letters <= poison | world.hung
         for offsets in world.first_done.values():
             assert offsets == sorted(offsets), "out of order"
 
