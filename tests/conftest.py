@@ -72,6 +72,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what is marked long, unless the long forms are asked for."""
+    for item in items:
+        if " at 0x" in item.nodeid:
+            # It is another in each process, and those that share a run must agree.
+            raise pytest.UsageError(f"{item.nodeid}: give the parameter an id")
     if config.getoption("--long"):
         return
     left_out = [item for item in items if any(map(item.get_closest_marker, LONG_MARKS))]

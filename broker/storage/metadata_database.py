@@ -142,6 +142,12 @@ class Content:
         return int(self.properties.get(CHANGES, "0"))
 
 
+_HEADER_BYTES: Final = 100
+_WRITE_VERSION_AT: Final = 18
+_WRITE_VERSIONS: Final = frozenset({1, 2})
+"""Where SQLite's file format has its version for writing: with a rollback journal, or with WAL."""
+
+
 class MetadataDatabase:
     """The file, open; one caller at a time. `path` None keeps it in memory."""
 
@@ -238,6 +244,8 @@ class MetadataDatabase:
                 f"{self.path} has version {version} and was made by a later release; this one reads"
                 f" versions up to {len(_MIGRATIONS)}"
             )
+        if not self._is_writable():
+            raise DamagedError(f"{self.path} is damaged: its header allows no changes")
         rows = self._connection.execute("PRAGMA quick_check(3)").fetchall()
         if rows != [(b"ok",)]:
             problems = "; ".join(row[0].decode(errors="replace") for row in rows)
@@ -251,6 +259,17 @@ class MetadataDatabase:
                 f"BEGIN IMMEDIATE; {steps} PRAGMA application_id = {_APPLICATION_ID};"
                 f" PRAGMA user_version = {len(_MIGRATIONS)}; COMMIT;"
             )
+
+    def _is_writable(self) -> bool:
+        """Whether the header says so. Of a damaged format version SQLite tells at the first change:
+        it takes the file for one of a later SQLite, which may be read.
+        """
+        try:
+            with open(self.path, "rb") as file:  # noqa: PTH123 - in memory it is no path
+                header = file.read(_HEADER_BYTES)
+        except FileNotFoundError:
+            return True
+        return len(header) < _HEADER_BYTES or header[_WRITE_VERSION_AT] in _WRITE_VERSIONS
 
     def _has_our_tables(self) -> bool:
         """Whether the tables are exactly ours: no other program has them, nor a later release."""

@@ -26,6 +26,7 @@ from broker.storage.partition_metadata import write_topic_id
 from broker.topics.rebuilding import CAREFUL_CONFIGS, Rebuilding
 
 PAGE_BYTES = 4096
+WRITE_VERSION_AT = 18
 WALL_MS = 1_700_000_000_000
 CONFIGS = {"retention.ms": "1000", "cleanup.policy": "compact"}
 NAMES = ["orders", "sales", "größe-is-no-name"]
@@ -75,6 +76,8 @@ class Sample:
         for _ in range(2 if self.number % 8 == 0 else 1):
             store = MetadataStore(self.root, new_cluster_id="another")
             assert told(store) == self.truth, what
+            if self.number % 8 == 1:
+                store.allocate_producer_ids(1)
             store.close()
 
 
@@ -150,6 +153,19 @@ def test_one_database_that_is_short_or_gone_or_blank_in_places_loses_nothing(
         sample.check_nothing_is_lost({name: sector}, f"{name} without the sector at {start}")
     sample.check_nothing_is_lost({name: None}, f"{name} is missing")
     sample.check_nothing_is_lost({name: content + bytes(5000)}, f"{name} is longer")
+
+
+@pytest.mark.parametrize("version", [0, 3, 255])
+def test_a_header_that_allows_no_changes_is_damage(sample: Sample, version: int) -> None:
+    """SQLite reads such a file, and refuses the first change to it."""
+    for name, content in sample.contents.items():
+        damaged = bytearray(content)
+        damaged[WRITE_VERSION_AT] = version
+        sample.write({name: bytes(damaged)})
+        store = MetadataStore(sample.root, new_cluster_id="another")
+        assert told(store) == sample.truth
+        assert store.allocate_producer_ids(1)[0] >= 1000
+        store.close()
 
 
 def test_both_databases_damaged_keep_what_rows_and_directories_prove(

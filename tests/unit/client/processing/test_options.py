@@ -46,7 +46,7 @@ async def bury(letter: DeadLetter) -> None:
         {"dead_letter": ""},
         {"dead_letter": 3},
         {"on_failure": "retry"},
-        {"on_failure": "skip", "dead_letter": bury},
+        {"on_failure": "skip", "dead_letter": "d"},
         {"in_flight_records_limit": 0},
     ],
     ids=str,
