@@ -10,10 +10,6 @@ WORKDIR /src
 RUN python -m venv /opt/kohort
 RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev
 COPY constraints.txt pyproject.toml README.md LICENSE ./
-COPY protocol protocol
-COPY broker broker
-COPY client client
-COPY pipeline pipeline
 COPY kohort kohort
 COPY scripts scripts
 RUN /opt/kohort/bin/pip install --no-cache-dir --constraint constraints.txt . \

@@ -28,9 +28,10 @@ ARGS ?=
 WORKERS ?= 3
 
 # In the order of the layers, so that a broken foundation is reported first.
-TYPES := $(wildcard $(foreach depth,* */*,$(addsuffix /$(depth).pxd,protocol broker client)))
+TYPES := $(wildcard $(foreach depth,* */*,$(addprefix kohort/,$(addsuffix /$(depth).pxd,protocol broker client))))
 COMPILED := $(TYPES) $(TYPES:.pxd=.py) \
-            protocol/hot.py $(wildcard scripts/hot_codecs/* protocol/compiler/*.py protocol/messages/*.py)
+            kohort/protocol/hot.py \
+            $(wildcard scripts/hot_codecs/* kohort/protocol/compiler/*.py kohort/protocol/messages/*.py)
 SUITES := $(wildcard $(addprefix tests/,unit property simulation integration interop crash fuzz pipeline))
 PYTEST := $(BIN)/python -m pytest $(ARGS)
 
@@ -151,7 +152,7 @@ $(STAMPS)/system: scripts/install-system-tools
 	@touch $@
 
 # Spark's connector and Delta, exactly as listed. Without Java nothing is fetched; tests/pipeline then skips.
-$(STAMPS)/jars: pipeline/jars.lock $(STAMPS)/test $(STAMPS)/system
+$(STAMPS)/jars: kohort/pipeline/jars.lock $(STAMPS)/test $(STAMPS)/system
 	scripts/fetch-spark-jars $(BIN)/python $(CACHE)/jars
 	@touch $@
 

@@ -20,8 +20,8 @@ from typing import Final, Self
 from benchmarks.harness import KAFKA, KOHORT
 from benchmarks.processes import cpu_s, resident_mib
 from benchmarks.profiling import Profiler
-from protocol.codec import codec
-from protocol.messages.api_versions import ApiVersionsResponse
+from kohort.protocol.codec import codec
+from kohort.protocol.messages.api_versions import ApiVersionsResponse
 from tests import java_env
 from tests.kafka_server import KafkaServer
 from tests.kohort_server import KohortServer

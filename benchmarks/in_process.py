@@ -10,8 +10,8 @@ from pathlib import Path
 import uvloop
 
 from benchmarks.harness import Measured
-from broker.app import Broker
-from broker.config import load
+from kohort.broker.app import Broker
+from kohort.broker.config import load
 
 
 @asynccontextmanager

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.harness import Bench, Measured, Row
-from broker.config.topic import TopicConfig
-from broker.storage.log import PartitionLog
-from protocol.records.batch import read_header
-from protocol.records.builder import encode_batch
-from protocol.records.record import Record
+from kohort.broker.config.topic import TopicConfig
+from kohort.broker.storage.log import PartitionLog
+from kohort.protocol.records.batch import read_header
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record
 
 TITLE: Final = "Log of one partition"
 

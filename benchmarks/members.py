@@ -28,18 +28,18 @@ from typing import Any, Final
 
 from benchmarks.harness import Bench, Measured, Row, progress
 from benchmarks.in_process import broker_here
-from broker.app import Broker
-from broker.coordinator.ticket import Ticket
-from broker.core.group.requests import (
+from kohort.broker.app import Broker
+from kohort.broker.coordinator.ticket import Ticket
+from kohort.broker.core.group.requests import (
     JoinRequest,
     JoinResult,
     LeaveEntry,
     LeaveResult,
     SyncRequest,
 )
-from broker.memory_keeper import GIVEN_BACK_AFTER_LOOKS, LOOK_EVERY_S
-from broker.promise import Promise
-from protocol.errors import ErrorCode
+from kohort.broker.memory_keeper import GIVEN_BACK_AFTER_LOOKS, LOOK_EVERY_S
+from kohort.broker.promise import Promise
+from kohort.protocol.errors import ErrorCode
 
 TITLE: Final = "100,000 members of groups"
 

@@ -19,7 +19,7 @@ from typing import Final
 from benchmarks.harness import Bench, Measured, Row, progress
 from benchmarks.in_process import broker_here, run_apart
 from benchmarks.members import Members
-from protocol.errors import ErrorCode
+from kohort.protocol.errors import ErrorCode
 
 TITLE: Final = "Loop and garbage collector with 100,000 parked operations"
 

@@ -11,17 +11,17 @@ from functools import partial
 from typing import Final
 
 from benchmarks.harness import Bench, Measured, Row
-from broker.config.topic import TopicConfig
-from broker.core.partition.validation import validate
-from broker.core.partition.verdict import (
+from kohort.broker.config.topic import TopicConfig
+from kohort.broker.core.partition.validation import validate
+from kohort.broker.core.partition.verdict import (
     ProduceTerms,
     ValidationDepth,
     ValidationPolicy,
     ValidBatch,
 )
-from protocol.records.batch import Codec, crc_matches, read_header
-from protocol.records.builder import encode_batch
-from protocol.records.record import Record, decode_records, inflate
+from kohort.protocol.records.batch import Codec, crc_matches, read_header
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record, decode_records, inflate
 
 TITLE: Final = "Records, 1 MB batches"
 

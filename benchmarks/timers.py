@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from benchmarks.harness import Bench, Measured, Row
-from broker.core.purgatory import KeyedTimers, Purgatory
+from kohort.broker.core.purgatory import KeyedTimers, Purgatory
 
 TITLE: Final = "Timers, 100,000 at a time"
 

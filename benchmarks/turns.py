@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from benchmarks.harness import Bench, Measured, Row
 from benchmarks.in_process import broker_here, run_apart
-from broker.coordinator.coordinator import GroupCoordinator
-from broker.core.group.requests import (
+from kohort.broker.coordinator.coordinator import GroupCoordinator
+from kohort.broker.core.group.requests import (
     CommitRequest,
     CommitResult,
     JoinRequest,
@@ -22,8 +22,8 @@ from broker.core.group.requests import (
     OffsetToCommit,
     SyncRequest,
 )
-from broker.promise import Promise
-from protocol.errors import ErrorCode
+from kohort.broker.promise import Promise
+from kohort.protocol.errors import ErrorCode
 
 TITLE: Final = "Turns of a group of 1,000"
 

@@ -11,23 +11,23 @@ import importlib
 from typing import TYPE_CHECKING, Final
 
 _HOMES: Final = {
-    "Assignor": "client.core.assignors",
-    "Consumer": "client.consumer",
-    "ConsumerCollector": "client.metrics",
-    "ConsumerConfig": "client.config",
-    "ConsumerRecord": "client.records",
-    "DeadLetter": "client.processing.dead_letters",
-    "GroupMember": "client.core.assignors",
-    "GroupMetadata": "client.consumer",
-    "Health": "client.health",
-    "JoinReason": "protocol.join_reason",
-    "OffsetAndMetadata": "client.core.offsets",
-    "OffsetAndTimestamp": "client.core.offsets",
-    "PartitionInfo": "client.core.partition_info",
-    "RebalanceListener": "client.listener",
-    "RebalanceProtocol": "client.core.assignors",
-    "TopicPartition": "client.core.partitions",
-    "errors": "client.core.errors",
+    "Assignor": "kohort.client.core.assignors",
+    "Consumer": "kohort.client.consumer",
+    "ConsumerCollector": "kohort.client.metrics",
+    "ConsumerConfig": "kohort.client.config",
+    "ConsumerRecord": "kohort.client.records",
+    "DeadLetter": "kohort.client.processing.dead_letters",
+    "GroupMember": "kohort.client.core.assignors",
+    "GroupMetadata": "kohort.client.consumer",
+    "Health": "kohort.client.health",
+    "JoinReason": "kohort.protocol.join_reason",
+    "OffsetAndMetadata": "kohort.client.core.offsets",
+    "OffsetAndTimestamp": "kohort.client.core.offsets",
+    "PartitionInfo": "kohort.client.core.partition_info",
+    "RebalanceListener": "kohort.client.listener",
+    "RebalanceProtocol": "kohort.client.core.assignors",
+    "TopicPartition": "kohort.client.core.partitions",
+    "errors": "kohort.client.core.errors",
 }
 
 
@@ -46,20 +46,20 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
-    from client.config import ConsumerConfig as ConsumerConfig
-    from client.consumer import Consumer as Consumer
-    from client.consumer import GroupMetadata as GroupMetadata
-    from client.core import errors as errors
-    from client.core.assignors import Assignor as Assignor
-    from client.core.assignors import GroupMember as GroupMember
-    from client.core.assignors import RebalanceProtocol as RebalanceProtocol
-    from client.core.offsets import OffsetAndMetadata as OffsetAndMetadata
-    from client.core.offsets import OffsetAndTimestamp as OffsetAndTimestamp
-    from client.core.partition_info import PartitionInfo as PartitionInfo
-    from client.core.partitions import TopicPartition as TopicPartition
-    from client.health import Health as Health
-    from client.listener import RebalanceListener as RebalanceListener
-    from client.metrics import ConsumerCollector as ConsumerCollector
-    from client.processing.dead_letters import DeadLetter as DeadLetter
-    from client.records import ConsumerRecord as ConsumerRecord
-    from protocol.join_reason import JoinReason as JoinReason
+    from kohort.client.config import ConsumerConfig as ConsumerConfig
+    from kohort.client.consumer import Consumer as Consumer
+    from kohort.client.consumer import GroupMetadata as GroupMetadata
+    from kohort.client.core import errors as errors
+    from kohort.client.core.assignors import Assignor as Assignor
+    from kohort.client.core.assignors import GroupMember as GroupMember
+    from kohort.client.core.assignors import RebalanceProtocol as RebalanceProtocol
+    from kohort.client.core.offsets import OffsetAndMetadata as OffsetAndMetadata
+    from kohort.client.core.offsets import OffsetAndTimestamp as OffsetAndTimestamp
+    from kohort.client.core.partition_info import PartitionInfo as PartitionInfo
+    from kohort.client.core.partitions import TopicPartition as TopicPartition
+    from kohort.client.health import Health as Health
+    from kohort.client.listener import RebalanceListener as RebalanceListener
+    from kohort.client.metrics import ConsumerCollector as ConsumerCollector
+    from kohort.client.processing.dead_letters import DeadLetter as DeadLetter
+    from kohort.client.records import ConsumerRecord as ConsumerRecord
+    from kohort.protocol.join_reason import JoinReason as JoinReason

@@ -20,7 +20,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-PACKAGES = ("protocol", "broker", "client")
+PACKAGES = ("kohort/protocol", "kohort/broker", "kohort/client")
 
 _SMALL = ["-g0", "-O2", "-fno-asynchronous-unwind-tables"]
 """A module's code becomes resident, though most of it runs once, and its size is what compiling
@@ -76,7 +76,11 @@ def compile_modules(root: Path) -> list[Path]:
                 )
                 for source in sources
             ]
-            + [Extension("protocol.hot_codecs", [str(hot_codecs)], extra_compile_args=["-g0"])],
+            + [
+                Extension(
+                    "kohort.protocol.hot_codecs", [str(hot_codecs)], extra_compile_args=["-g0"]
+                )
+            ],
             build_dir=".cache/cython",
             # The .pxd says what is to be a machine integer; annotations mean Python's own.
             compiler_directives={

@@ -3,8 +3,8 @@
 Each has a test that fails while the file differs from its source.
 """
 
-from broker.config import docs as configuration
-from broker.metrics import docs as metrics
+from kohort.broker.config import docs as configuration
+from kohort.broker.metrics import docs as metrics
 from scripts import changelog, differences, group_states, history_examples, pipeline_tables
 
 

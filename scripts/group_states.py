@@ -6,7 +6,7 @@ so that nobody extends the table without saying when the move is made.
 
 from typing import Final
 
-from broker.core.group.states import LEGAL_PREVIOUS, GroupState
+from kohort.broker.core.group.states import LEGAL_PREVIOUS, GroupState
 from scripts.changelog import ROOT
 
 PATH: Final = ROOT / "docs" / "ARCHITECTURE.md"

@@ -8,20 +8,20 @@ import itertools
 import json
 from typing import Final
 
-from broker.core.group.classic_group import ClassicGroup
-from broker.core.group.config import GroupConfig
-from broker.core.group.effects import JOIN_TIMER, Append, Note, Replies, Reply, TimerKey
-from broker.core.group.reasons import NO_REASON, StatedReason, state_reason
-from broker.core.group.requests import JoinRequest, JoinResult, Now, SyncRequest
-from broker.core.history.build import build_avoided, build_steps
-from broker.core.history.fold import AvoidedFacts, GroupFold
-from broker.core.history.model import HistoryRecord
-from broker.core.history.sentence import evidence, sentence
-from broker.core.history.text import text_steps
-from broker.core.steps import at_once
-from protocol.codec import encode_versioned
-from protocol.join_reason import JoinReason
-from protocol.messages.consumer_protocol import (
+from kohort.broker.core.group.classic_group import ClassicGroup
+from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.effects import JOIN_TIMER, Append, Note, Replies, Reply, TimerKey
+from kohort.broker.core.group.reasons import NO_REASON, StatedReason, state_reason
+from kohort.broker.core.group.requests import JoinRequest, JoinResult, Now, SyncRequest
+from kohort.broker.core.history.build import build_avoided, build_steps
+from kohort.broker.core.history.fold import AvoidedFacts, GroupFold
+from kohort.broker.core.history.model import HistoryRecord
+from kohort.broker.core.history.sentence import evidence, sentence
+from kohort.broker.core.history.text import text_steps
+from kohort.broker.core.steps import at_once
+from kohort.protocol.codec import encode_versioned
+from kohort.protocol.join_reason import JoinReason
+from kohort.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     TopicPartition,

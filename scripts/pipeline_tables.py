@@ -10,7 +10,7 @@ from scripts.changelog import ROOT
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
-    from pipeline.schemas import Table
+    from kohort.pipeline.schemas import Table
 
 PATH: Final = ROOT / "docs" / "pipeline-tables.md"
 MARKS: Final = {
@@ -21,8 +21,8 @@ MARKS: Final = {
 
 def renew(text: str) -> str:
     """The document with its tables as the schemas have them now."""
-    from pipeline.schemas import FINDINGS, HISTORY  # noqa: PLC0415 - Spark's types take a second.
-    from pipeline.schemas.advice import ADVICE  # noqa: PLC0415 - as above.
+    from kohort.pipeline.schemas import FINDINGS, HISTORY  # noqa: PLC0415 - Spark's types take a second.
+    from kohort.pipeline.schemas.advice import ADVICE  # noqa: PLC0415 - as above.
 
     for name, tables in (("history", HISTORY), ("findings", FINDINGS), ("advice", (ADVICE,))):
         begin, end = MARKS[name]

@@ -15,8 +15,10 @@ from importlib.machinery import (
 )
 from types import ModuleType
 
-PACKAGES = ("protocol", "broker", "client")
-"""Those of `scripts/compile_hook.py`."""
+PACKAGES = ("kohort/protocol", "kohort/broker", "kohort/client")
+"""The folders of `scripts/compile_hook.py`."""
+
+_NAMES = tuple(package.replace("/", ".") + "." for package in PACKAGES)
 
 
 class SourceFinder(MetaPathFinder):
@@ -25,7 +27,7 @@ class SourceFinder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if not path or fullname.partition(".")[0] not in PACKAGES:
+        if not path or not fullname.startswith(_NAMES):
             return None
         for folder in path:
             spec = FileFinder(folder, (SourceFileLoader, SOURCE_SUFFIXES)).find_spec(
@@ -42,7 +44,7 @@ def compiled_modules() -> list[str]:
     return [
         name
         for name, module in sys.modules.items()
-        if name.partition(".")[0] in PACKAGES
+        if name.startswith(_NAMES)
         and str(getattr(module, "__file__", "")).endswith(tuple(EXTENSION_SUFFIXES))
     ]
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from protocol.records.batch import (
+from kohort.protocol.records.batch import (
     HEADER_BYTES,
     BatchHeader,
     Codec,
@@ -10,9 +10,9 @@ from protocol.records.batch import (
     header_crc,
     read_header,
 )
-from protocol.records.builder import assemble, encode_batch
-from protocol.records.compression import compress
-from protocol.records.record import Record, write_record
+from kohort.protocol.records.builder import assemble, encode_batch
+from kohort.protocol.records.compression import compress
+from kohort.protocol.records.record import Record, write_record
 
 LARGE: Final = Record(
     b"v" * 40_000, b"k" * 9_000, (("h" * 200, b"x" * 200), ("", None), ("e", b"")), 5

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self, TypeVar
 
-from broker.app import Broker
-from broker.config import load
-from broker.machine import Machine
+from kohort.broker.app import Broker
+from kohort.broker.config import load
+from kohort.broker.machine import Machine
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, settings
 
-from protocol.codec import STRICT_OPTION
+from kohort.protocol.codec import STRICT_OPTION
 from tests import side_by_side
 
 # How long an example takes says how busy the machine is. A failure prints what repeats it, and the

@@ -10,24 +10,30 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from broker.core.group.reasons import state_reason
-from broker.core.group.requests import JoinRequest, JoinResult, LeaveEntry, SyncRequest, SyncResult
-from client.core.assignors import ASSIGNORS
-from client.core.backoff import Backoff
-from client.core.group_requests import MembershipConfig
-from client.core.heartbeat import (
+from kohort.broker.core.group.reasons import state_reason
+from kohort.broker.core.group.requests import (
+    JoinRequest,
+    JoinResult,
+    LeaveEntry,
+    SyncRequest,
+    SyncResult,
+)
+from kohort.client.core.assignors import ASSIGNORS
+from kohort.client.core.backoff import Backoff
+from kohort.client.core.group_requests import MembershipConfig
+from kohort.client.core.heartbeat import (
     FindCoordinator as LookForCoordinator,
 )
-from client.core.heartbeat import (
+from kohort.client.core.heartbeat import (
     HeartbeatConfig,
     HeartbeatRules,
     SendHeartbeat,
     SendLeave,
 )
-from client.core.identity import Identity
-from client.core.membership import Membership, MemberState
-from client.core.partitions import TopicPartition
-from client.core.steps import (
+from kohort.client.core.identity import Identity
+from kohort.client.core.membership import Membership, MemberState
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.steps import (
     Apply,
     Assign,
     FindCoordinator,
@@ -38,13 +44,13 @@ from client.core.steps import (
     Step,
     Sync,
 )
-from client.core.subscription import Subscription
-from protocol.errors import ErrorCode
-from protocol.messages.join_group import (
+from kohort.client.core.subscription import Subscription
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupResponse,
 )
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from kohort.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from tests.unit.broker.core.group.scenario import MINUTE, SECOND, Scenario, Ticket
 
 SESSION_MS = 10 * SECOND

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from protocol.codec import STRICT_OPTION
+from kohort.protocol.codec import STRICT_OPTION
 from tests.server_process import ServerProcess
 
 _OVERRIDES = {

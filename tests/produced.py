@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from broker.core.partition.validation import validate
-from broker.core.partition.verdict import (
+from kohort.broker.core.partition.validation import validate
+from kohort.broker.core.partition.verdict import (
     ProduceTerms,
     RejectedBatch,
     TopicRules,
@@ -12,10 +12,10 @@ from broker.core.partition.verdict import (
     ValidBatch,
     Verdict,
 )
-from protocol.errors import ErrorCode
-from protocol.records.batch import crc_matches, read_header
-from protocol.records.builder import encode_batch
-from protocol.records.record import Record
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.records.batch import crc_matches, read_header
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000

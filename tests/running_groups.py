@@ -8,27 +8,27 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from broker.clock import SystemClock
-from broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
-from broker.coordinator.offsets_log import MemoryOffsetsLog
-from broker.core.group.config import GroupConfig
-from broker.core.purgatory import Purgatory
-from broker.handlers.context import BrokerServices, ConnectionInfo, RequestContext
-from broker.handlers.prepared import Prepared
-from broker.handlers.registry import load_handlers
-from broker.purgatory_shell import PurgatoryShell
-from broker.storage.metadata_store import MetadataStore
-from broker.storage.simulated_filesystem import SimulatedFileSystem
-from broker.topics.manager import TopicManager
-from protocol.codec import codec
-from protocol.framing import RequestHeader
-from protocol.message import RESPONSES, schema_of
-from protocol.messages.join_group import (
+from kohort.broker.clock import SystemClock
+from kohort.broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
+from kohort.broker.coordinator.offsets_log import MemoryOffsetsLog
+from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.handlers.context import BrokerServices, ConnectionInfo, RequestContext
+from kohort.broker.handlers.prepared import Prepared
+from kohort.broker.handlers.registry import load_handlers
+from kohort.broker.purgatory_shell import PurgatoryShell
+from kohort.broker.storage.metadata_store import MetadataStore
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.topics.manager import TopicManager
+from kohort.protocol.codec import codec
+from kohort.protocol.framing import RequestHeader
+from kohort.protocol.message import RESPONSES, schema_of
+from kohort.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
-from protocol.messages.sync_group import (
+from kohort.protocol.messages.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
     SyncGroupResponse,

@@ -8,23 +8,23 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
-from broker.clock import Clock, VirtualClock
-from broker.config import load
-from broker.core.purgatory import Purgatory
-from broker.handlers.context import BrokerServices, ConnectionInfo, RequestContext
-from broker.handlers.prepared import Prepared
-from broker.handlers.registry import load_handlers
-from broker.storage.filesystem import FileSystem
-from broker.storage.log import OS_FILES
-from broker.storage.metadata_store import MetadataStore
-from broker.topics.manager import TopicManager
-from broker.topics.partition import Appended, Partition
-from protocol.codec import Codec, codec
-from protocol.framing import RequestHeader
-from protocol.message import RESPONSES, schema_of
-from protocol.records.batch import read_header
-from protocol.records.builder import encode_batch
-from protocol.records.record import Record
+from kohort.broker.clock import Clock, VirtualClock
+from kohort.broker.config import load
+from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.handlers.context import BrokerServices, ConnectionInfo, RequestContext
+from kohort.broker.handlers.prepared import Prepared
+from kohort.broker.handlers.registry import load_handlers
+from kohort.broker.storage.filesystem import FileSystem
+from kohort.broker.storage.log import OS_FILES
+from kohort.broker.storage.metadata_store import MetadataStore
+from kohort.broker.topics.manager import TopicManager
+from kohort.broker.topics.partition import Appended, Partition
+from kohort.protocol.codec import Codec, codec
+from kohort.protocol.framing import RequestHeader
+from kohort.protocol.message import RESPONSES, schema_of
+from kohort.protocol.records.batch import read_header
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from broker.config.topic import TopicConfig
-from broker.storage.filesystem import FileSystem
-from broker.storage.log import PartitionLog
-from broker.storage.log_appending import Appended
-from broker.storage.simulated_filesystem import SimulatedFileSystem
-from protocol.records.batch import placement_prefix, read_header, split_batches
-from protocol.records.builder import encode_batch
-from protocol.records.record import Record
+from kohort.broker.config.topic import TopicConfig
+from kohort.broker.storage.filesystem import FileSystem
+from kohort.broker.storage.log import PartitionLog
+from kohort.broker.storage.log_appending import Appended
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.protocol.records.batch import placement_prefix, read_header, split_batches
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record
 
 WALL_MS = 1_700_000_000_000
 DIRECTORY = Path("/data/t-0")

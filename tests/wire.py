@@ -5,10 +5,10 @@ import struct
 from types import TracebackType
 from typing import Self, TypeVar
 
-from protocol.codec import codec
-from protocol.framing import API_VERSIONS_KEY
-from protocol.message import RESPONSES, schema_of
-from protocol.messages.api_versions import ApiVersionsRequest
+from kohort.protocol.codec import codec
+from kohort.protocol.framing import API_VERSIONS_KEY
+from kohort.protocol.message import RESPONSES, schema_of
+from kohort.protocol.messages.api_versions import ApiVersionsRequest
 
 T = TypeVar("T")
 

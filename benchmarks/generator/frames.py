@@ -4,8 +4,8 @@ import socket
 import struct
 from typing import Any, Final, TypeVar
 
-from protocol.codec import codec
-from protocol.message import schema_of
+from kohort.protocol.codec import codec
+from kohort.protocol.message import schema_of
 
 T = TypeVar("T")
 

@@ -23,22 +23,29 @@ from benchmarks.generator.frames import (
 )
 from benchmarks.harness import Measured
 from benchmarks.processes import cpu_s, resident_mib
-from protocol.codec import encode_versioned
-from protocol.errors import ErrorCode
-from protocol.messages.consumer_protocol import (
+from kohort.protocol.codec import encode_versioned
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     TopicPartition,
 )
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import (
+from kohort.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from kohort.protocol.messages.heartbeat import HeartbeatRequest
+from kohort.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
-from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from protocol.messages.sync_group import (
+from kohort.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
+from kohort.protocol.messages.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
     SyncGroupResponse,

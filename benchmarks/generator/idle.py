@@ -7,7 +7,7 @@ from typing import Final
 from benchmarks.generator.frames import ask, connect
 from benchmarks.harness import Measured
 from benchmarks.processes import resident_mib
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kohort.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 _WARM: Final = 100
 

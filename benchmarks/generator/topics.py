@@ -5,20 +5,24 @@ from collections.abc import Sequence
 from typing import Final
 
 from benchmarks.generator.frames import ask, connect
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import (
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from protocol.messages.list_offsets import (
+from kohort.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from kohort.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kohort.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 
 _CREATE, _DELETE, _LIST_OFFSETS, _METADATA = 5, 5, 6, 9
 _PATIENCE_S: Final = 120

@@ -19,10 +19,10 @@ from pathlib import Path
 from random import Random
 from typing import Final, TextIO
 
-from pipeline.advisor.replay import Replay
-from pipeline.advisor.setting import Setting
-from pipeline.advisor.trace import Delays, End, Pause, Rejoin, Run, Slot, Trace
-from protocol.join_reason import JoinReason
+from kohort.pipeline.advisor.replay import Replay
+from kohort.pipeline.advisor.setting import Setting
+from kohort.pipeline.advisor.trace import Delays, End, Pause, Rejoin, Run, Slot, Trace
+from kohort.protocol.join_reason import JoinReason
 
 sys.path.insert(0, str(Path(__file__).parent))
 from recorder import ConsumerWire, Recorder

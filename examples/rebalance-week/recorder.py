@@ -6,17 +6,17 @@ import json
 from functools import cache
 from typing import Any, TextIO
 
-from broker.core.group.events import Event
-from broker.core.group.requests import Now
-from broker.core.history.build import build_avoided, build_steps
-from broker.core.history.fold import SETTLE_MS, AvoidedFacts, Closed, GroupFold
-from broker.core.history.json_form import as_json
-from broker.core.history.model import HistoryRecord
-from broker.core.history.moves import NONE_TAKEN
-from broker.core.steps import at_once
-from pipeline.advisor.shares import Share
-from protocol.codec import encode_versioned
-from protocol.messages.consumer_protocol import (
+from kohort.broker.core.group.events import Event
+from kohort.broker.core.group.requests import Now
+from kohort.broker.core.history.build import build_avoided, build_steps
+from kohort.broker.core.history.fold import SETTLE_MS, AvoidedFacts, Closed, GroupFold
+from kohort.broker.core.history.json_form import as_json
+from kohort.broker.core.history.model import HistoryRecord
+from kohort.broker.core.history.moves import NONE_TAKEN
+from kohort.broker.core.steps import at_once
+from kohort.pipeline.advisor.shares import Share
+from kohort.protocol.codec import encode_versioned
+from kohort.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     TopicPartition,

@@ -1,6 +1,6 @@
 """The ``kohort`` command.
 
-``kohort serve`` starts the broker, exactly as ``python -m broker`` does; ``kohort groups`` asks a
+``kohort serve`` starts the broker, exactly as ``python -m kohort`` does; ``kohort groups`` asks a
 running one about its consumer groups; ``kohort pipeline`` runs Spark jobs. A command's module is
 imported when it is called, so that asking does not cost the import of a whole broker.
 """
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from broker.version import VERSION
+from kohort.broker.version import VERSION
 
 Run: TypeAlias = Callable[[argparse.Namespace], int]
 """Carries out a command and returns the exit code."""

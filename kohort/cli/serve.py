@@ -2,7 +2,7 @@
 
 import argparse
 
-import broker.__main__ as daemon
+from kohort.broker import __main__ as daemon
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

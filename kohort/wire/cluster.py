@@ -5,14 +5,17 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from kohort.wire.connection import Connection, UnreachableError
-from protocol.errors import ErrorCode
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.metadata import (
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from kohort.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
 )
+from kohort.wire.connection import Connection, UnreachableError
 
 T = TypeVar("T")
 

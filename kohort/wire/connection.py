@@ -9,11 +9,11 @@ import struct
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from protocol.codec import codec
-from protocol.errors import DecodeError
-from protocol.framing import API_VERSIONS_KEY, skip_header_tags
-from protocol.message import schema_of
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kohort.protocol.codec import codec
+from kohort.protocol.errors import DecodeError
+from kohort.protocol.framing import API_VERSIONS_KEY, skip_header_tags
+from kohort.protocol.message import schema_of
+from kohort.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 T = TypeVar("T")
 

@@ -4,29 +4,29 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from kohort.wire.cluster import Cluster, RefusedError
-from kohort.wire.connection import Connection
-from protocol.codec import decode_versioned
-from protocol.errors import DecodeError, ErrorCode
-from protocol.messages.consumer_protocol import ConsumerProtocolAssignment
-from protocol.messages.describe_groups import (
+from kohort.protocol.codec import decode_versioned
+from kohort.protocol.errors import DecodeError, ErrorCode
+from kohort.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
+from kohort.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from protocol.messages.list_offsets import (
+from kohort.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from kohort.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from protocol.messages.offset_fetch import (
+from kohort.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
 )
+from kohort.wire.cluster import Cluster, RefusedError
+from kohort.wire.connection import Connection
 
 TopicPartition: TypeAlias = tuple[str, int]
 

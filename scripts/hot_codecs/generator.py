@@ -1,9 +1,10 @@
-"""The source of `protocol.hot_codecs`: codecs of the messages that brokers read and write most.
+"""The source of `kohort.protocol.hot_codecs`: codecs of the messages that brokers read and write
+most.
 
 The ordinary codecs are Python, generated when they are first used. For the messages of
-`protocol.hot` the same is generated in Cython while the package is built, in the direction that a
-broker needs, and compiled to one extension module (see docs/adr). It takes what is well formed and
-ordinary, and hands everything else to the ordinary codec.
+`kohort.protocol.hot` the same is generated in Cython while the package is built, in the direction
+that a broker needs, and compiled to one extension module (see docs/adr). It takes what is well
+formed and ordinary, and hands everything else to the ordinary codec.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from __future__ import annotations
 import importlib
 from pathlib import Path
 
-from protocol.hot import READ, WRITTEN, declared
-from protocol.layout import layout
+from kohort.protocol.hot import READ, WRITTEN, declared
+from kohort.protocol.layout import layout
 from scripts.hot_codecs.readers import ReaderWriter
 from scripts.hot_codecs.tables import Tables, TypedWriter
 from scripts.hot_codecs.writers import WriterWriter
@@ -30,7 +31,7 @@ def hot_pairs() -> list[tuple[type, int, bool]]:
 
 def _class(name: str) -> type:
     module, _, message = name.partition(".")
-    found: type = getattr(importlib.import_module(f"protocol.messages.{module}"), message)
+    found: type = getattr(importlib.import_module(f"kohort.protocol.messages.{module}"), message)
     return found
 
 

@@ -1,7 +1,7 @@
 """Generates the compiled reader of a layout, which is strict: what is unusual it leaves to Python.
 
-The checks are those of `protocol.compiler.decoder`, in the same order; where that one raises, this
-one returns None. Tags, known ones too, are unusual: hardly any request has one.
+The checks are those of `kohort.protocol.compiler.decoder`, in the same order; where that one
+raises, this one returns None. Tags, known ones too, are unusual: hardly any request has one.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from protocol.compiler.writer import absent, is_literal
-from protocol.constructs import (
+from kohort.protocol.compiler.writer import absent, is_literal
+from kohort.protocol.constructs import (
     ELEMENTS_MAX,
     REQUEST_ELEMENTS_MAX,
     TEXT_BYTES_MAX,
@@ -23,8 +23,8 @@ from protocol.constructs import (
     fixed_format,
     min_size,
 )
-from protocol.message import Struct, schema_of
-from protocol.schema import Field
+from kohort.protocol.message import Struct, schema_of
+from kohort.protocol.schema import Field
 from scripts.hot_codecs.tables import WIDTHS, TypedWriter, suffix
 
 Sink = Callable[[str], str]

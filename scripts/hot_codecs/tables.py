@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from protocol.compiler.writer import Writer
-from protocol.constructs import Array, MessageStruct, NullableStruct
+from kohort.protocol.compiler.writer import Writer
+from kohort.protocol.constructs import Array, MessageStruct, NullableStruct
 
 
 class Tables:

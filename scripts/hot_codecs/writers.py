@@ -1,16 +1,16 @@
 """Generates the compiled writer of a layout; what is unusual it leaves to Python.
 
-Where `protocol.compiler.encoder` raises, or a value has a type that it need not have, this one
-returns -1, and nothing was written then.
+Where `kohort.protocol.compiler.encoder` raises, or a value has a type that it need not have, this
+one returns -1, and nothing was written then.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from protocol.compiler.encoder import RECORDS_COPY_MAX
-from protocol.compiler.writer import absent
-from protocol.constructs import (
+from kohort.protocol.compiler.encoder import RECORDS_COPY_MAX
+from kohort.protocol.compiler.writer import absent
+from kohort.protocol.constructs import (
     Array,
     Blob,
     MessageStruct,
@@ -20,9 +20,9 @@ from protocol.constructs import (
     Text,
     fixed_format,
 )
-from protocol.message import Struct, schema_of
-from protocol.schema import Field
-from protocol.types import ZERO_UUID
+from kohort.protocol.message import Struct, schema_of
+from kohort.protocol.schema import Field
+from kohort.protocol.types import ZERO_UUID
 from scripts.hot_codecs.tables import WIDTHS, TypedWriter, prefix_width, suffix
 
 

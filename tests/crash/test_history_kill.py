@@ -9,20 +9,20 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from protocol.messages.join_group import (
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kohort.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
-from protocol.messages.sync_group import (
+from kohort.protocol.messages.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from protocol.records.batch import split_batches
-from protocol.records.record import decode_records
+from kohort.protocol.records.batch import split_batches
+from kohort.protocol.records.record import decode_records
 from tests.kohort_server import KohortServer
 from tests.wire import RawClient, framed, request_body, response_in
 

@@ -11,15 +11,15 @@ import struct
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from broker.handlers.registry import load_handlers
-from protocol.codec import codec
-from protocol.errors import DecodeError, EncodeError
-from protocol.framing import read_request_prefix, skip_header_tags
-from protocol.message import schema_of
-from protocol.messages.produce import ProduceRequest
-from protocol.records.crc import crc32c
-from protocol.schema import Field
-from protocol.types import WireType
+from kohort.broker.handlers.registry import load_handlers
+from kohort.protocol.codec import codec
+from kohort.protocol.errors import DecodeError, EncodeError
+from kohort.protocol.framing import read_request_prefix, skip_header_tags
+from kohort.protocol.message import schema_of
+from kohort.protocol.messages.produce import ProduceRequest
+from kohort.protocol.records.crc import crc32c
+from kohort.protocol.schema import Field
+from kohort.protocol.types import WireType
 from tests.fuzz.frames import FrameFuzzer
 from tests.wire import framed
 

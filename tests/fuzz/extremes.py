@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from broker.handlers.registry import load_handlers
-from protocol.message import Struct, schema_of
-from protocol.schema import Field
-from protocol.types import ZERO_UUID, WireType
+from kohort.broker.handlers.registry import load_handlers
+from kohort.protocol.message import Struct, schema_of
+from kohort.protocol.schema import Field
+from kohort.protocol.types import ZERO_UUID, WireType
 from tests.fuzz.captured import range_of
 
 CLIENT_ID: Final = "client_id"

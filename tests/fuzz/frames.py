@@ -5,13 +5,13 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from broker.handlers.registry import load_handlers
-from protocol.codec import codec
-from protocol.message import schema_of
-from protocol.records.builder import encode_batch
-from protocol.records.record import Record
-from protocol.schema import Field
-from protocol.types import WireType
+from kohort.broker.handlers.registry import load_handlers
+from kohort.protocol.codec import codec
+from kohort.protocol.message import schema_of
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record
+from kohort.protocol.schema import Field
+from kohort.protocol.types import WireType
 from tests.wire import framed, header
 
 TOPICS: Final = ("fuzz-a", "fuzz-b", "fuzz-new", "__consumer_offsets", "", "../x", "ü" * 40)

@@ -11,29 +11,29 @@ from pathlib import Path
 
 import uvloop
 
-from broker.app import Broker
-from broker.config import load
-from broker.network.connection import Connection
-from protocol.messages.create_topics import (
+from kohort.broker.app import Broker
+from kohort.broker.config import load
+from kohort.broker.network.connection import Connection
+from kohort.protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from protocol.messages.join_group import (
+from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kohort.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from protocol.messages.produce import (
+from kohort.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kohort.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.records.builder import encode_batch
-from protocol.records.record import Record
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record
 from tests.fuzz.frames import GROUPS, FrameFuzzer
 from tests.memory_transport import MemoryTransport
 from tests.wire import framed, request_body, response_in

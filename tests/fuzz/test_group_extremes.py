@@ -14,34 +14,34 @@ from typing import Final, TypeVar
 import pytest
 import uvloop
 
-from broker.app import Broker
-from broker.config import load
-from broker.core.group.records import OffsetRecord, encode_value
-from broker.core.group.states import GroupState
-from broker.network.connection import Connection
-from protocol.message import RESPONSES, schema_of
-from protocol.messages.create_topics import (
+from kohort.broker.app import Broker
+from kohort.broker.config import load
+from kohort.broker.core.group.records import OffsetRecord, encode_value
+from kohort.broker.core.group.states import GroupState
+from kohort.broker.network.connection import Connection
+from kohort.protocol.message import RESPONSES, schema_of
+from kohort.protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.messages.join_group import (
+from kohort.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
-from protocol.messages.leave_group import (
+from kohort.protocol.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,
 )
-from protocol.messages.offset_commit import (
+from kohort.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from protocol.messages.sync_group import (
+from kohort.protocol.messages.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
     SyncGroupResponse,

@@ -14,20 +14,24 @@ from pathlib import Path
 
 import pytest
 
-from protocol.constructs import REQUEST_ELEMENTS_MAX
-from protocol.messages.create_topics import (
+from kohort.protocol.constructs import REQUEST_ELEMENTS_MAX
+from kohort.protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from protocol.messages.produce import (
+from kohort.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from kohort.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.records.batch import Codec
+from kohort.protocol.records.batch import Codec
 from tests.batches import with_block
 from tests.kohort_server import KohortServer
 from tests.watch import MIB, resident_bytes, undisturbed, warmed_up

@@ -9,22 +9,22 @@ from threading import Thread
 
 import pytest
 
-from protocol.constructs import REQUEST_ELEMENTS_MAX
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import (
+from kohort.protocol.constructs import REQUEST_ELEMENTS_MAX
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.messages.produce import (
+from kohort.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.records.batch import Codec
-from protocol.records.builder import encode_batch
-from protocol.records.record import Record
+from kohort.protocol.records.batch import Codec
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record
 from tests.batches import one_record, with_block
 from tests.kohort_server import KohortServer
 from tests.watch import MIB, forget_peak, resident_bytes, undisturbed, warmed_up

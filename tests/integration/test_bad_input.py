@@ -13,20 +13,20 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from protocol.codec import codec
-from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersionsResponse
-from protocol.messages.create_topics import (
+from kohort.protocol.codec import codec
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.api_versions import ApiVersionsResponse
+from kohort.protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.join_group import JoinGroupRequest
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.offset_commit import OffsetCommitRequest
-from protocol.messages.produce import (
+from kohort.protocol.messages.fetch import FetchRequest
+from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kohort.protocol.messages.join_group import JoinGroupRequest
+from kohort.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kohort.protocol.messages.offset_commit import OffsetCommitRequest
+from kohort.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,

@@ -6,15 +6,15 @@ from contextlib import suppress
 
 import pytest
 
-from client.core.errors import AuthenticationError, BrokerUnreachableError
-from client.core.partitions import TopicPartition
-from client.net.cluster import Address, Cluster, ClusterConfig
-from client.net.connection import ConnectionConfig, DisconnectedError, open_connection
-from client.net.security import SecurityConfig
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.metadata import MetadataRequest
+from kohort.client.core.errors import AuthenticationError, BrokerUnreachableError
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.net.cluster import Address, Cluster, ClusterConfig
+from kohort.client.net.connection import ConnectionConfig, DisconnectedError, open_connection
+from kohort.client.net.security import SecurityConfig
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kohort.protocol.messages.heartbeat import HeartbeatRequest
+from kohort.protocol.messages.metadata import MetadataRequest
 from tests.broker_thread import BrokerThread
 from tests.server_process import free_port
 

@@ -9,12 +9,17 @@ from collections.abc import Callable, Iterator
 import pytest
 import uvloop
 
-from client.core.errors import ConsumerClosedError
-from client.net.connection import Connection, ConnectionConfig, DisconnectedError, open_connection
 from kohort import Consumer, OffsetAndMetadata, TopicPartition
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.metadata import MetadataRequest
+from kohort.client.core.errors import ConsumerClosedError
+from kohort.client.net.connection import (
+    Connection,
+    ConnectionConfig,
+    DisconnectedError,
+    open_connection,
+)
+from kohort.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kohort.protocol.messages.metadata import MetadataRequest
 from tests.broker_thread import BrokerThread
 
 CONFIG = ConnectionConfig(client_id="tests")

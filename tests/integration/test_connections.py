@@ -10,29 +10,29 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import (
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.incremental_alter_configs import (
+from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kohort.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from protocol.messages.produce import (
+from kohort.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kohort.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.records.builder import encode_batch
-from protocol.records.record import Record
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record
 from tests.broker_thread import BrokerThread
 from tests.wire import RawClient, framed, request_body, response_in
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from client.core.backoff import Backoff
-from client.core.heartbeat import FindingKind, HeartbeatConfig, HeartbeatRules
-from client.core.identity import Identity
-from client.heartbeat_thread import HeartbeatThread, HeartbeatThreadConfig
-from client.net.blocking import BlockingConnection
-from client.net.cluster import Address
-from client.net.connection import ConnectionConfig, DisconnectedError, open_connection
+from kohort.client.core.backoff import Backoff
+from kohort.client.core.heartbeat import FindingKind, HeartbeatConfig, HeartbeatRules
+from kohort.client.core.identity import Identity
+from kohort.client.heartbeat_thread import HeartbeatThread, HeartbeatThreadConfig
+from kohort.client.net.blocking import BlockingConnection
+from kohort.client.net.cluster import Address
+from kohort.client.net.connection import ConnectionConfig, DisconnectedError, open_connection
 from tests.broker_thread import BrokerThread
 
 HOST = "brokers.test"

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.storage.cleaner import Compaction, plan_compaction
-from broker.storage.filesystem import OsFileSystem
-from broker.storage.log import PartitionLog
-from protocol.records.batch import Codec
-from protocol.records.builder import encode_batch
-from protocol.records.record import Record
+from kohort.broker.storage.cleaner import Compaction, plan_compaction
+from kohort.broker.storage.filesystem import OsFileSystem
+from kohort.broker.storage.log import PartitionLog
+from kohort.protocol.records.batch import Codec
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record
 from tests.java_process import JavaProcess
 from tests.storage_tools import WALL_MS, append, open_log, settings
 

@@ -13,28 +13,28 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from broker.network import file_sending
-from broker.storage import file_range
-from broker.storage.log import OS_FILES
-from broker.storage.page_cache import is_cached
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import (
+from kohort.broker.network import file_sending
+from kohort.broker.storage import file_range
+from kohort.broker.storage.log import OS_FILES
+from kohort.broker.storage.page_cache import is_cached
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.produce import (
+from kohort.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kohort.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.records.batch import split_batches
-from protocol.records.builder import encode_batch
-from protocol.records.record import Record
+from kohort.protocol.records.batch import split_batches
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record
 from tests.broker_thread import BrokerThread
 from tests.wire import RawClient, framed, request_body, response_in
 

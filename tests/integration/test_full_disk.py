@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.app import Broker
-from broker.config import load
-from broker.topics.manager import NewTopic
+from kohort.broker.app import Broker
+from kohort.broker.config import load
+from kohort.broker.topics.manager import NewTopic
 from tests.running_topics import append, running_topics
 
 RECORDS = 50

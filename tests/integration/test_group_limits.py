@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.app import Broker
-from broker.config import load
-from broker.core.group.requests import CommitRequest, JoinRequest, OffsetToCommit
-from protocol.errors import ErrorCode, KafkaError
+from kohort.broker.app import Broker
+from kohort.broker.config import load
+from kohort.broker.core.group.requests import CommitRequest, JoinRequest, OffsetToCommit
+from kohort.protocol.errors import ErrorCode, KafkaError
 
 
 def broker_with(directory: Path, *settings: str) -> Broker:

@@ -13,24 +13,24 @@ from typing import Any
 import yaml
 from prometheus_client.metrics_core import Metric
 
-from broker.app import Broker
-from broker.core.group.states import GroupState
-from broker.core.history.model import RebalanceRecord
-from broker.metrics.catalogue import METRICS
-from protocol.errors import ErrorCode
-from protocol.join_reason import JoinReason
-from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from protocol.messages.join_group import (
+from kohort.broker.app import Broker
+from kohort.broker.core.group.states import GroupState
+from kohort.broker.core.history.model import RebalanceRecord
+from kohort.broker.metrics.catalogue import METRICS
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.join_reason import JoinReason
+from kohort.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from kohort.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
-from protocol.messages.leave_group import (
+from kohort.protocol.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,
 )
-from protocol.messages.sync_group import (
+from kohort.protocol.messages.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
     SyncGroupResponse,

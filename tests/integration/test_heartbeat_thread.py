@@ -7,20 +7,20 @@ from contextlib import suppress
 
 import pytest
 
-from client.core.backoff import Backoff
-from client.core.heartbeat import FindingKind, HeartbeatConfig, HeartbeatRules
-from client.core.identity import Identity
-from client.heartbeat_thread import HeartbeatThread, HeartbeatThreadConfig
-from client.net.cluster import Address
-from client.net.connection import ConnectionConfig
-from protocol.errors import ErrorCode
-from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from protocol.messages.join_group import (
+from kohort.client.core.backoff import Backoff
+from kohort.client.core.heartbeat import FindingKind, HeartbeatConfig, HeartbeatRules
+from kohort.client.core.identity import Identity
+from kohort.client.heartbeat_thread import HeartbeatThread, HeartbeatThreadConfig
+from kohort.client.net.cluster import Address
+from kohort.client.net.connection import ConnectionConfig
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from kohort.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from kohort.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from tests.broker_thread import BrokerThread
 from tests.wire import RawClient
 

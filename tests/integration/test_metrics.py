@@ -16,10 +16,10 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.app import Broker, StartError
-from broker.config import load
-from broker.metrics.catalogue import METRICS
-from broker.metrics.docs import document
+from kohort.broker.app import Broker, StartError
+from kohort.broker.config import load
+from kohort.broker.metrics.catalogue import METRICS
+from kohort.broker.metrics.docs import document
 from tests.server_process import free_port
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from broker.config import load
+from kohort.broker.config import load
 from tests.java_env import missing
 from tests.kohort_server import KohortServer
 from tests.server_process import free_port

@@ -13,25 +13,25 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.structs import TopicPartition
 
-from broker.app import Broker
-from broker.config import load
-from broker.core.group.events import TriggerKind
-from broker.core.history.json_form import from_json
-from broker.core.history.model import (
+from kohort.broker.app import Broker
+from kohort.broker.config import load
+from kohort.broker.core.group.events import TriggerKind
+from kohort.broker.core.history.json_form import from_json
+from kohort.broker.core.history.model import (
     AvoidedRecord,
     HistoryRecord,
     MemberFate,
     RebalanceOutcome,
     RebalanceRecord,
 )
-from broker.topics.names import REBALANCE_HISTORY
-from protocol.messages.join_group import (
+from kohort.broker.topics.names import REBALANCE_HISTORY
+from kohort.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
-from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from protocol.messages.sync_group import (
+from kohort.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from kohort.protocol.messages.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
     SyncGroupResponse,
@@ -298,7 +298,7 @@ async def test_bytes_that_are_no_subscription_and_no_assignment_hurt_nobody(
 async def test_each_rebalance_is_one_line_of_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.INFO, logger="broker.history"):
+    with caplog.at_level(logging.INFO, logger="kohort.broker.history"):
         async with running(tmp_path) as broker:
             await create_topic(broker)
             async with consuming(broker):

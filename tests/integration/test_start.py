@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from broker.app import StartError
-from broker.storage.metadata_store import FILE_NAME, MIRROR_FILE_NAME
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import (
+from kohort.broker.app import StartError
+from kohort.broker.storage.metadata_store import FILE_NAME, MIRROR_FILE_NAME
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.messages.describe_configs import (
+from kohort.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
-from protocol.messages.metadata import (
+from kohort.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,

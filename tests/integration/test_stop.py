@@ -3,22 +3,22 @@
 import threading
 from pathlib import Path
 
-from broker.machine import Machine
-from broker.storage.filesystem import OsFile, OsFileSystem
-from protocol.messages.create_topics import (
+from kohort.broker.machine import Machine
+from kohort.broker.storage.filesystem import OsFile, OsFileSystem
+from kohort.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.messages.produce import (
+from kohort.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.records.builder import encode_batch
-from protocol.records.record import Record
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record
 from tests.broker_thread import BrokerThread
 from tests.wire import RawClient
 

@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
 
-from client.core.offsets import RESET_EARLIEST
-from client.core.partitions import TopicPartition
-from client.core.positions import Positions
-from client.fetched import NO_DESERIALISERS, Deserialisers, IsolationLevel
-from client.fetcher import FetchConfig, Fetcher
-from client.net.cluster import Cluster, ClusterConfig, parse_bootstrap
-from client.net.connection import ConnectionConfig
-from client.records import AnyRecord
+from kohort.client.core.offsets import RESET_EARLIEST
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.positions import Positions
+from kohort.client.fetched import NO_DESERIALISERS, Deserialisers, IsolationLevel
+from kohort.client.fetcher import FetchConfig, Fetcher
+from kohort.client.net.cluster import Cluster, ClusterConfig, parse_bootstrap
+from kohort.client.net.connection import ConnectionConfig
+from kohort.client.records import AnyRecord
 
 PATIENCE_S: Final = 30
 EARLIEST: Final = FetchConfig(auto_offset_reset=RESET_EARLIEST)

@@ -5,13 +5,13 @@ import urllib.request
 from typing import Any
 
 from kohort.cli.groups import why
-from protocol.errors import ErrorCode
-from protocol.messages.describe_groups import (
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.interop.model import wait_until
 from tests.wire import RawClient
 

@@ -3,13 +3,13 @@
 import struct
 from collections.abc import Callable
 
-from protocol.errors import ErrorCode
-from protocol.messages.join_group import (
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
-from protocol.messages.sync_group import (
+from kohort.protocol.messages.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
     SyncGroupResponse,

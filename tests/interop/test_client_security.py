@@ -17,25 +17,25 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from client.core.errors import (
+from kohort import Consumer
+from kohort.client.core.errors import (
     AuthenticationError,
     BrokerUnreachableError,
     CertificateError,
     TlsError,
     UnsupportedMechanismError,
 )
-from client.net.blocking import BlockingConnection
-from client.net.cluster import Address, Cluster, ClusterConfig
-from client.net.connection import (
+from kohort.client.net.blocking import BlockingConnection
+from kohort.client.net.cluster import Address, Cluster, ClusterConfig
+from kohort.client.net.connection import (
     Connection,
     ConnectionConfig,
     DisconnectedError,
     open_connection,
 )
-from client.net.security import SecurityConfig
-from kohort import Consumer
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataRequest
+from kohort.client.net.security import SecurityConfig
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.metadata import MetadataRequest
 from tests.interop.clients.confluent_client import ConfluentClient, admin_client
 from tests.interop.model import Record
 from tests.secure_kafka import LISTENERS, PASSWORD, SESSION_MS, USER, SecureKafka

@@ -13,9 +13,9 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from kohort import Consumer, RebalanceListener, TopicPartition, errors
-from protocol.errors import ErrorCode
-from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from protocol.messages.leave_group import (
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from kohort.protocol.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,

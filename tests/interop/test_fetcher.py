@@ -13,29 +13,29 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from client.core.errors import (
+from kohort.client.core.errors import (
     DeserialisationError,
     OffsetOutOfRangeError,
     RecordTooLargeError,
     UnknownTopicError,
 )
-from client.core.offsets import (
+from kohort.client.core.offsets import (
     EARLIEST as FROM_THE_START,
 )
-from client.core.offsets import (
+from kohort.client.core.offsets import (
     LATEST as FROM_THE_END,
 )
-from client.core.offsets import (
+from kohort.client.core.offsets import (
     RESET_NONE,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     ResetPolicy,
 )
-from client.core.partitions import TopicPartition
-from client.fetched import Deserialisers, IsolationLevel
-from client.fetcher import FetchConfig
-from client.offset_lookup import list_offsets
-from protocol.types import ZERO_UUID
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.fetched import Deserialisers, IsolationLevel
+from kohort.client.fetcher import FetchConfig
+from kohort.client.offset_lookup import list_offsets
+from kohort.protocol.types import ZERO_UUID
 from tests.interop.clients.confluent_client import admin_client
 from tests.interop.fetching import EARLIEST, produce, reading
 from tests.interop.model import wait_until

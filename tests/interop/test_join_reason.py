@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from protocol.errors import ErrorCode
-from protocol.join_reason import JoinReason
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.join_reason import JoinReason
 from tests.interop.clients.confluent_client import admin_client
 from tests.interop.clients.java_client import JavaMember
 from tests.interop.conftest import BuildClient

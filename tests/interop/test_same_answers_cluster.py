@@ -2,12 +2,15 @@
 
 import pytest
 
-from broker.handlers.registry import load_handlers
-from protocol.errors import ErrorCode
-from protocol.framing import API_VERSIONS_KEY
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.describe_cluster import DescribeClusterRequest
-from protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from kohort.broker.handlers.registry import load_handlers
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.framing import API_VERSIONS_KEY
+from kohort.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kohort.protocol.messages.describe_cluster import DescribeClusterRequest
+from kohort.protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+)
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.each import Value, each
 from tests.interop.same_answers.pair import Pair

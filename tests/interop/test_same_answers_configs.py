@@ -2,13 +2,13 @@
 
 from typing import Final
 
-from protocol.messages.describe_configs import (
+from kohort.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
 )
-from protocol.messages.incremental_alter_configs import (
+from kohort.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,

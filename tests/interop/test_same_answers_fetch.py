@@ -4,13 +4,13 @@ import time
 
 import pytest
 
-from protocol.messages.delete_records import (
+from kohort.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from protocol.messages.fetch import FetchRequest
-from protocol.records.batch import Codec
+from kohort.protocol.messages.fetch import FetchRequest
+from kohort.protocol.records.batch import Codec
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.pair import Pair
 from tests.interop.same_answers.scenes import (

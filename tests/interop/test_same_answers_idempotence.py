@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from protocol.messages.init_producer_id import InitProducerIdRequest
+from kohort.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.interop.same_answers.each import each
 from tests.interop.same_answers.pair import Pair
 from tests.interop.same_answers.scenes import (

@@ -2,18 +2,18 @@
 
 import pytest
 
-from protocol.messages.delete_records import (
+from kohort.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from protocol.messages.offset_for_leader_epoch import (
+from kohort.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from protocol.records.batch import Codec
-from protocol.records.record import Record
+from kohort.protocol.records.batch import Codec
+from kohort.protocol.records.record import Record
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.pair import Pair
 from tests.interop.same_answers.scenes import (

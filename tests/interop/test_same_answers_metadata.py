@@ -2,13 +2,13 @@
 
 import pytest
 
-from protocol.messages.describe_topic_partitions import (
+from kohort.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.types import ZERO_UUID
+from kohort.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kohort.protocol.types import ZERO_UUID
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.pair import Pair
 from tests.interop.same_answers.scenes import NOWHERE, Topic, create_topic, fresh_name

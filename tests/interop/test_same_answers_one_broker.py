@@ -3,28 +3,35 @@
 import itertools
 from typing import Final
 
-from protocol.messages.alter_partition_reassignments import (
+from kohort.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.messages.alter_replica_log_dirs import (
+from kohort.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from protocol.messages.create_acls import AclCreation, CreateAclsRequest
-from protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from protocol.messages.describe_acls import DescribeAclsRequest
-from protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionAsked, TopicAsked
-from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from protocol.messages.list_config_resources import ListConfigResourcesRequest
-from protocol.messages.list_partition_reassignments import (
+from kohort.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from kohort.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from kohort.protocol.messages.describe_acls import DescribeAclsRequest
+from kohort.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from kohort.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    PartitionAsked,
+    TopicAsked,
+)
+from kohort.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from kohort.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from kohort.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
-from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from kohort.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.each import Value
 from tests.interop.same_answers.pair import Pair

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from protocol.messages.metadata import MetadataRequest
-from protocol.messages.produce import ProduceRequest
-from protocol.records.batch import Codec, TimestampType
-from protocol.records.record import Record
+from kohort.protocol.messages.metadata import MetadataRequest
+from kohort.protocol.messages.produce import ProduceRequest
+from kohort.protocol.records.batch import Codec, TimestampType
+from kohort.protocol.records.record import Record
 from tests.batches import one_record, with_block, with_header
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.differences import CLOSED

@@ -4,25 +4,25 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from protocol.messages.create_partitions import (
+from kohort.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from protocol.messages.create_topics import (
+from kohort.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from protocol.messages.delete_records import (
+from kohort.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.types import ZERO_UUID
+from kohort.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kohort.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kohort.protocol.types import ZERO_UUID
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.each import Value
 from tests.interop.same_answers.pair import Pair

@@ -2,8 +2,8 @@
 
 import pytest
 
-from protocol.messages.delete_groups import DeleteGroupsRequest
-from protocol.messages.leave_group import MemberIdentity
+from kohort.protocol.messages.delete_groups import DeleteGroupsRequest
+from kohort.protocol.messages.leave_group import MemberIdentity
 from tests.interop.same_answers.ages import AGES, NEWEST, Age, of_ages
 from tests.interop.same_answers.groups import Group, Member, subscription
 from tests.interop.same_answers.pair import Pair

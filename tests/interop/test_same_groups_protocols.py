@@ -2,8 +2,8 @@
 
 import pytest
 
-from protocol.join_reason import JoinReason
-from protocol.messages.join_group import JoinGroupRequestProtocol
+from kohort.protocol.join_reason import JoinReason
+from kohort.protocol.messages.join_group import JoinGroupRequestProtocol
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.ages import FIRST, NEWEST, REQUIRED_IDS, Age
 from tests.interop.same_answers.groups import Group, Member

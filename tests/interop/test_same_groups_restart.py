@@ -10,8 +10,8 @@ from functools import partial
 
 import pytest
 
-from protocol.messages.delete_groups import DeleteGroupsRequest
-from protocol.messages.leave_group import MemberIdentity
+from kohort.protocol.messages.delete_groups import DeleteGroupsRequest
+from kohort.protocol.messages.leave_group import MemberIdentity
 from tests.interop.conftest import start_twins
 from tests.interop.same_answers.groups import Group, Member, subscription
 from tests.interop.same_answers.offsets import commit, delete_request, fetch_all

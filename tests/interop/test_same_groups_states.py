@@ -2,12 +2,12 @@
 
 import pytest
 
-from protocol.messages.delete_groups import DeleteGroupsRequest
-from protocol.messages.describe_groups import DescribeGroupsRequest
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.leave_group import MemberIdentity
-from protocol.messages.list_groups import ListGroupsRequest
-from protocol.messages.sync_group import SyncGroupRequest
+from kohort.protocol.messages.delete_groups import DeleteGroupsRequest
+from kohort.protocol.messages.describe_groups import DescribeGroupsRequest
+from kohort.protocol.messages.heartbeat import HeartbeatRequest
+from kohort.protocol.messages.leave_group import MemberIdentity
+from kohort.protocol.messages.list_groups import ListGroupsRequest
+from kohort.protocol.messages.sync_group import SyncGroupRequest
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.each import Value
 from tests.interop.same_answers.group_scenes import NOBODY, STATES, Scene, scene_in

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.delete_groups import DeleteGroupsRequest
-from protocol.messages.leave_group import MemberIdentity
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.delete_groups import DeleteGroupsRequest
+from kohort.protocol.messages.leave_group import MemberIdentity
 from tests.interop.same_answers.each import for_broker
 from tests.interop.same_answers.groups import Group, Member, plus, subscription
 from tests.interop.same_answers.offsets import (

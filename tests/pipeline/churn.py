@@ -9,7 +9,11 @@ import pytest
 from confluent_kafka import Consumer
 
 from kohort.cli import main
-from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from kohort.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
 from tests.interop.group_probe import GroupProbe
 from tests.interop.model import wait_until
 from tests.interop.raw_members import RawMember, bring_together, settle, share

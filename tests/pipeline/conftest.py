@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 
 from kohort.cli import main
-from pipeline.java import LOGGING
+from kohort.pipeline.java import LOGGING
 from tests import java_env
 from tests.kohort_server import KohortServer
 from tests.pipeline.topics import Topics
@@ -64,7 +64,7 @@ def spark_jars() -> Path:
         import pyspark  # noqa: F401, PLC0415
     except ImportError:
         java_env.missing("pyspark is not installed")
-    from pipeline.jars import locked  # noqa: PLC0415
+    from kohort.pipeline.jars import locked  # noqa: PLC0415
 
     for jar in locked():
         if not (JARS / jar.file_name).exists():
@@ -74,7 +74,7 @@ def spark_jars() -> Path:
 
 @pytest.fixture(scope="session")
 def spark(spark_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    from pipeline.session import build  # noqa: PLC0415
+    from kohort.pipeline.session import build  # noqa: PLC0415
 
     scratch = tmp_path_factory.mktemp("spark")
     conf = CONF | {

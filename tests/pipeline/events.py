@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from broker.core.group.events import TriggerKind
-from broker.core.history.json_form import as_json
-from broker.core.history.model import (
+from kohort.broker.core.group.events import TriggerKind
+from kohort.broker.core.history.json_form import as_json
+from kohort.broker.core.history.model import (
     AvoidedRecord,
     HistoryRecord,
     MemberFate,
@@ -133,7 +133,7 @@ def line(record: HistoryRecord) -> bytes:
 
 def raw(spark: SparkSession, values: Iterable[bytes | None]) -> DataFrame:
     """Values as RAW records."""
-    from pipeline.transformations.parsing import RAW  # noqa: PLC0415
+    from kohort.pipeline.transformations.parsing import RAW  # noqa: PLC0415
 
     rows = [
         (CLUSTER, "history", 0, offset, None, GROUP.encode(), value)
@@ -144,6 +144,6 @@ def raw(spark: SparkSession, values: Iterable[bytes | None]) -> DataFrame:
 
 def events(spark: SparkSession, *records: HistoryRecord) -> DataFrame:
     """Records as the transformations of the history take them."""
-    from pipeline.transformations import parsing  # noqa: PLC0415
+    from kohort.pipeline.transformations import parsing  # noqa: PLC0415
 
     return parsing.good(parsing.parsed(raw(spark, map(line, records))))

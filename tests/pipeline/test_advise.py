@@ -10,18 +10,18 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
-from pipeline.advisor.advice import advise
-from pipeline.advisor.prediction import predict
-from pipeline.advisor.reading import read_trace
-from pipeline.advisor.setting import grid
-from pipeline.errors import UsageError
-from pipeline.jobs import advise as job
-from pipeline.lake import Lake
-from pipeline.rebalances.files import Piece
-from pipeline.rebalances.ingest import Ingest
-from pipeline.schemas import REBALANCES
-from pipeline.schemas.advice import ADVICE
-from pipeline.transformations import advice as steps
+from kohort.pipeline.advisor.advice import advise
+from kohort.pipeline.advisor.prediction import predict
+from kohort.pipeline.advisor.reading import read_trace
+from kohort.pipeline.advisor.setting import grid
+from kohort.pipeline.errors import UsageError
+from kohort.pipeline.jobs import advise as job
+from kohort.pipeline.lake import Lake
+from kohort.pipeline.rebalances.files import Piece
+from kohort.pipeline.rebalances.ingest import Ingest
+from kohort.pipeline.schemas import REBALANCES
+from kohort.pipeline.schemas.advice import ADVICE
+from kohort.pipeline.transformations import advice as steps
 from tests.kohort_server import KohortServer
 from tests.pipeline.conftest import Pipeline
 

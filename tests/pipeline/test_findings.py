@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.core.history.model import WaitedFor
+from kohort.broker.core.history.model import WaitedFor
 from tests.pipeline.events import BEGIN_MS, CLUSTER, avoided, events, member, rebalance
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from broker.core.history.model import HistoryRecord, MemberTimeline, RebalanceRecord
+    from kohort.broker.core.history.model import HistoryRecord, MemberTimeline, RebalanceRecord
 
 
 def went(member_id: str, host: str) -> MemberTimeline:
@@ -115,7 +115,7 @@ def at(seconds: float) -> datetime:
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession) -> dict[str, DataFrame]:
-    from pipeline.transformations import history  # noqa: PLC0415
+    from kohort.pipeline.transformations import history  # noqa: PLC0415
 
     records = [replace(record, group=name) for name, given in GROUPS.items() for record in given]
     frame = events(spark, *records)
@@ -131,7 +131,7 @@ def rows_of(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
 
 
 def test_storms_and_who_began_them(tables: dict[str, DataFrame]) -> None:
-    from pipeline.transformations.storms import storms  # noqa: PLC0415
+    from kohort.pipeline.transformations.storms import storms  # noqa: PLC0415
 
     found = storms(tables["rebalances"], tables["members"], quiet_ms=60_000, size=3).persist()
     assert rows_of(found, "group", "first_sequence", "rebalance_count", "started_by") == [
@@ -159,8 +159,8 @@ def test_storms_and_who_began_them(tables: dict[str, DataFrame]) -> None:
 
 
 def test_flapping_partitions_are_those_that_moved_often_in_a_while(spark: SparkSession) -> None:
-    from pipeline.schemas import PARTITIONS  # noqa: PLC0415
-    from pipeline.transformations.flapping import flapping  # noqa: PLC0415
+    from kohort.pipeline.schemas import PARTITIONS  # noqa: PLC0415
+    from kohort.pipeline.transformations.flapping import flapping  # noqa: PLC0415
 
     def owned(partition: int, *times: tuple[str, float]) -> list[dict[str, Any]]:
         return [
@@ -188,7 +188,7 @@ def test_flapping_partitions_are_those_that_moved_often_in_a_while(spark: SparkS
 
 
 def test_slow_members_are_those_that_were_waited_for(tables: dict[str, DataFrame]) -> None:
-    from pipeline.transformations.waiting import slow_members  # noqa: PLC0415
+    from kohort.pipeline.transformations.waiting import slow_members  # noqa: PLC0415
 
     found = slow_members(tables["rebalances"], tables["members"]).persist()
     assert rows_of(
@@ -208,7 +208,7 @@ def test_slow_members_are_those_that_were_waited_for(tables: dict[str, DataFrame
 
 
 def test_heartbeat_gaps_are_how_long_it_took_to_be_told(tables: dict[str, DataFrame]) -> None:
-    from pipeline.transformations.waiting import heartbeat_gaps  # noqa: PLC0415
+    from kohort.pipeline.transformations.waiting import heartbeat_gaps  # noqa: PLC0415
 
     found = heartbeat_gaps(tables["rebalances"], tables["members"])
     assert sorted(tuple(row)[1:] for row in found.where("process != 'app'").collect()) == [
@@ -219,7 +219,7 @@ def test_heartbeat_gaps_are_how_long_it_took_to_be_told(tables: dict[str, DataFr
 
 
 def test_causes_count_what_happened_and_what_did_not(tables: dict[str, DataFrame]) -> None:
-    from pipeline.transformations.summaries import causes  # noqa: PLC0415
+    from kohort.pipeline.transformations.summaries import causes  # noqa: PLC0415
 
     found = causes(tables["rebalances"], tables["avoided"]).where("`group` = 'needless'")
     assert sorted(tuple(row)[2:] for row in found.collect()) == [
@@ -229,7 +229,7 @@ def test_causes_count_what_happened_and_what_did_not(tables: dict[str, DataFrame
 
 
 def test_needless_rebalances_are_listed(tables: dict[str, DataFrame]) -> None:
-    from pipeline.transformations.summaries import needless  # noqa: PLC0415
+    from kohort.pipeline.transformations.summaries import needless  # noqa: PLC0415
 
     found = needless(tables["rebalances"]).where("`group` = 'needless'")
     columns = ("sequence", "trigger_kind", "stopped_total_ms", "members_after")
@@ -239,8 +239,8 @@ def test_needless_rebalances_are_listed(tables: dict[str, DataFrame]) -> None:
 def test_gaps_in_the_sequence_are_told_and_their_beginning_is_none(
     spark: SparkSession, tables: dict[str, DataFrame]
 ) -> None:
-    from pipeline.transformations import history, parsing  # noqa: PLC0415
-    from pipeline.transformations.summaries import numbers, sequence_gaps  # noqa: PLC0415
+    from kohort.pipeline.transformations import history, parsing  # noqa: PLC0415
+    from kohort.pipeline.transformations.summaries import numbers, sequence_gaps  # noqa: PLC0415
 
     running = replace(rebalance(7, 500, outcome="running"), group="gaps")
     told = history.running(parsing.unfinished(events(spark, running)))
@@ -252,8 +252,8 @@ def test_gaps_in_the_sequence_are_told_and_their_beginning_is_none(
 
 
 def test_a_group_is_one_row(spark: SparkSession, tables: dict[str, DataFrame]) -> None:
-    from pipeline.schemas import STORMS, UNAVAILABILITY  # noqa: PLC0415
-    from pipeline.transformations.summaries import groups  # noqa: PLC0415
+    from kohort.pipeline.schemas import STORMS, UNAVAILABILITY  # noqa: PLC0415
+    from kohort.pipeline.transformations.summaries import groups  # noqa: PLC0415
 
     idle = [
         {"cluster_id": CLUSTER, "group": "gaps", "partition": number, "total_ms": 30}

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.core.history.json_form import as_json
-from broker.core.history.model import WaitedFor
+from kohort.broker.core.history.json_form import as_json
+from kohort.broker.core.history.model import WaitedFor
 from tests.pipeline.events import BEGIN_MS, avoided, events, line, member, raw, rebalance
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ BAD: dict[str, list[bytes | None]] = {
 
 
 def test_what_is_no_event_gets_a_reason_and_stays_as_it_is(spark: SparkSession) -> None:
-    from pipeline.transformations import parsing  # noqa: PLC0415
+    from kohort.pipeline.transformations import parsing  # noqa: PLC0415
 
     values = [(reason, value) for reason, group in BAD.items() for value in group]
     parsed = parsing.parsed(raw(spark, [value for _, value in values] + [changed()])).persist()
@@ -59,7 +59,7 @@ def test_what_is_no_event_gets_a_reason_and_stays_as_it_is(spark: SparkSession) 
 
 
 def test_fields_and_names_of_younger_brokers_are_no_reason(spark: SparkSession) -> None:
-    from pipeline.transformations import history, parsing  # noqa: PLC0415
+    from kohort.pipeline.transformations import history, parsing  # noqa: PLC0415
 
     younger = changed(
         moon={"phase": 1}, outcome="handed_over", trigger=GOOD["trigger"] | {"kind": "eclipse"}
@@ -73,7 +73,7 @@ def test_fields_and_names_of_younger_brokers_are_no_reason(spark: SparkSession) 
 
 
 def test_a_rebalance_is_one_row_with_what_the_event_says(spark: SparkSession) -> None:
-    from pipeline.transformations import history  # noqa: PLC0415
+    from kohort.pipeline.transformations import history  # noqa: PLC0415
 
     record = rebalance(
         5,
@@ -118,7 +118,7 @@ def test_a_rebalance_is_one_row_with_what_the_event_says(spark: SparkSession) ->
 
 
 def test_members_are_rows_in_the_order_of_the_event(spark: SparkSession) -> None:
-    from pipeline.transformations import history  # noqa: PLC0415
+    from kohort.pipeline.transformations import history  # noqa: PLC0415
 
     record = rebalance(
         2,
@@ -151,7 +151,7 @@ def test_members_are_rows_in_the_order_of_the_event(spark: SparkSession) -> None
 def test_needless_is_what_moved_nothing(
     spark: SparkSession, more: dict[str, Any], expected: bool
 ) -> None:
-    from pipeline.transformations import history  # noqa: PLC0415
+    from kohort.pipeline.transformations import history  # noqa: PLC0415
 
     record = rebalance(2, 0, member("a-1", join=0, sync=4, kept=1, **more))
     empty = rebalance(3, 1, outcome="empty")
@@ -161,7 +161,7 @@ def test_needless_is_what_moved_nothing(
 
 
 def test_repetitions_are_one_event_and_contradictions_are_told_apart(spark: SparkSession) -> None:
-    from pipeline.transformations import parsing  # noqa: PLC0415
+    from kohort.pipeline.transformations import parsing  # noqa: PLC0415
 
     one, other = rebalance(1, 0), rebalance(1, 9)
     spaced = json.dumps(as_json(one), indent=1).encode()

@@ -14,7 +14,7 @@ from tests.pipeline.events import avoided, line, member, raw, rebalance
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipeline.look import Look
+    from kohort.pipeline.look import Look
 
 VALUES = [
     line(rebalance(1, 0, member("a-1", join=0, sync=10, fate="new", gained=["t-0"]))),
@@ -33,9 +33,9 @@ class PowerCutError(Exception):
 def test_a_batch_that_breaks_off_between_any_two_writes_is_completed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    from pipeline.lake import Lake  # noqa: PLC0415
-    from pipeline.rebalances.findings import Findings, Thresholds  # noqa: PLC0415
-    from pipeline.rebalances.ingest import Ingest  # noqa: PLC0415
+    from kohort.pipeline.lake import Lake  # noqa: PLC0415
+    from kohort.pipeline.rebalances.findings import Findings, Thresholds  # noqa: PLC0415
+    from kohort.pipeline.rebalances.ingest import Ingest  # noqa: PLC0415
 
     class Breaking(Lake):
         """Does so many writes and no more."""
@@ -91,9 +91,9 @@ def test_a_batch_that_breaks_off_between_any_two_writes_is_completed(
 def test_runs_that_find_the_same_events_missing_write_them_once(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from pipeline.lake import Lake  # noqa: PLC0415
-    from pipeline.rebalances.findings import Findings, Thresholds  # noqa: PLC0415
-    from pipeline.rebalances.ingest import Ingest  # noqa: PLC0415
+    from kohort.pipeline.lake import Lake  # noqa: PLC0415
+    from kohort.pipeline.rebalances.findings import Findings, Thresholds  # noqa: PLC0415
+    from kohort.pipeline.rebalances.ingest import Ingest  # noqa: PLC0415
 
     class Overtaken(Lake):
         """Before one of its writes, another run does all its own."""

@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from pipeline.errors import ConflictError, PipelineError
-from pipeline.lake import Lake
+from kohort.pipeline.errors import ConflictError, PipelineError
+from kohort.pipeline.lake import Lake
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tests.pipeline.events import BEGIN_MS, CLUSTER, GROUP, events, member, reba
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from broker.core.history.model import RebalanceRecord
+    from kohort.broker.core.history.model import RebalanceRecord
 
 Interval: TypeAlias = tuple[str, int, str, int, int | None, str | None]
 """State, sequence, owner, from and until in ms since the beginning, what ended it."""
@@ -180,8 +180,8 @@ SCENARIOS: dict[str, tuple[list[RebalanceRecord], dict[str, list[Interval]]]] = 
 @pytest.fixture(scope="module")
 def found(spark: SparkSession) -> dict[str, dict[str, list[Interval]]]:
     """Of all at once, each a group of its own: a pass of Spark costs seconds, a row nothing."""
-    from pipeline.transformations import history  # noqa: PLC0415
-    from pipeline.transformations.ownership import partitions  # noqa: PLC0415
+    from kohort.pipeline.transformations import history  # noqa: PLC0415
+    from kohort.pipeline.transformations.ownership import partitions  # noqa: PLC0415
 
     records = [
         replace(record, group=name) for name, (given, _) in SCENARIOS.items() for record in given
@@ -207,9 +207,9 @@ def test_ownership(name: str, found: dict[str, dict[str, list[Interval]]]) -> No
 
 
 def test_unavailability_is_summed_by_partition_and_cause(spark: SparkSession) -> None:
-    from pipeline.schemas import UNAVAILABILITY  # noqa: PLC0415
-    from pipeline.transformations import history  # noqa: PLC0415
-    from pipeline.transformations.ownership import partitions, unavailability  # noqa: PLC0415
+    from kohort.pipeline.schemas import UNAVAILABILITY  # noqa: PLC0415
+    from kohort.pipeline.transformations import history  # noqa: PLC0415
+    from kohort.pipeline.transformations.ownership import partitions, unavailability  # noqa: PLC0415
 
     frame = events(
         spark,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.core.history.model import HistoryRecord
+from kohort.broker.core.history.model import HistoryRecord
 from tests.kohort_server import KohortServer
 from tests.pipeline.churn import Churn, Record
 from tests.pipeline.conftest import Pipeline

@@ -28,8 +28,8 @@ def test_workers_run_in_the_python_that_started_them(
 
 
 def test_spark_leaves_failures_to_the_job_unless_more_is_asked_for(spark: SparkSession) -> None:
-    from pipeline import jvm  # noqa: PLC0415
-    from pipeline.session import set_log_level  # noqa: PLC0415
+    from kohort.pipeline import jvm  # noqa: PLC0415
+    from kohort.pipeline.session import set_log_level  # noqa: PLC0415
 
     log4j = jvm.of(spark).org.apache.logging.log4j
 

@@ -12,14 +12,14 @@ from functools import partial
 from random import Random
 from typing import Final, cast
 
-from broker.storage.cleaner import Compaction, plan_compaction
-from broker.storage.errors import OffsetOutOfRangeError, StorageError
-from broker.storage.key_offsets import KEY_MEMORY_BYTES
-from broker.storage.log import PartitionLog
-from broker.storage.simulated_filesystem import Operation, SimulatedFileSystem
-from protocol.records.batch import Codec, split_batches
-from protocol.records.builder import encode_batch
-from protocol.records.record import Record, decode_records
+from kohort.broker.storage.cleaner import Compaction, plan_compaction
+from kohort.broker.storage.errors import OffsetOutOfRangeError, StorageError
+from kohort.broker.storage.key_offsets import KEY_MEMORY_BYTES
+from kohort.broker.storage.log import PartitionLog
+from kohort.broker.storage.simulated_filesystem import Operation, SimulatedFileSystem
+from kohort.protocol.records.batch import Codec, split_batches
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record, decode_records
 from tests.storage_tools import WALL_MS, append, memory_log, open_log, settings
 
 OPERATIONS: Final[tuple[Operation, ...]] = (

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from protocol.codec import STRICT_OPTION
+from kohort.protocol.codec import STRICT_OPTION
 
 
 @pytest.fixture(autouse=True)

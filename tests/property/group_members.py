@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from broker.core.group.events import Outcome, RebalanceEnded
-from broker.core.group.requests import JoinResult, LeaveEntry, OffsetToCommit, SyncResult
-from protocol.errors import ErrorCode
+from kohort.broker.core.group.events import Outcome, RebalanceEnded
+from kohort.broker.core.group.requests import JoinResult, LeaveEntry, OffsetToCommit, SyncResult
+from kohort.protocol.errors import ErrorCode
 from tests.unit.broker.core.group.scenario import Scenario, Ticket
 
 PARTITIONS = 6

@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from protocol.messages.consumer_protocol import (
+from kohort.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )
-from protocol.messages.header import RequestHeader, ResponseHeader
-from protocol.messages.offsets_topic import (
+from kohort.protocol.messages.header import RequestHeader, ResponseHeader
+from kohort.protocol.messages.offsets_topic import (
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,

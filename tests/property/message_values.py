@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 from hypothesis import settings
 from hypothesis import strategies as st
 
-import protocol.messages
-from protocol.message import Struct, schema_of
-from protocol.schema import FOREVER, Field
-from protocol.types import ZERO_UUID, WireType
+from kohort.protocol import messages
+from kohort.protocol.message import Struct, schema_of
+from kohort.protocol.schema import FOREVER, Field
+from kohort.protocol.types import ZERO_UUID, WireType
 
 T = TypeVar("T")
 Message = type[Any]
@@ -33,7 +33,7 @@ codec_settings = settings(max_examples=EXAMPLES, deadline=None)
 def top_level_messages() -> tuple[Message, ...]:
     """Every request, response, header and record class under protocol.messages."""
     found: list[Message] = []
-    for info in pkgutil.iter_modules(protocol.messages.__path__, "protocol.messages."):
+    for info in pkgutil.iter_modules(messages.__path__, "kohort.protocol.messages."):
         module = importlib.import_module(info.name)
         found += [
             value

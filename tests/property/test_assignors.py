@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from client.core.assignors import (
+from kohort.client.core.assignors import (
     ASSIGNORS,
     Assignor,
     CooperativeStickyAssignor,
@@ -17,9 +17,9 @@ from client.core.assignors import (
     RoundRobinAssignor,
     StickyAssignor,
 )
-from client.core.assignors.assignor import Assignment
-from client.core.assignors.user_data import encode_held
-from client.core.partitions import TopicPartition
+from kohort.client.core.assignors.assignor import Assignment
+from kohort.client.core.assignors.user_data import encode_held
+from kohort.client.core.partitions import TopicPartition
 from tests.bytecodes import metered
 
 TOPICS = ("a", "b", "c", "d", "gone")

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.codec import codec
-from protocol.constructs import TAGS_MAX, MessageStruct
-from protocol.errors import DecodeError, EncodeError
-from protocol.layout import layout, to_plain
-from protocol.message import schema_of
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.join_group import JoinGroupRequest
-from protocol.varints import append_uvarint
+from kohort.protocol.codec import codec
+from kohort.protocol.constructs import TAGS_MAX, MessageStruct
+from kohort.protocol.errors import DecodeError, EncodeError
+from kohort.protocol.layout import layout, to_plain
+from kohort.protocol.message import schema_of
+from kohort.protocol.messages.api_versions import ApiVersionsRequest
+from kohort.protocol.messages.fetch import FetchRequest
+from kohort.protocol.messages.join_group import JoinGroupRequest
+from kohort.protocol.varints import append_uvarint
 from tests.property.message_values import (
     EXAMPLES,
     Message,

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.codec import codec
-from protocol.message import schema_of
-from protocol.schema import Field
+from kohort.protocol.codec import codec
+from kohort.protocol.message import schema_of
+from kohort.protocol.schema import Field
 from tests.java_process import JavaProcess
 from tests.property.kafka_names import CLIENTS, DATA_RECORDS, EXTENSIONS, RECORD_KEYS
 from tests.property.message_values import (

@@ -23,11 +23,11 @@ from kio.schema.index import LoadableEntityType
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
-from protocol.codec import codec
-from protocol.errors import ErrorCode
-from protocol.message import schema_of
-from protocol.schema import Field
-from protocol.types import ZERO_UUID, WireType
+from kohort.protocol.codec import codec
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.message import schema_of
+from kohort.protocol.schema import Field
+from kohort.protocol.types import ZERO_UUID, WireType
 from tests.property.message_values import (
     Message,
     codec_settings,

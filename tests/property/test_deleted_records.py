@@ -4,10 +4,10 @@ from copy import deepcopy
 from pathlib import Path
 from random import Random
 
-from broker.storage.filesystem import read_file
-from broker.storage.log import PartitionLog
-from broker.storage.simulated_filesystem import SimulatedFileSystem
-from broker.topics.directories import PartitionDirectories
+from kohort.broker.storage.filesystem import read_file
+from kohort.broker.storage.log import PartitionLog
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.topics.directories import PartitionDirectories
 from tests.storage_tools import WALL_MS, fill, settings
 
 ROOT = Path("/data")

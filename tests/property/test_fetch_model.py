@@ -13,13 +13,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from client.core.fetch_plan import LEFTOVER_MS, FetchLimits, FetchPlan
-from client.core.partitions import TopicPartition
-from client.core.positions import Positions
-from client.fetch_buffers import CHUNK_OVERHEAD_BYTES, FetchBuffers
-from client.fetched import Fetched, ReadOptions
-from protocol.records.builder import encode_batch
-from protocol.records.record import Record
+from kohort.client.core.fetch_plan import LEFTOVER_MS, FetchLimits, FetchPlan
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.positions import Positions
+from kohort.client.fetch_buffers import CHUNK_OVERHEAD_BYTES, FetchBuffers
+from kohort.client.fetched import Fetched, ReadOptions
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record
 
 PARTITIONS = [TopicPartition("t", index) for index in range(5)]
 BROKERS = (0, 1)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
-from broker.core.group.config import GroupConfig
-from broker.core.group.records import GroupTombstone, OffsetRecord
-from broker.core.group.requests import LeaveEntry
-from protocol.errors import ErrorCode
+from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.records import GroupTombstone, OffsetRecord
+from kohort.broker.core.group.requests import LeaveEntry
+from kohort.protocol.errors import ErrorCode
 from tests.property.group_members import PARTITIONS, Member, Witness
 from tests.property.walk import choice, first_step, flag, nothing, number, row, several, step, walk
 from tests.unit.broker.core.group.scenario import SECOND, Scenario, Ticket, subscription

@@ -10,19 +10,19 @@ from contextlib import suppress
 
 import pytest
 
-from protocol.codec import codec
-from protocol.constructs import ELEMENTS_MAX, REQUEST_ELEMENTS_MAX
-from protocol.errors import DecodeError, EncodeError
-from protocol.message import schema_of
-from protocol.messages.create_topics import CreateTopicsRequest
-from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.metadata import MetadataRequest
-from protocol.messages.produce import ProduceRequest
-from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from protocol.schema import Field
-from protocol.types import WireType
+from kohort.protocol.codec import codec
+from kohort.protocol.constructs import ELEMENTS_MAX, REQUEST_ELEMENTS_MAX
+from kohort.protocol.errors import DecodeError, EncodeError
+from kohort.protocol.message import schema_of
+from kohort.protocol.messages.create_topics import CreateTopicsRequest
+from kohort.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from kohort.protocol.messages.fetch import FetchRequest
+from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kohort.protocol.messages.metadata import MetadataRequest
+from kohort.protocol.messages.produce import ProduceRequest
+from kohort.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from kohort.protocol.schema import Field
+from kohort.protocol.types import WireType
 from tests.property.message_values import (
     Message,
     full_value,

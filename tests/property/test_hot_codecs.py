@@ -20,35 +20,37 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import protocol
-from protocol.codec import STRICT_OPTION, Codec, codec
-from protocol.constructs import REQUEST_ELEMENTS_MAX, TEXT_BYTES_MAX
-from protocol.errors import DecodeError, EncodeError, ErrorCode, ProtocolError
-from protocol.hot import declared, is_hot
-from protocol.layout import layout, to_plain
-from protocol.message import Struct, field, record, schema_of
-from protocol.messages import heartbeat
-from protocol.messages.fetch import (
+import kohort
+from kohort.protocol.codec import STRICT_OPTION, Codec, codec
+from kohort.protocol.constructs import REQUEST_ELEMENTS_MAX, TEXT_BYTES_MAX
+from kohort.protocol.errors import DecodeError, EncodeError, ErrorCode, ProtocolError
+from kohort.protocol.hot import declared, is_hot
+from kohort.protocol.layout import layout, to_plain
+from kohort.protocol.message import Struct, field, record, schema_of
+from kohort.protocol.messages import heartbeat
+from kohort.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchResponse,
     PartitionData,
 )
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from protocol.messages.offset_fetch import (
+from kohort.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from kohort.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from protocol.messages.offsets_topic import OffsetCommitKey, OffsetCommitValue
-from protocol.messages.produce import ProduceRequest
-from protocol.types import Int16, Int32, String
-from protocol.varints import append_uvarint
+from kohort.protocol.messages.offsets_topic import OffsetCommitKey, OffsetCommitValue
+from kohort.protocol.messages.produce import ProduceRequest
+from kohort.protocol.types import Int16, Int32, String
+from kohort.protocol.varints import append_uvarint
 from scripts.hot_codecs.generator import hot_pairs
 from tests.property.message_values import Message, codec_settings, full_value, identify, values
 
-ROOT = Path(protocol.__file__).parents[1]
-COMPILED = (ROOT / "protocol/hot_codecs").with_suffix(str(sysconfig.get_config_var("EXT_SUFFIX")))
+ROOT = Path(kohort.__file__).parents[1]
+COMPILED = (ROOT / "kohort/protocol/hot_codecs").with_suffix(
+    str(sysconfig.get_config_var("EXT_SUFFIX"))
+)
 
 pytestmark = pytest.mark.skipif(
     not COMPILED.exists(), reason="not compiled: no C compiler was there when the package was built"
@@ -97,7 +99,7 @@ def _leaves(value: object) -> Iterator[object]:
 def test_codecs_use_what_is_compiled() -> None:
     for message, version, is_read in hot_pairs():
         made: Any = getattr(codec(message, version), "decode" if is_read else "encode_into")
-        assert type(made.__self__).__module__ == "protocol.hot_codecs"
+        assert type(made.__self__).__module__ == "kohort.protocol.hot_codecs"
 
 
 def same_when_read(message: Message, version: int, data: bytes, position: int = 0) -> None:
@@ -122,7 +124,7 @@ def compiled_alone(message: Message, version: int) -> Callable[..., Any]:
     def refuse(_: str) -> NoReturn:
         raise AssertionError("left to Python")
 
-    module: Any = importlib.import_module("protocol.hot_codecs")
+    module: Any = importlib.import_module("kohort.protocol.hot_codecs")
     found: Callable[..., Any] = module.bound(message, version, refuse)
     return found
 
@@ -454,13 +456,16 @@ def test_references_are_counted_right() -> None:
 
 
 def test_what_is_compiled_is_what_is_declared_here() -> None:
-    module: Any = importlib.import_module("protocol.hot_codecs")
+    module: Any = importlib.import_module("kohort.protocol.hot_codecs")
     expected = {
         (message.__name__, version): (is_read, declared(message, version))
         for message, version, is_read in hot_pairs()
     }
     assert expected == module.DECLARED, "compile it anew: pip install -e ."
-    sources = [*(ROOT / "scripts/hot_codecs").iterdir(), *(ROOT / "protocol/compiler").glob("*.py")]
+    sources = [
+        *(ROOT / "scripts/hot_codecs").iterdir(),
+        *(ROOT / "kohort/protocol/compiler").glob("*.py"),
+    ]
     newest = max(one.stat().st_mtime for one in sources if one.is_file())
     assert COMPILED.stat().st_mtime >= newest, "compile it anew: pip install -e ."
 

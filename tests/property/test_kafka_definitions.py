@@ -13,10 +13,10 @@ from zipfile import ZipFile
 
 import pytest
 
-from broker.handlers.registry import load_handlers
-from protocol.message import REQUESTS, RESPONSES, Struct, schema_of
-from protocol.schema import Field
-from protocol.types import ZERO_UUID, WireType
+from kohort.broker.handlers.registry import load_handlers
+from kohort.protocol.message import REQUESTS, RESPONSES, Struct, schema_of
+from kohort.protocol.schema import Field
+from kohort.protocol.types import ZERO_UUID, WireType
 from tests.java_env import jar
 from tests.property.kafka_names import (
     CLIENTS,

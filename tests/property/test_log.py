@@ -15,9 +15,9 @@ from hypothesis.stateful import (
     rule,
 )
 
-from broker.storage.errors import OffsetOutOfRangeError, StorageError
-from broker.storage.log import PartitionLog
-from broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.storage.errors import OffsetOutOfRangeError, StorageError
+from kohort.broker.storage.log import PartitionLog
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from tests.storage_tools import WALL_MS, append, batch_of, open_log, read_all, stored
 from tests.storage_tools import settings as log_settings
 

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from broker.storage.cleaner import Compaction, plan_compaction
-from broker.storage.errors import CorruptBatchError, StorageError
-from broker.storage.log import PartitionLog
-from broker.storage.simulated_filesystem import SimulatedFileSystem
-from protocol.records.batch import Codec, read_header
-from protocol.records.builder import encode_batch
-from protocol.records.record import Record, decode_records
+from kohort.broker.storage.cleaner import Compaction, plan_compaction
+from kohort.broker.storage.errors import CorruptBatchError, StorageError
+from kohort.broker.storage.log import PartitionLog
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.protocol.records.batch import Codec, read_header
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record, decode_records
 from tests.storage_tools import WALL_MS, append, memory_log, open_log, read_all, settings
 
 HOUR_MS = 3_600_000

@@ -13,17 +13,17 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from broker.config import load
-from broker.storage.log import OS_FILES
-from broker.storage.metadata_database import Content
-from broker.storage.metadata_store import (
+from kohort.broker.config import load
+from kohort.broker.storage.log import OS_FILES
+from kohort.broker.storage.metadata_database import Content
+from kohort.broker.storage.metadata_store import (
     FILE_NAME,
     MIRROR_FILE_NAME,
     MetadataStore,
     TopicRecord,
 )
-from broker.storage.partition_metadata import write_topic_id
-from broker.topics.rebuilding import CAREFUL_CONFIGS, Rebuilding
+from kohort.broker.storage.partition_metadata import write_topic_id
+from kohort.broker.topics.rebuilding import CAREFUL_CONFIGS, Rebuilding
 
 PAGE_BYTES = 4096
 WRITE_VERSION_AT = 18

@@ -7,8 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from broker.core.partition.producers import ProducerState
-from protocol.errors import ErrorCode, KafkaError
+from kohort.broker.core.partition.producers import ProducerState
+from kohort.protocol.errors import ErrorCode, KafkaError
 from tests.batches import sequenced
 
 TOP = 2147483647

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from broker.core.purgatory import Completion, DelayedOperation, Purgatory
+from kohort.broker.core.purgatory import Completion, DelayedOperation, Purgatory
 
 KEYS = ["k0", "k1", "k2", "k3"]
 Event = tuple[str, str]

@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import settings
 
-from broker.core.group.events import (
+from kohort.broker.core.group.events import (
     GroupRemoved,
     JoinPhaseEnded,
     Outcome,
@@ -12,17 +12,17 @@ from broker.core.group.events import (
     RebalanceEnded,
     RebalanceStarted,
 )
-from broker.core.history.build import build_avoided, build_steps
-from broker.core.history.fold import AvoidedFacts, GroupFold
-from broker.core.history.model import (
+from kohort.broker.core.history.build import build_avoided, build_steps
+from kohort.broker.core.history.fold import AvoidedFacts, GroupFold
+from kohort.broker.core.history.model import (
     AvoidedRecord,
     HistoryRecord,
     RebalanceOutcome,
     RebalanceRecord,
 )
-from broker.core.history.sentence import evidence, sentence
-from broker.core.history.text import parse_text, text_steps
-from broker.core.steps import at_once
+from kohort.broker.core.history.sentence import evidence, sentence
+from kohort.broker.core.history.text import parse_text, text_steps
+from kohort.broker.core.steps import at_once
 from tests.property.group_members import Witness
 from tests.property.test_group import GroupMachine
 from tests.unit.broker.core.group.scenario import Scenario

@@ -14,8 +14,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from kafka.record import default_records as kafka_python_records
 
-from protocol.errors import DecodeError
-from protocol.records.batch import (
+from kohort.protocol.errors import DecodeError
+from kohort.protocol.records.batch import (
     BatchHeader,
     Codec,
     TimestampType,
@@ -24,16 +24,16 @@ from protocol.records.batch import (
     iter_headers,
     read_header,
 )
-from protocol.records.builder import encode_batch
-from protocol.records.compression import compress, decompress
-from protocol.records.layout import BATCH_HEADER, RECORD, RECORDS
-from protocol.records.record import (
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.compression import compress, decompress
+from kohort.protocol.records.layout import BATCH_HEADER, RECORD, RECORDS
+from kohort.protocol.records.record import (
     Record,
     decode_records,
     field_of,
     iter_spans,
 )
-from protocol.records.varint import (
+from kohort.protocol.records.varint import (
     encode_uvarint,
     encode_varint,
     encode_varlong,
@@ -41,7 +41,7 @@ from protocol.records.varint import (
     read_varint,
     read_varlong,
 )
-from protocol.records.walk import read_span, skip_records
+from kohort.protocol.records.walk import read_span, skip_records
 from tests.batches import one_record, with_block
 
 few = settings(max_examples=60, deadline=None)

@@ -11,9 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from client.core.offsets import OffsetAndMetadata
-from client.core.partitions import TopicPartition
-from client.core.work import Entry, Item, Work, WorkLimits
+from kohort.client.core.offsets import OffsetAndMetadata
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.work import Entry, Item, Work, WorkLimits
 
 PARTITIONS = [TopicPartition("t", index) for index in range(3)]
 LANES = 3

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from protocol.codec import codec, encode_versioned
-from protocol.messages.consumer_protocol import (
+from kohort.protocol.codec import codec, encode_versioned
+from kohort.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     TopicPartition,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from broker.core.history.model import (
+from kohort.broker.core.history.model import (
     AvoidedRecord,
     HistoryRecord,
     RebalanceOutcome,

@@ -7,13 +7,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker.core.group.events import Trigger, TriggerKind
-from broker.core.history.model import RebalanceRecord, TriggerRecord
-from protocol.errors import ErrorCode
-from protocol.join_reason import JoinReason
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest
-from protocol.messages.offset_commit import OffsetCommitRequest
+from kohort.broker.core.group.events import Trigger, TriggerKind
+from kohort.broker.core.history.model import RebalanceRecord, TriggerRecord
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.join_reason import JoinReason
+from kohort.protocol.messages.heartbeat import HeartbeatRequest
+from kohort.protocol.messages.join_group import JoinGroupRequest
+from kohort.protocol.messages.offset_commit import OffsetCommitRequest
 from tests.simulation.process import TEXTS, Process
 
 FORCING = {

@@ -7,12 +7,12 @@ coordinator die; the coordinator comes back from its log. All of it by seed and 
 import random
 from typing import Any
 
-from broker.core.group.requests import LeaveEntry
-from client.core.heartbeat import FindCoordinator, SendHeartbeat, SendLeave
-from client.core.identity import Identity
-from client.core.partitions import TopicPartition
-from client.core.steps import Apply, Join, Step, Sync
-from protocol.errors import ErrorCode
+from kohort.broker.core.group.requests import LeaveEntry
+from kohort.client.core.heartbeat import FindCoordinator, SendHeartbeat, SendLeave
+from kohort.client.core.identity import Identity
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.steps import Apply, Join, Step, Sync
+from kohort.protocol.errors import ErrorCode
 from tests.driven_members import DrivenMember
 from tests.unit.broker.core.group.scenario import MINUTE, Scenario
 

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from broker.core.group.events import (
+from kohort.broker.core.group.events import (
     CauseAdded,
     Event,
     Fate,
@@ -25,13 +25,13 @@ from broker.core.group.events import (
     TriggerKind,
     UnusedIdDropped,
 )
-from broker.core.group.requests import Now
-from broker.core.history.model import HistoryRecord
-from protocol.errors import ErrorCode
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from protocol.messages.leave_group import LeaveGroupRequest
-from protocol.messages.offset_commit import OffsetCommitRequest
-from protocol.messages.sync_group import SyncGroupRequest
+from kohort.broker.core.group.requests import Now
+from kohort.broker.core.history.model import HistoryRecord
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from kohort.protocol.messages.leave_group import LeaveGroupRequest
+from kohort.protocol.messages.offset_commit import OffsetCommitRequest
+from kohort.protocol.messages.sync_group import SyncGroupRequest
 from tests.simulation.awaited import Awaited
 from tests.simulation.causes import (
     COMPLETING,

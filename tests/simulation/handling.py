@@ -14,22 +14,22 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from broker.clock import VirtualClock
-from client.core.errors import (
+from kohort.broker.clock import VirtualClock
+from kohort.client.core.errors import (
     CommitFailedError,
     OperationTimedOutError,
     RebalanceInProgressError,
 )
-from client.core.offsets import OffsetAndMetadata
-from client.core.partitions import TopicPartition
-from client.processing.attempts import Attempts
-from client.processing.dead_letters import CallerBurial, DeadLetter
-from client.processing.figures import Counts
-from client.processing.options import RunOptions
-from client.processing.runner import Runner
-from client.processing.source import CommitDone, Positions
-from client.records import AnyRecord, ConsumerRecord
-from protocol.records.batch import TimestampType
+from kohort.client.core.offsets import OffsetAndMetadata
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.processing.attempts import Attempts
+from kohort.client.processing.dead_letters import CallerBurial, DeadLetter
+from kohort.client.processing.figures import Counts
+from kohort.client.processing.options import RunOptions
+from kohort.client.processing.runner import Runner
+from kohort.client.processing.source import CommitDone, Positions
+from kohort.client.records import AnyRecord, ConsumerRecord
+from kohort.protocol.records.batch import TimestampType
 from tests.virtual_loop import VirtualClockLoop
 
 PARTITIONS: Final = [TopicPartition("t", number) for number in range(4)]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker.core.group.events import TriggerKind
-from broker.core.group.requests import Now
-from protocol.join_reason import JoinReason
-from protocol.messages.join_group import JoinGroupRequest
-from protocol.messages.leave_group import LeaveGroupRequest
+from kohort.broker.core.group.events import TriggerKind
+from kohort.broker.core.group.requests import Now
+from kohort.protocol.join_reason import JoinReason
+from kohort.protocol.messages.join_group import JoinGroupRequest
+from kohort.protocol.messages.leave_group import LeaveGroupRequest
 from tests.simulation.causes import (
     COMPLETING,
     EMPTY,

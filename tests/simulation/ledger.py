@@ -15,10 +15,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from broker.coordinator.offsets_log import partition_of
-from broker.core.group.events import Event, TriggerKind
-from broker.core.group.requests import Now
-from broker.core.history.model import HistoryRecord
+from kohort.broker.coordinator.offsets_log import partition_of
+from kohort.broker.core.group.events import Event, TriggerKind
+from kohort.broker.core.group.requests import Now
+from kohort.broker.core.history.model import HistoryRecord
 from tests.simulation.causes import Cause
 from tests.simulation.group_ledger import GroupLedger
 from tests.simulation.process import Call

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 
-from protocol.join_reason import JoinReason
+from kohort.protocol.join_reason import JoinReason
 from tests.simulation.assigning import PARTITIONS, TOPIC
 from tests.simulation.network import Weather
 from tests.simulation.process import Process, Traits

@@ -10,11 +10,11 @@ from random import Random
 from socket import socket
 from typing import cast
 
-from broker.clock import VirtualClock
-from broker.machine import Machine
-from broker.metrics.loop_lag import LoopLagMeter
-from broker.storage.metadata_store import MetadataStore
-from broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.clock import VirtualClock
+from kohort.broker.machine import Machine
+from kohort.broker.metrics.loop_lag import LoopLagMeter
+from kohort.broker.storage.metadata_store import MetadataStore
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from tests.simulation.network import Network, Port
 
 

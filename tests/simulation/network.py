@@ -15,7 +15,7 @@ from itertools import pairwise
 from random import Random
 from typing import Any, Protocol
 
-from broker.network.connection import Connection
+from kohort.broker.network.connection import Connection
 
 
 @dataclass(frozen=True)

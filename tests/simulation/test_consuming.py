@@ -11,9 +11,9 @@ from random import Random
 
 import pytest
 
-from client.core.partitions import TopicPartition
-from client.records import AnyRecord, ConsumerRecord
-from protocol.records.batch import TimestampType
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.records import AnyRecord, ConsumerRecord
+from kohort.protocol.records.batch import TimestampType
 from tests.simulation.consuming.campaign import STEPS, describe, live_many
 from tests.simulation.consuming.interrupted import Interrupted
 from tests.simulation.consuming.ledger import Ledger

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.advisor.setting import Setting
+from kohort.pipeline.advisor.setting import Setting
 from tests.simulation.fidelity import Fidelity, try_many
 from tests.simulation.what_if import APART, live, make_plan
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from broker.core.history.json_form import as_json
-from broker.core.history.model import HistoryRecord
-from pipeline.advisor.setting import Setting
-from protocol.errors import ErrorCode
-from protocol.join_reason import JoinReason
-from protocol.messages.join_group import JoinGroupResponse
-from protocol.messages.sync_group import SyncGroupResponse
+from kohort.broker.core.history.json_form import as_json
+from kohort.broker.core.history.model import HistoryRecord
+from kohort.pipeline.advisor.setting import Setting
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.join_reason import JoinReason
+from kohort.protocol.messages.join_group import JoinGroupResponse
+from kohort.protocol.messages.sync_group import SyncGroupResponse
 from tests.simulation.process import Process, Traits
 from tests.simulation.world import World
 

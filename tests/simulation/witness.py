@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from broker.core.group.requests import CommittedOffset
-from protocol.errors import ErrorCode
-from protocol.messages.join_group import JoinGroupResponse
-from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from protocol.messages.sync_group import SyncGroupResponse
+from kohort.broker.core.group.requests import CommittedOffset
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.join_group import JoinGroupResponse
+from kohort.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from kohort.protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
     from tests.simulation.process import Call, Process

@@ -14,27 +14,27 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from broker.app import Broker
-from broker.clock import VirtualClock
-from broker.config import load
-from broker.coordinator.coordinator import GroupCoordinator
-from broker.coordinator.offsets_log import partition_of
-from broker.core.group.events import Event
-from broker.core.group.requests import Now
-from broker.core.history.model import HistoryRecord
-from broker.storage.simulated_filesystem import SimulatedFileSystem
-from broker.topics.names import CONSUMER_OFFSETS
-from protocol.codec import Codec, codec
-from protocol.errors import ErrorCode
-from protocol.message import RESPONSES, schema_of
-from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.offset_commit import (
+from kohort.broker.app import Broker
+from kohort.broker.clock import VirtualClock
+from kohort.broker.config import load
+from kohort.broker.coordinator.coordinator import GroupCoordinator
+from kohort.broker.coordinator.offsets_log import partition_of
+from kohort.broker.core.group.events import Event
+from kohort.broker.core.group.requests import Now
+from kohort.broker.core.history.model import HistoryRecord
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.topics.names import CONSUMER_OFFSETS
+from kohort.protocol.codec import Codec, codec
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.message import RESPONSES, schema_of
+from kohort.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from kohort.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from protocol.messages.sync_group import SyncGroupRequest
+from kohort.protocol.messages.sync_group import SyncGroupRequest
 from tests.simulation.assigning import PARTITIONS, TOPIC
 from tests.simulation.ledger import Ledger
 from tests.simulation.loop import SimulatedLoop

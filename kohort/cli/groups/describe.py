@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
-from broker.core.history.wording import counted, shown
+from kohort.broker.core.history.wording import counted, shown
 from kohort.cli.errors import NotFoundError
 from kohort.cli.groups.options import add_kafka, cluster_of, print_json
 from kohort.cli.groups.table import table

@@ -4,8 +4,8 @@ import argparse
 
 from kohort.cli.groups.options import add_kafka, cluster_of, print_json
 from kohort.cli.groups.table import table
+from kohort.protocol.messages.list_groups import ListedGroup
 from kohort.wire.groups import list_groups
-from protocol.messages.list_groups import ListedGroup
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

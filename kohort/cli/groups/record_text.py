@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Any
 
-from broker.core.history.json_form import from_json
-from broker.core.history.sentence import evidence, sentence
-from broker.core.history.wording import ClockText, shown
+from kohort.broker.core.history.json_form import from_json
+from kohort.broker.core.history.sentence import evidence, sentence
+from kohort.broker.core.history.wording import ClockText, shown
 
 Json = dict[str, Any]
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
-from broker.core.history.wording import shown
+from kohort.broker.core.history.wording import shown
 
 Cell: TypeAlias = str | int | None
 """None is a dash. Numbers stand right."""

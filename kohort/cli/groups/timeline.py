@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
-from broker.core.history.wording import shown
+from kohort.broker.core.history.wording import shown
 from kohort.cli.admin_http import Json
 from kohort.cli.errors import UnavailableError
 from kohort.cli.groups.drawing import ASCII, Line, Symbols, draw

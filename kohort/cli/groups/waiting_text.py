@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from broker.core.history.wording import ClockText, counted, duration, member_text
+from kohort.broker.core.history.wording import ClockText, counted, duration, member_text
 
 Json = dict[str, Any]
 

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Iterator
 
-from broker.core.history.wording import counted, shown
+from kohort.broker.core.history.wording import counted, shown
 from kohort.cli.admin_http import Json
 from kohort.cli.groups.options import add_http, history_of, print_json
 from kohort.cli.groups.record_text import local_clock, told_evidence, told_sentence

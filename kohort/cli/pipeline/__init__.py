@@ -12,13 +12,13 @@ import importlib.util
 import sys
 from typing import Any, Final, NoReturn
 
-from pipeline.errors import PipelineError, UnavailableError
+from kohort.pipeline.errors import PipelineError, UnavailableError
 
 COMMANDS: Final = {
-    "land": ("topics into tables, exactly once", "pipeline.jobs.land"),
-    "rebalances": ("the history of rebalances into tables", "pipeline.jobs.rebalances"),
-    "advise": ("which settings would have avoided rebalances", "pipeline.jobs.advise"),
-    "report": ("one page with plots", "pipeline.jobs.report"),
+    "land": ("topics into tables, exactly once", "kohort.pipeline.jobs.land"),
+    "rebalances": ("the history of rebalances into tables", "kohort.pipeline.jobs.rebalances"),
+    "advise": ("which settings would have avoided rebalances", "kohort.pipeline.jobs.advise"),
+    "report": ("one page with plots", "kohort.pipeline.jobs.report"),
     "convert-log": (
         "a history out of the log of a Kafka broker; needs neither Spark nor Java",
         "kohort.cli.pipeline.convert_log",

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pipeline.broker_log.convert import convert_files
-from pipeline.errors import UsageError
-from pipeline.notice import tell
+from kohort.pipeline.broker_log.convert import convert_files
+from kohort.pipeline.errors import UsageError
+from kohort.pipeline.notice import tell
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

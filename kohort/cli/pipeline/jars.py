@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from pipeline import jars
+from kohort.pipeline import jars
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -3,8 +3,8 @@
 import asyncio
 import threading
 
-from client.listener import Partitions
 from kohort import Consumer, RebalanceListener
+from kohort.client.listener import Partitions
 from tests.interop.clients.threads import ThreadMember
 from tests.interop.model import Record, Seat
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Producer
 
-from client.core.membership import MemberState
-from client.listener import Partitions
 from kohort import Consumer, RebalanceListener, TopicPartition, errors
+from kohort.client.core.membership import MemberState
+from kohort.client.listener import Partitions
 from tests.interop.clients.confluent_client import QUIET
 from tests.interop.consumer.members import numbers
 

@@ -10,9 +10,9 @@ from typing import Any, Self
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from client.core.membership import MemberState
-from client.listener import Partitions
 from kohort import Consumer, ConsumerRecord, RebalanceListener, TopicPartition
+from kohort.client.core.membership import MemberState
+from kohort.client.listener import Partitions
 from tests.interop.clients.confluent_client import admin_client
 from tests.interop.model import wait_until
 

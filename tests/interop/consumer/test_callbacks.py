@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from client.listener import Partitions
 from kohort import Consumer, OffsetAndMetadata, RebalanceListener, TopicPartition, errors
+from kohort.client.listener import Partitions
 from tests.interop.consumer.members import Members, Note, Topics, numbers, read, values
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from client.listener import Partitions
 from kohort import Consumer, RebalanceListener, TopicPartition, errors
+from kohort.client.listener import Partitions
 from tests.interop.consumer.members import PATIENCE_S, Members, Topics
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from aiokafka.errors import ProducerClosed
 
-from client.processing.dead_letters import PREFIX, DeadLetter, TopicBurial
 from kohort import Consumer, ConsumerRecord, TopicPartition, errors
+from kohort.client.processing.dead_letters import PREFIX, DeadLetter, TopicBurial
 from tests.interop.consumer.members import Members, Topics, read, values
 
 Record = ConsumerRecord[Any, Any]
@@ -123,7 +123,7 @@ async def test_what_cannot_be_handled_or_read_goes_to_the_dead_letters_with_its_
         "attempts": "2",
     }
     told = dict(unread.headers)
-    assert told[f"{PREFIX}exception"] == b"client.core.errors.DeserialisationError"
+    assert told[f"{PREFIX}exception"] == b"kohort.client.core.errors.DeserialisationError"
     assert told[f"{PREFIX}cause"] is not None
     assert told[f"{PREFIX}attempts"] == b"1"
 

@@ -19,8 +19,8 @@ import pytest
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import TopicPartition as Place
 
-from client.processing.dead_letters import PREFIX
 from kohort import TopicPartition
+from kohort.client.processing.dead_letters import PREFIX
 from tests.interop.clients.handling_process import (
     KEYS,
     TAKEN_OVER,

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from client.core import membership
-from client.core.group_requests import MembershipConfig, join_request
-from client.core.identity import Identity
-from client.core.rejoin import Rejoin
-from client.core.subscription import Subscription
 from kohort import Assignor, Consumer, JoinReason, TopicPartition, errors
-from protocol.messages.join_group import JoinGroupRequest
+from kohort.client.core import membership
+from kohort.client.core.group_requests import MembershipConfig, join_request
+from kohort.client.core.identity import Identity
+from kohort.client.core.rejoin import Rejoin
+from kohort.client.core.subscription import Subscription
+from kohort.protocol.messages.join_group import JoinGroupRequest
 from tests.interop.consumer.members import Members, Topics
 
 Stated = tuple[JoinReason, str]

@@ -8,8 +8,8 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from protocol.errors import ErrorCode
-from protocol.types import ZERO_UUID
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.types import ZERO_UUID
 from tests.interop.same_answers.compare import MISSING
 
 CLOSED: Final = "closed the connection"

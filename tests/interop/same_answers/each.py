@@ -2,7 +2,7 @@
 
 from typing import Any, TypeAlias
 
-from protocol.message import Struct, schema_of
+from kohort.protocol.message import Struct, schema_of
 
 Value: TypeAlias = Any
 """A message or a part of one. Of what type depends on the request, which only the test knows."""

@@ -5,16 +5,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from protocol.errors import ErrorCode
-from protocol.message import Struct
-from protocol.messages.describe_groups import DescribeGroupsRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.list_groups import ListGroupsRequest
-from protocol.messages.offset_fetch import OffsetFetchRequest
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.message import Struct
+from kohort.protocol.messages.describe_groups import DescribeGroupsRequest
+from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kohort.protocol.messages.heartbeat import HeartbeatRequest
+from kohort.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kohort.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from kohort.protocol.messages.list_groups import ListGroupsRequest
+from kohort.protocol.messages.offset_fetch import OffsetFetchRequest
+from kohort.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.interop.same_answers.ages import NEWEST, Age
 from tests.interop.same_answers.differences import Difference
 from tests.interop.same_answers.each import Value, each, for_broker

@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
-from protocol.layout import to_plain
-from protocol.message import Struct, schema_of
-from protocol.messages.fetch import FetchResponse
-from protocol.records.batch import HEADER_BYTES, read_header
-from protocol.types import ZERO_UUID
+from kohort.protocol.layout import to_plain
+from kohort.protocol.message import Struct, schema_of
+from kohort.protocol.messages.fetch import FetchResponse
+from kohort.protocol.records.batch import HEADER_BYTES, read_header
+from kohort.protocol.types import ZERO_UUID
 from tests.interop.same_answers.each import Value
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -7,9 +7,9 @@ from socket import socket
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from protocol.message import RESPONSES, Struct, schema_of
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kohort.protocol.message import RESPONSES, Struct, schema_of
+from kohort.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kohort.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.interop.same_answers.compare import Correspondence, Mismatch, mismatches
 from tests.interop.same_answers.differences import ALWAYS, CLOSED, SILENT, Difference
 from tests.interop.same_answers.each import Value, each, for_broker

@@ -4,27 +4,27 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import (
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.list_offsets import (
+from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kohort.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from protocol.messages.produce import (
+from kohort.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.records.batch import Codec
-from protocol.records.builder import encode_batch
-from protocol.records.record import Record
+from kohort.protocol.records.batch import Codec
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record
 from tests.interop.same_answers.each import Value
 from tests.interop.same_answers.pair import SESSION_STARTED_MS, Pair
 

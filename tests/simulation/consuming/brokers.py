@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, Final
 
-from broker.core.group.reasons import NO_REASON
-from broker.core.group.requests import (
+from kohort.broker.core.group.reasons import NO_REASON
+from kohort.broker.core.group.requests import (
     CommitRequest,
     CommitResult,
     JoinRequest,
@@ -25,70 +25,74 @@ from broker.core.group.requests import (
     SyncRequest,
     SyncResult,
 )
-from client.net.cluster import Address
-from protocol.codec import codec
-from protocol.errors import ErrorCode
-from protocol.framing import API_VERSIONS_KEY
-from protocol.message import REQUESTS, schema_of
-from protocol.messages.api_versions import (
+from kohort.client.net.cluster import Address
+from kohort.protocol.codec import codec
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.framing import API_VERSIONS_KEY
+from kohort.protocol.message import REQUESTS, schema_of
+from kohort.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
 )
-from protocol.messages.fetch import (
+from kohort.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
     PartitionData,
 )
-from protocol.messages.find_coordinator import (
+from kohort.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from protocol.messages.header import RequestHeader
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.join_group import (
+from kohort.protocol.messages.header import RequestHeader
+from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kohort.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupResponse,
     JoinGroupResponseMember,
 )
-from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
-from protocol.messages.list_offsets import (
+from kohort.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberResponse,
+)
+from kohort.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from protocol.messages.metadata import (
+from kohort.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from protocol.messages.offset_commit import (
+from kohort.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from protocol.messages.offset_fetch import (
+from kohort.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from protocol.messages.offset_for_leader_epoch import (
+from kohort.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from protocol.records.builder import encode_batch
-from protocol.records.record import Record
+from kohort.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record
 from tests.simulation.consuming.group_host import GroupHost
 from tests.simulation.consuming.network import Host, Network, Wire
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from broker.core.group.config import GroupConfig
-from broker.core.group.effects import Reply
+from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.effects import Reply
 from tests.unit.broker.core.group.scenario import Scenario, Ticket
 
 Answered = Callable[[Any], None]

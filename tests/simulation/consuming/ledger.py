@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from client.core.partitions import TopicPartition
-from client.records import AnyRecord
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.records import AnyRecord
 from tests.simulation.consuming.brokers import PARTITIONS
 
 

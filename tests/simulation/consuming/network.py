@@ -16,8 +16,8 @@ from enum import Enum
 from random import Random
 from typing import Any, Final, Protocol
 
-from broker.clock import VirtualClock
-from client.net.cluster import Address
+from kohort.broker.clock import VirtualClock
+from kohort.client.net.cluster import Address
 from tests.simulation.loop import SimulatedLoop
 
 PROCESS: contextvars.ContextVar[int] = contextvars.ContextVar("process", default=0)

@@ -15,8 +15,8 @@ from enum import Enum
 from random import Random
 from typing import Any, Final, Protocol, TypeAlias
 
-from client.consumer import Consumer
-from client.core.errors import (
+from kohort.client.consumer import Consumer
+from kohort.client.core.errors import (
     BrokerUnreachableError,
     CommitError,
     ConsumerClosedError,
@@ -25,9 +25,9 @@ from client.core.errors import (
     IllegalStateError,
     OperationTimedOutError,
 )
-from client.core.partitions import TopicPartition
-from client.listener import Partitions, RebalanceListener
-from client.records import AnyRecord
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.listener import Partitions, RebalanceListener
+from kohort.client.records import AnyRecord
 from tests.simulation.consuming.brokers import TOPIC
 from tests.simulation.consuming.interrupted import Interrupted
 from tests.simulation.consuming.ledger import Ledger

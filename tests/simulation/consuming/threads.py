@@ -1,9 +1,9 @@
 """The heartbeat thread on virtual time: a real thread that runs only while the loop waits for it.
 
-`turns` puts stand-ins for what `client.heartbeat_thread` has of `threading` and for its blocking
-connection. A thread that waits, on a condition or for an answer, hands the turn back to the loop,
-and is given it again when its time has come. So one thing happens at a time, in an order that only
-the seed decides, and the code of the thread is the one that runs in production.
+`turns` puts stand-ins for what `kohort.client.heartbeat_thread` has of `threading` and for its
+blocking connection. A thread that waits, on a condition or for an answer, hands the turn back to
+the loop, and is given it again when its time has come. So one thing happens at a time, in an order
+that only the seed decides, and the code of the thread is the one that runs in production.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-import client.heartbeat_thread
-from client.net.cluster import Address
-from client.net.connection import (
+from kohort.client import heartbeat_thread
+from kohort.client.net.cluster import Address
+from kohort.client.net.connection import (
     Connection,
     ConnectionConfig,
     DisconnectedError,
     open_connection,
 )
-from client.net.versions import ApiVersionTable
+from kohort.client.net.versions import ApiVersionTable
 
 T = TypeVar("T")
 
@@ -197,7 +197,7 @@ class _Threading:
 @contextmanager
 def turns() -> Iterator[set[TurnTaker]]:
     """Heartbeat threads that are made within it take turns with the loop; those that live."""
-    module: Any = client.heartbeat_thread
+    module: Any = heartbeat_thread
     real = module.threading, module.BlockingConnection
     module.threading, module.BlockingConnection = _Threading, ThreadsConnection
     TurnTaker.alive = set()

@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from broker.clock import SystemClock, VirtualClock
+from kohort.broker.clock import SystemClock, VirtualClock
 
 
 def test_the_system_clock_counts_milliseconds() -> None:

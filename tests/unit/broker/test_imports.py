@@ -9,8 +9,8 @@ NOT_AT_THE_START = (
     # With the first HTTP connection.
     "h11",
     # What makes records of rebalances: 30 ms, with the first of them.
-    "broker.core.history.build",
-    "broker.core.history.model",
+    "kohort.broker.core.history.build",
+    "kohort.broker.core.history.model",
     # The codecs, each with the first batch that is compressed with it.
     "cramjam",
     "lz4.frame",
@@ -31,8 +31,8 @@ NOT_AT_THE_START = (
 
 def test_a_start_imports_nothing_that_it_does_not_need() -> None:
     script = (
-        "import sys, broker.__main__, broker.daemon\n"
-        "from broker.handlers.registry import load_handlers\n"
+        "import sys, kohort.broker.__main__, kohort.broker.daemon\n"
+        "from kohort.broker.handlers.registry import load_handlers\n"
         "load_handlers()\n"
         f"print([name for name in {NOT_AT_THE_START} if name in sys.modules])\n"
     )
@@ -42,7 +42,10 @@ def test_a_start_imports_nothing_that_it_does_not_need() -> None:
 
 
 def test_help_imports_no_broker() -> None:
-    script = "import sys, broker.__main__; print({'asyncio', 'broker.app'} & set(sys.modules))"
+    script = (
+        "import sys, kohort.broker.__main__\n"
+        "print({'asyncio', 'kohort.broker.app'} & set(sys.modules))"
+    )
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
@@ -50,12 +53,12 @@ def test_help_imports_no_broker() -> None:
 
 def test_a_start_does_not_collect_garbage_while_it_imports() -> None:
     script = (
-        "import gc, sys, broker.__main__\n"
+        "import gc, sys, kohort.broker.__main__\n"
         "looks = []\n"
         "gc.callbacks.append(lambda *what: looks.append(what))\n"
         # A start that ends when all is imported.
-        "broker.__main__.main(['--override', 'num.partitions=0'])\n"
-        "print('broker.app' in sys.modules, gc.isenabled(), len(looks))\n"
+        "kohort.broker.__main__.main(['--override', 'num.partitions=0'])\n"
+        "print('kohort.broker.app' in sys.modules, gc.isenabled(), len(looks))\n"
     )
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from broker.collector import (
+from kohort.broker.collector import (
     CROWD_THRESHOLDS,
     THRESHOLDS,
     YOUNG_WORTH_A_LOOK,
@@ -19,8 +19,8 @@ from broker.collector import (
     collect_as_usual,
     collect_in_steps,
 )
-from broker.core.steps import Steps
-from broker.memory_keeper import (
+from kohort.broker.core.steps import Steps
+from kohort.broker.memory_keeper import (
     COLLECT_ALL_ANYWAY_LOOKS,
     GIVEN_BACK_AFTER_LOOKS,
     MANY,
@@ -30,7 +30,7 @@ from broker.memory_keeper import (
 CROWD_COMES_AND_GOES = f"""
 import json
 from benchmarks.members import resident_kib
-from broker.memory_keeper import MemoryKeeper
+from kohort.broker.memory_keeper import MemoryKeeper
 
 waiting = 0
 keeper = MemoryKeeper(lambda: waiting)
@@ -54,7 +54,7 @@ print(json.dumps(sizes))
 CROWD_GOES_BIT_BY_BIT = f"""
 import json
 from benchmarks.members import resident_kib
-from broker.memory_keeper import GIVEN_BACK_PER_GONE, MemoryKeeper
+from kohort.broker.memory_keeper import GIVEN_BACK_PER_GONE, MemoryKeeper
 
 waiting, left = {MANY} + 2 * GIVEN_BACK_PER_GONE, 0
 keeper = MemoryKeeper(lambda: waiting, lambda: left)
@@ -77,9 +77,9 @@ print(json.dumps(sizes))
 SOME_STAYS = f"""
 import json
 from benchmarks.members import resident_kib
-from broker.history.rings import Rings, pack
-from broker.memory_keeper import MemoryKeeper
-from broker.metrics.group_counts import CountsByGroup
+from kohort.broker.history.rings import Rings, pack
+from kohort.broker.memory_keeper import MemoryKeeper
+from kohort.broker.metrics.group_counts import CountsByGroup
 
 def left_after(renews):
     waiting = 0
@@ -119,7 +119,7 @@ RECORDS_STAY = (
 
 ALLOCATORS = """
 import ctypes, json
-from broker import allocator
+from kohort.broker import allocator
 
 def functions():
     found = [allocator._allocator_of(domain) for domain in (1, 2)]
@@ -214,7 +214,7 @@ def test_what_stays_is_made_anew_each_time_that_a_crowd_has_gone(
 ) -> None:
     served_by: list[str] = []
     for name in ("serve_objects_by_library", "serve_objects_by_python"):
-        monkeypatch.setattr(f"broker.allocator.{name}", partial(served_by.append, name[17:]))
+        monkeypatch.setattr(f"kohort.broker.allocator.{name}", partial(served_by.append, name[17:]))
     steps: list[int] = []
 
     def renew() -> Steps[None]:
@@ -248,7 +248,7 @@ def look_until_given_back(keeper: MemoryKeeper) -> None:
 async def test_what_stays_is_made_anew_with_turns_of_the_loop_in_between(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("broker.allocator.serve_objects_by_library", lambda: True)
+    monkeypatch.setattr("kohort.broker.allocator.serve_objects_by_library", lambda: True)
     steps: list[int] = []
 
     def renew() -> Steps[None]:
@@ -277,7 +277,7 @@ def test_a_new_crowd_is_met_while_the_last_one_is_remembered(
     """One that is small beside the last."""
     served_by: list[str] = []
     for name in ("serve_objects_by_library", "serve_objects_by_python"):
-        monkeypatch.setattr(f"broker.allocator.{name}", partial(served_by.append, name[17:]))
+        monkeypatch.setattr(f"kohort.broker.allocator.{name}", partial(served_by.append, name[17:]))
     waiting = 100 * MANY
     keeper = MemoryKeeper(lambda: waiting)
     keeper.look()

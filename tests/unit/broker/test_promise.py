@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from broker.promise import Promise
+from kohort.broker.promise import Promise
 
 
 async def test_who_waits_is_told_before_the_keeper_goes_on() -> None:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Coroutine
 import pytest
 import uvloop
 
-from broker.clock import Clock, SystemClock, VirtualClock
-from broker.core.keyed_timers import KeyedTimers
-from broker.core.purgatory import Completion, DelayedOperation, Purgatory
-from broker.purgatory_shell import TURN_MS, PurgatoryShell
+from kohort.broker.clock import Clock, SystemClock, VirtualClock
+from kohort.broker.core.keyed_timers import KeyedTimers
+from kohort.broker.core.purgatory import Completion, DelayedOperation, Purgatory
+from kohort.broker.purgatory_shell import TURN_MS, PurgatoryShell
 from tests.virtual_loop import VirtualClockLoop
 
 Run = Callable[[Coroutine[None, None, None]], None]

@@ -11,39 +11,39 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Coroutine
 from typing import Any, Final, cast
 
-from broker.clock import VirtualClock
-from client.core.offsets import RESET_EARLIEST
-from client.core.partitions import TopicPartition
-from client.core.positions import Positions
-from client.core.topics import Leader, TopicInfo
-from client.fetched import NO_DESERIALISERS, Deserialisers
-from client.fetcher import FetchConfig, Fetcher
-from client.net.cluster import Address, Cluster, ClusterConfig
-from client.net.connection import Connection, ConnectionConfig, DisconnectedError
-from client.net.versions import ApiVersionTable
-from client.records import AnyRecord
-from protocol.codec import codec
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import (
+from kohort.broker.clock import VirtualClock
+from kohort.client.core.offsets import RESET_EARLIEST
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.positions import Positions
+from kohort.client.core.topics import Leader, TopicInfo
+from kohort.client.fetched import NO_DESERIALISERS, Deserialisers
+from kohort.client.fetcher import FetchConfig, Fetcher
+from kohort.client.net.cluster import Address, Cluster, ClusterConfig
+from kohort.client.net.connection import Connection, ConnectionConfig, DisconnectedError
+from kohort.client.net.versions import ApiVersionTable
+from kohort.client.records import AnyRecord
+from kohort.protocol.codec import codec
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
     PartitionData,
 )
-from protocol.messages.list_offsets import (
+from kohort.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from protocol.messages.offset_for_leader_epoch import (
+from kohort.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from protocol.records.builder import encode_batch
-from protocol.records.record import Record
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record
 from tests.virtual_loop import VirtualClockLoop
 
 TOPIC: Final = "t"

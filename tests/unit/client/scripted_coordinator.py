@@ -10,36 +10,36 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-from client.config import config_from
-from client.coordinator import Coordinator
-from client.core.identity import Identity
-from client.core.membership import MemberState
-from client.core.offsets import OffsetAndMetadata
-from client.core.subscription import Subscription
-from client.core.topics import TopicInfo
-from client.group import GroupMember
-from client.group_offsets import GroupOffsets
-from client.metadata import MetadataConfig, MetadataKeeper
-from client.net.cluster import Address, Cluster, ClusterConfig
-from client.net.connection import Connection, ConnectionConfig, DisconnectedError
-from client.net.versions import ApiVersionTable
-from client.rebalance import Rebalance
-from protocol.codec import codec
-from protocol.errors import ErrorCode
-from protocol.messages.find_coordinator import (
+from kohort.client.config import config_from
+from kohort.client.coordinator import Coordinator
+from kohort.client.core.identity import Identity
+from kohort.client.core.membership import MemberState
+from kohort.client.core.offsets import OffsetAndMetadata
+from kohort.client.core.subscription import Subscription
+from kohort.client.core.topics import TopicInfo
+from kohort.client.group import GroupMember
+from kohort.client.group_offsets import GroupOffsets
+from kohort.client.metadata import MetadataConfig, MetadataKeeper
+from kohort.client.net.cluster import Address, Cluster, ClusterConfig
+from kohort.client.net.connection import Connection, ConnectionConfig, DisconnectedError
+from kohort.client.net.versions import ApiVersionTable
+from kohort.client.rebalance import Rebalance
+from kohort.protocol.codec import codec
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.find_coordinator import (
     Coordinator as FoundCoordinator,
 )
-from protocol.messages.find_coordinator import (
+from kohort.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from protocol.messages.offset_commit import (
+from kohort.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from protocol.messages.offset_fetch import (
+from kohort.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from client.auto_commit import AutoCommit
-from client.core.backoff import Backoff
-from client.core.positions import Positions
+from kohort.client.auto_commit import AutoCommit
+from kohort.client.core.backoff import Backoff
+from kohort.client.core.positions import Positions
 from tests.unit.client.scripted_coordinator import HANGS_UP, A, Scene, on_virtual_time
 
 

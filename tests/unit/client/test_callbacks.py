@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from client.callbacks import Callbacks
-from client.listener import Partitions
+from kohort.client.callbacks import Callbacks
+from kohort.client.listener import Partitions
 from tests.unit.client.scripted_brokers import partition, run
 
 A, B = partition(0), partition(1)

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from client.config import ConsumerConfig, Settings, config_from
-from client.core.assignors import RangeAssignor
 from kohort import Assignor, Consumer, JoinReason, RebalanceListener, errors
+from kohort.client.config import ConsumerConfig, Settings, config_from
+from kohort.client.core.assignors import RangeAssignor
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,15 @@
 import pytest
 
-from client.core.errors import RecordError
-from client.core.offsets import EARLIEST
-from client.core.partitions import TopicPartition
-from client.core.positions import Positions
-from client.fetch_buffers import AHEAD_RECORDS, CHUNK_OVERHEAD_BYTES, FetchBuffers
-from client.fetched import Fetched, ReadOptions
-from protocol.records.batch import Codec
-from protocol.records.builder import encode_batch
-from protocol.records.control import ControlType, EndTransactionMarker, encode_marker
-from protocol.records.record import Record
+from kohort.client.core.errors import RecordError
+from kohort.client.core.offsets import EARLIEST
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.positions import Positions
+from kohort.client.fetch_buffers import AHEAD_RECORDS, CHUNK_OVERHEAD_BYTES, FetchBuffers
+from kohort.client.fetched import Fetched, ReadOptions
+from kohort.protocol.records.batch import Codec
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
+from kohort.protocol.records.record import Record
 from tests.batches import with_header
 
 A, B, C = (TopicPartition("t", index) for index in range(3))

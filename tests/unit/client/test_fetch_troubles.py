@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from client.core.errors import AuthorizationError, DeserialisationError
-from client.fetched import Deserialisers
-from client.leader_rounds import now_ms
-from protocol.errors import ErrorCode
+from kohort.client.core.errors import AuthorizationError, DeserialisationError
+from kohort.client.fetched import Deserialisers
+from kohort.client.leader_rounds import now_ms
+from kohort.protocol.errors import ErrorCode
 from tests.unit.client.scripted_brokers import Scene, partition, run
 
 A, B = partition(0), partition(1)

@@ -4,18 +4,18 @@ from typing import Any
 
 import pytest
 
-from client.core.errors import (
+from kohort.client.core.errors import (
     CorruptRecordError,
     DeserialisationError,
     PartitionError,
     RecordTooLargeError,
 )
-from client.core.partitions import TopicPartition
-from client.fetched import Aborted, Deserialisers, Fetched, ReadOptions
-from protocol.records.batch import Codec, TimestampType, read_header, with_log_append_time
-from protocol.records.builder import assemble, encode_batch
-from protocol.records.control import ControlType, EndTransactionMarker, encode_marker
-from protocol.records.record import Record
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.fetched import Aborted, Deserialisers, Fetched, ReadOptions
+from kohort.protocol.records.batch import Codec, TimestampType, read_header, with_log_append_time
+from kohort.protocol.records.builder import assemble, encode_batch
+from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
+from kohort.protocol.records.record import Record
 from tests.batches import with_header
 
 PARTITION = TopicPartition("t", 1)

@@ -3,20 +3,20 @@ from dataclasses import replace
 
 import pytest
 
-from client.core.errors import (
+from kohort.client.core.errors import (
     AuthorizationError,
     CorruptRecordError,
     PartitionError,
     UnexpectedResponseError,
 )
-from client.core.offsets import EARLIEST as EARLIEST_OFFSET
-from client.core.offsets import LATEST, OffsetAndMetadata
-from client.core.partitions import TopicPartition
-from client.fetched import IsolationLevel
-from client.fetcher import RECEIVING_ROUNDS_MAX
-from client.net.versions import ApiVersionTable, UnsupportedVersionError
-from client.offset_lookup import list_offsets
-from protocol.errors import EncodeError, ErrorCode
+from kohort.client.core.offsets import EARLIEST as EARLIEST_OFFSET
+from kohort.client.core.offsets import LATEST, OffsetAndMetadata
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.fetched import IsolationLevel
+from kohort.client.fetcher import RECEIVING_ROUNDS_MAX
+from kohort.client.net.versions import ApiVersionTable, UnsupportedVersionError
+from kohort.client.offset_lookup import list_offsets
+from kohort.protocol.errors import EncodeError, ErrorCode
 from tests.unit.client.scripted_brokers import EARLIEST, FETCH, TOPIC_ID, Scene, partition, run
 
 A, B = partition(0), partition(1)

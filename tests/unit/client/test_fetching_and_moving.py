@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from client.core.errors import OffsetOutOfRangeError
-from client.core.offsets import RESET_LATEST, RESET_NONE
-from protocol.errors import ErrorCode
+from kohort.client.core.errors import OffsetOutOfRangeError
+from kohort.client.core.offsets import RESET_LATEST, RESET_NONE
+from kohort.protocol.errors import ErrorCode
 from tests.unit.client.scripted_brokers import EARLIEST, TOPIC_ID, Scene, partition, run
 
 A, B = partition(0), partition(1)

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from client.core.errors import OffsetOutOfRangeError
-from client.core.offsets import RESET_NONE
-from client.core.read_replicas import LEADER_ALONE_MS
-from client.net.versions import ApiVersionTable
-from protocol.errors import ErrorCode
+from kohort.client.core.errors import OffsetOutOfRangeError
+from kohort.client.core.offsets import RESET_NONE
+from kohort.client.core.read_replicas import LEADER_ALONE_MS
+from kohort.client.net.versions import ApiVersionTable
+from kohort.protocol.errors import ErrorCode
 from tests.unit.client.scripted_brokers import EARLIEST, FETCH, Scene, partition, run
 
 IN_RACK = replace(EARLIEST, client_rack="a", metadata_max_age_ms=60_000)

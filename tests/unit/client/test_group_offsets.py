@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from client.core.errors import (
+from kohort.client.core.errors import (
     AuthorizationError,
     CommitError,
     CommitFailedError,
@@ -18,13 +18,13 @@ from client.core.errors import (
     RebalanceInProgressError,
     UnexpectedResponseError,
 )
-from client.core.identity import NOBODY, Identity
-from client.core.membership import MemberState
-from client.core.offsets import OffsetAndMetadata
-from client.core.partitions import TopicPartition
-from client.group_offsets import GroupOffsets
-from client.net.versions import ApiVersionTable
-from protocol.errors import ErrorCode
+from kohort.client.core.identity import NOBODY, Identity
+from kohort.client.core.membership import MemberState
+from kohort.client.core.offsets import OffsetAndMetadata
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.group_offsets import GroupOffsets
+from kohort.client.net.versions import ApiVersionTable
+from kohort.protocol.errors import ErrorCode
 from tests.unit.client.scripted_brokers import TOPIC
 from tests.unit.client.scripted_coordinator import HANGS_UP, ME, A, B, Scene, on_virtual_time
 

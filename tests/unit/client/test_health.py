@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from client.core.failing import Failing
-from client.core.membership import MemberState
-from client.core.partitions import TopicPartition
-from client.core.statistics import RebalancePhase
-from client.health import Health, HealthLimits
-from client.processing.figures import RunFigures
+from kohort.client.core.failing import Failing
+from kohort.client.core.membership import MemberState
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.statistics import RebalancePhase
+from kohort.client.health import Health, HealthLimits
+from kohort.client.processing.figures import RunFigures
 
 LIMITS = HealthLimits(session_timeout_ms=10_000, max_poll_interval_ms=60_000)
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from client.core.errors import AuthorizationError, LogTruncatedError
-from client.core.offsets import RESET_NONE
-from client.fetcher import FetchConfig
-from client.net.versions import ApiVersionTable
-from protocol.errors import ErrorCode
+from kohort.client.core.errors import AuthorizationError, LogTruncatedError
+from kohort.client.core.offsets import RESET_NONE
+from kohort.client.fetcher import FetchConfig
+from kohort.client.net.versions import ApiVersionTable
+from kohort.protocol.errors import ErrorCode
 from tests.unit.client.scripted_brokers import FETCH, LIST_OFFSETS, Scene, partition, run
 
 A = partition(0)

@@ -2,15 +2,15 @@
 
 import pytest
 
-from client.core.assignors import ASSIGNORS
-from client.core.backoff import Backoff
-from client.core.errors import CommitError, CommitFailedError, RebalanceInProgressError
-from client.core.group_requests import MembershipConfig
-from client.core.identity import NOBODY, Identity
-from client.core.membership import Membership, MemberState
-from client.core.subscription import Subscription
-from client.member_commits import MemberCommits
-from protocol.errors import ErrorCode
+from kohort.client.core.assignors import ASSIGNORS
+from kohort.client.core.backoff import Backoff
+from kohort.client.core.errors import CommitError, CommitFailedError, RebalanceInProgressError
+from kohort.client.core.group_requests import MembershipConfig
+from kohort.client.core.identity import NOBODY, Identity
+from kohort.client.core.membership import Membership, MemberState
+from kohort.client.core.subscription import Subscription
+from kohort.client.member_commits import MemberCommits
+from kohort.protocol.errors import ErrorCode
 
 SENT = Identity(4, "m-1", "cooperative-sticky")
 LATER = Identity(5, "m-1", "cooperative-sticky")

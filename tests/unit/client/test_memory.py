@@ -6,7 +6,7 @@ import pytest
 
 PROGRAM = """
 import resource
-from client.memory import have_freed_memory_kept
+from kohort.client.memory import have_freed_memory_kept
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

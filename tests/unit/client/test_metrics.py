@@ -4,15 +4,15 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from client.core.identity import NOBODY
-from client.core.membership import MemberState
-from client.core.partitions import TopicPartition
-from client.core.statistics import Figures, GroupStatistics, HeartbeatStatistics
-from client.core.steps import Join
-from client.health import Health, HealthLimits
-from client.metrics import COORDINATOR, FIGURES, ConsumerCollector
-from protocol.errors import ErrorCode
-from protocol.messages.join_group import JoinGroupRequest
+from kohort.client.core.identity import NOBODY
+from kohort.client.core.membership import MemberState
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.statistics import Figures, GroupStatistics, HeartbeatStatistics
+from kohort.client.core.steps import Join
+from kohort.client.health import Health, HealthLimits
+from kohort.client.metrics import COORDINATOR, FIGURES, ConsumerCollector
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.join_group import JoinGroupRequest
 
 LIMITS = HealthLimits(session_timeout_ms=10_000, max_poll_interval_ms=60_000)
 

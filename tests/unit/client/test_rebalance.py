@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from client.core.assignors import RebalanceProtocol
-from client.core.partitions import TopicPartition
-from client.core.steps import Apply, Prepare
-from client.core.subscription import Subscription
-from client.listener import Partitions, RebalanceListener
-from client.rebalance import Rebalance
+from kohort.client.core.assignors import RebalanceProtocol
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.steps import Apply, Prepare
+from kohort.client.core.subscription import Subscription
+from kohort.client.listener import Partitions, RebalanceListener
+from kohort.client.rebalance import Rebalance
 from tests.unit.client.scripted_brokers import Scene as FetchScene
 from tests.unit.client.scripted_brokers import partition, run
 

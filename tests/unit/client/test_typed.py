@@ -2,9 +2,9 @@
 
 from typing import Any, assert_type
 
-from client.consumer import Consumer
-from client.core.partitions import TopicPartition
-from client.records import ConsumerRecord
+from kohort.client.consumer import Consumer
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.records import ConsumerRecord
 
 
 def as_number(raw: bytes | None) -> int:

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-import client.unpack
-from client.records import AnyRecord, ConsumerRecord
-from protocol.errors import DecodeError
-from protocol.records.batch import HEADER_BYTES, TimestampType, read_header
-from protocol.records.builder import encode_batch
-from protocol.records.record import Record, decode_records
-from protocol.records.varint import encode_varint
+from kohort.client import unpack as compiled
+from kohort.client.records import AnyRecord, ConsumerRecord
+from kohort.protocol.errors import DecodeError
+from kohort.protocol.records.batch import HEADER_BYTES, TimestampType, read_header
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record, decode_records
+from kohort.protocol.records.varint import encode_varint
 from tests.batches import SHAPES, one_record, with_block
 
-SOURCE = Path(client.unpack.__file__).with_name("unpack.py")
+SOURCE = Path(compiled.__file__).with_name("unpack.py")
 COMPILED = SOURCE.with_suffix(str(sysconfig.get_config_var("EXT_SUFFIX")))
 ALL = 1 << 30
 
@@ -36,7 +36,7 @@ def _as_written() -> ModuleType:
 
 
 AS_WRITTEN = _as_written()
-FORMS = [AS_WRITTEN, client.unpack] if COMPILED.exists() else [AS_WRITTEN]
+FORMS = [AS_WRITTEN, compiled] if COMPILED.exists() else [AS_WRITTEN]
 
 
 @pytest.fixture(params=["as_written", "compiled"])
@@ -45,7 +45,7 @@ def unpack(request: pytest.FixtureRequest) -> ModuleType:
         return AS_WRITTEN
     if not COMPILED.exists():
         pytest.skip("not compiled: no C compiler was there when the package was built")
-    return client.unpack
+    return compiled
 
 
 def test_the_compiled_form_is_as_new_as_its_source() -> None:

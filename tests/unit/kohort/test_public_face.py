@@ -10,7 +10,7 @@ import kohort
 _PROGRAM = """
 import sys
 import kohort.cli.serve
-print(sorted(name for name in sys.modules if name.split(".")[0] == "client"))
+print(sorted(name for name in sys.modules if name.startswith("kohort.client")))
 """
 
 

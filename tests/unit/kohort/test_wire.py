@@ -13,32 +13,32 @@ from typing import Any
 
 import pytest
 
-from kohort.wire.cluster import Cluster, RefusedError
-from kohort.wire.connection import Connection, UnreachableError
-from kohort.wire.groups import describe_group, list_groups
-from protocol.codec import codec
-from protocol.framing import read_request_prefix, skip_header_tags
-from protocol.message import REQUESTS, RESPONSES, schema_of
-from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
-from protocol.messages.find_coordinator import FindCoordinatorResponse
-from protocol.messages.list_groups import ListedGroup, ListGroupsResponse
-from protocol.messages.list_offsets import (
+from kohort.protocol.codec import codec
+from kohort.protocol.framing import read_request_prefix, skip_header_tags
+from kohort.protocol.message import REQUESTS, RESPONSES, schema_of
+from kohort.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from kohort.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
+from kohort.protocol.messages.find_coordinator import FindCoordinatorResponse
+from kohort.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
+from kohort.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from protocol.messages.metadata import (
+from kohort.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from protocol.messages.offset_fetch import (
+from kohort.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
+from kohort.wire.cluster import Cluster, RefusedError
+from kohort.wire.connection import Connection, UnreachableError
+from kohort.wire.groups import describe_group, list_groups
 
 Answer = Callable[[bytes], bytes]
 """From a frame to a frame, both with their sizes; empty for closing the connection."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.errors import ConflictError, PipelineError, UnavailableError
+from kohort.pipeline.errors import ConflictError, PipelineError, UnavailableError
 
 FAILED = """Job aborted due to stage failure: Task 0 in stage 65.0 failed 1 times: \
 [TASK_WRITE_FAILED] Task failed while writing rows to file:/lake/partitions.
@@ -29,7 +29,7 @@ Caused by: java.io.IOException: {}
 )
 def test_the_reason_is_told(text: str, kind: type[PipelineError], told: str) -> None:
     pyspark_errors = pytest.importorskip("pyspark.errors")
-    from pipeline.faults import explain  # noqa: PLC0415
+    from kohort.pipeline.faults import explain  # noqa: PLC0415
 
     error = explain("the table", pyspark_errors.PySparkException(text))
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import jars
-from pipeline.errors import UnavailableError
-from pipeline.java import find_java
+from kohort.pipeline import jars
+from kohort.pipeline.errors import UnavailableError
+from kohort.pipeline.java import find_java
 
 pyspark = pytest.importorskip("pyspark")
 

@@ -2,8 +2,8 @@
 
 import threading
 
-from pipeline.errors import PipelineError, UnavailableError
-from pipeline.patience import Patience
+from kohort.pipeline.errors import PipelineError, UnavailableError
+from kohort.pipeline.patience import Patience
 
 
 def test_only_what_may_come_back_is_waited_for() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from pipeline.progress import behind, line
+from kohort.pipeline.progress import behind, line
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress

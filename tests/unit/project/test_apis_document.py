@@ -8,8 +8,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from broker.handlers.registry import Api, load_handlers
-from protocol.schema import VersionRange
+from kohort.broker.handlers.registry import Api, load_handlers
+from kohort.protocol.schema import VersionRange
 from tests.java_env import jar
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "apis.md").read_text(encoding="utf-8")

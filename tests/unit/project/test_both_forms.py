@@ -23,7 +23,7 @@ COMPILED = [path for path in TYPES if (ROOT / path).with_suffix(SUFFIX).exists()
 
 
 def test_there_are_modules_to_compile() -> None:
-    assert Path("broker/network/connection.pxd") in TYPES
+    assert Path("kohort/broker/network/connection.pxd") in TYPES
 
 
 @pytest.mark.parametrize("types", TYPES, ids=str)
@@ -42,7 +42,12 @@ def test_compiled_modules_pass_their_tests_as_they_are_written() -> None:
     tests = [
         path
         for types in COMPILED
-        if (path := ROOT / "tests/unit" / types.parent / f"test_{types.stem}.py").exists()
+        if (
+            path := ROOT
+            / "tests/unit"
+            / types.parent.relative_to("kohort")
+            / f"test_{types.stem}.py"
+        ).exists()
     ]
     assert len(tests) > 1
     run = subprocess.run(

@@ -4,13 +4,13 @@ import dataclasses
 import re
 from pathlib import Path
 
-from client.core.membership import MemberState
-from client.core.statistics import RebalancePhase
-from client.health import Health, HealthLimits
-from client.metrics import FIGURES, ConsumerCollector
-from client.net.sasl import MECHANISMS
-from client.net.security import PROTOCOLS, SecurityConfig
 from kohort import Consumer
+from kohort.client.core.membership import MemberState
+from kohort.client.core.statistics import RebalancePhase
+from kohort.client.health import Health, HealthLimits
+from kohort.client.metrics import FIGURES, ConsumerCollector
+from kohort.client.net.sasl import MECHANISMS
+from kohort.client.net.security import PROTOCOLS, SecurityConfig
 
 TEXT = (Path(__file__).parents[3] / "docs" / "running-a-consumer.md").read_text(encoding="utf-8")
 WORDS = set(re.findall(r"`([\w-]+)`", TEXT))

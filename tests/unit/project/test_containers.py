@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from broker.config import load
+from kohort.broker.config import load
 
 ROOT = Path(__file__).parents[3]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -54,7 +54,7 @@ def test_the_image_keeps_its_data_in_its_volume_and_does_not_run_as_root() -> No
 
 def test_the_image_contains_every_package_of_the_distribution() -> None:
     project = (ROOT / "pyproject.toml").read_text()
-    listed = re.search(r"^packages = \[(\"protocol\".*)\]$", project, re.MULTILINE)
+    listed = re.search(r"^packages = \[(\"kohort\")\]$", project, re.MULTILINE)
     assert listed is not None
     allowed = (ROOT / ".dockerignore").read_text().splitlines()
 

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from broker.core.group.events import TriggerKind
-from broker.core.history import model
+from kohort.broker.core.group.events import TriggerKind
+from kohort.broker.core.history import model
 from scripts import history_examples
 
 DOCUMENT = history_examples.PATH.read_text(encoding="utf-8")

@@ -9,10 +9,10 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.types import ArrayType, StructType
 
-from broker.core.group.events import TriggerKind
-from broker.core.history import model
-from broker.core.history.json_form import as_json
-from pipeline.schemas import EVENT, FINDINGS, HISTORY, SCHEMA_VERSION, Table
+from kohort.broker.core.group.events import TriggerKind
+from kohort.broker.core.history import model
+from kohort.broker.core.history.json_form import as_json
+from kohort.pipeline.schemas import EVENT, FINDINGS, HISTORY, SCHEMA_VERSION, Table
 from scripts import pipeline_tables
 
 DOCUMENT = pipeline_tables.PATH.read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
 import pytest
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from protocol.errors import DecodeError, EncodeError, ErrorCode, KafkaError, ProtocolError
+from kohort.protocol.errors import DecodeError, EncodeError, ErrorCode, KafkaError, ProtocolError
 
 NEWER_THAN_KIO = {134, 135, 136}
 

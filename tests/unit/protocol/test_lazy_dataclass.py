@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from protocol import lazy_dataclass
+from kohort.protocol import lazy_dataclass
 
 Decorator = Callable[..., Any]
 

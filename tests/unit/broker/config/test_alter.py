@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.config.alter import Change, Operation, altered, replaced
-from broker.config.topic import TOPIC_SETTINGS
-from protocol.errors import ErrorCode, KafkaError
+from kohort.broker.config.alter import Change, Operation, altered, replaced
+from kohort.broker.config.topic import TOPIC_SETTINGS
+from kohort.protocol.errors import ErrorCode, KafkaError
 
 
 def after(current: dict[str, str], *changes: tuple[str, int, str | None]) -> dict[str, str]:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.config import load
-from broker.config.current import ConfigEntry, ConfigSource, CurrentConfig, Synonym
-from broker.config.settings import ConfigType
+from kohort.broker.config import load
+from kohort.broker.config.current import ConfigEntry, ConfigSource, CurrentConfig, Synonym
+from kohort.broker.config.settings import ConfigType
 
 
 def current(*overrides: str, **at_run_time: dict[str, str]) -> CurrentConfig:

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from broker.config.current import BROKER_SETTINGS
-from broker.config.docs import PATH, document
-from broker.config.ignored import IGNORED
-from broker.config.topic import TOPIC_SETTINGS
+from kohort.broker.config.current import BROKER_SETTINGS
+from kohort.broker.config.docs import PATH, document
+from kohort.broker.config.ignored import IGNORED
+from kohort.broker.config.topic import TOPIC_SETTINGS
 
 ROOT = Path(__file__).parents[4]
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.config.broker import problems
-from broker.config.endpoints import (
+from kohort.broker.config import BrokerConfig
+from kohort.broker.config.broker import problems
+from kohort.broker.config.endpoints import (
     Endpoint,
     advertised_problem,
     endpoints_problem,

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.current import BROKER_SETTINGS
-from broker.config.settings import Setting
-from broker.config.topic import TOPIC_SETTINGS
+from kohort.broker.config.current import BROKER_SETTINGS
+from kohort.broker.config.settings import Setting
+from kohort.broker.config.topic import TOPIC_SETTINGS
 
-BROKER = Path(__file__).parents[4] / "broker"
+BROKER = Path(__file__).parents[4] / "kohort/broker"
 
 HONOURED_WITHOUT_BEING_READ = {
     # Kafka asks for no more replicas than there are, and there is one.

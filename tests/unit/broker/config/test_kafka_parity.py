@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import pytest
 
-from broker.config.current import BROKER_SETTINGS
-from broker.config.ignored import IGNORED, REFUSED
-from broker.config.settings import Setting
-from broker.config.topic import TOPIC_SETTINGS
-from broker.config.unused import unused_settings
+from kohort.broker.config.current import BROKER_SETTINGS
+from kohort.broker.config.ignored import IGNORED, REFUSED
+from kohort.broker.config.settings import Setting
+from kohort.broker.config.topic import TOPIC_SETTINGS
+from kohort.broker.config.unused import unused_settings
 
 OURS_DIFFER = {
     # Kafka has no default for these three; one broker needs no more than ours.

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import BrokerConfig, ConfigError, load
-from broker.config.broker import effective_ms
+from kohort.broker.config import BrokerConfig, ConfigError, load
+from kohort.broker.config.broker import effective_ms
 
 
 def refusal(**sources: object) -> str:

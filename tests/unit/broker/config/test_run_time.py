@@ -2,11 +2,11 @@
 
 import pytest
 
-from broker.config import load
-from broker.config.current import ConfigSource, CurrentConfig
-from broker.config.run_time import check_change
-from broker.config.unused import unused_settings
-from protocol.errors import ErrorCode, KafkaError
+from kohort.broker.config import load
+from kohort.broker.config.current import ConfigSource, CurrentConfig
+from kohort.broker.config.run_time import check_change
+from kohort.broker.config.unused import unused_settings
+from kohort.protocol.errors import ErrorCode, KafkaError
 
 THIS, ALL = "1", ""
 

@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 
-from broker.config import BrokerConfig, TopicConfig
-from broker.config.current import BROKER_SETTINGS
-from broker.config.settings import InvalidValueError, Value
-from broker.config.topic import TOPIC_SETTINGS
+from kohort.broker.config import BrokerConfig, TopicConfig
+from kohort.broker.config.current import BROKER_SETTINGS
+from kohort.broker.config.settings import InvalidValueError, Value
+from kohort.broker.config.topic import TOPIC_SETTINGS
 
 
 @pytest.mark.parametrize(

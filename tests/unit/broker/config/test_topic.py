@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.config import BrokerConfig, TopicConfig
-from broker.config.settings import InvalidValueError
-from broker.config.topic import InvalidConfigError, effective
+from kohort.broker.config import BrokerConfig, TopicConfig
+from kohort.broker.config.settings import InvalidValueError
+from kohort.broker.config.topic import InvalidConfigError, effective
 
 
 def test_a_topic_without_overrides_has_the_defaults_of_kafka() -> None:

@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker.clock import VirtualClock
-from broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
-from broker.coordinator.offsets_log import MemoryOffsetsLog, OffsetsLog
-from broker.core.group.config import GroupConfig
-from broker.core.group.events import Event
-from broker.core.group.requests import (
+from kohort.broker.clock import VirtualClock
+from kohort.broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
+from kohort.broker.coordinator.offsets_log import MemoryOffsetsLog, OffsetsLog
+from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.events import Event
+from kohort.broker.core.group.requests import (
     CommitRequest,
     CommitResult,
     JoinRequest,
@@ -24,11 +24,11 @@ from broker.core.group.requests import (
     SyncRequest,
     SyncResult,
 )
-from broker.core.purgatory import Purgatory
-from broker.promise import Promise
-from broker.purgatory_shell import PurgatoryShell
-from protocol.errors import ErrorCode
-from protocol.types import ZERO_UUID
+from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.promise import Promise
+from kohort.broker.purgatory_shell import PurgatoryShell
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.types import ZERO_UUID
 from tests.virtual_loop import VirtualClockLoop
 
 TOPIC_ID = bytes(range(16))

@@ -6,18 +6,18 @@ from collections.abc import Awaitable, Sequence
 
 import pytest
 
-from broker.clock import VirtualClock
-from broker.coordinator.actor import FAULTS_MAX
-from broker.coordinator.command import Command
-from broker.coordinator.coordinator import CoordinatorConfig
-from broker.coordinator.offsets_log import MemoryOffsetsLog, encode_as_batch
-from broker.coordinator.ticket import Ticket
-from broker.core.group.classic_group import ClassicGroup
-from broker.core.group.config import GroupConfig
-from broker.core.group.records import DurableRecord
-from broker.core.group.requests import JoinResult, LeaveEntry, Now, SyncResult
-from broker.promise import Promise
-from protocol.errors import ErrorCode, KafkaError
+from kohort.broker.clock import VirtualClock
+from kohort.broker.coordinator.actor import FAULTS_MAX
+from kohort.broker.coordinator.command import Command
+from kohort.broker.coordinator.coordinator import CoordinatorConfig
+from kohort.broker.coordinator.offsets_log import MemoryOffsetsLog, encode_as_batch
+from kohort.broker.coordinator.ticket import Ticket
+from kohort.broker.core.group.classic_group import ClassicGroup
+from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.records import DurableRecord
+from kohort.broker.core.group.requests import JoinResult, LeaveEntry, Now, SyncResult
+from kohort.broker.promise import Promise
+from kohort.protocol.errors import ErrorCode, KafkaError
 from tests.unit.broker.coordinator.harness import Harness, running, virtual
 
 UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -395,7 +395,7 @@ class TestFaults:
 
 @pytest.fixture(autouse=True)
 def _quiet(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL, "broker.coordinator.actor")
+    caplog.set_level(logging.CRITICAL, "kohort.broker.coordinator.actor")
 
 
 @virtual

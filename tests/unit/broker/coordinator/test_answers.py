@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.answers import ANSWERS_PER_TURN, MEMBERS_PER_ANSWER, AnswerQueue
-from broker.coordinator.ticket import Ticket
-from broker.coordinator.turn_queue import TurnQueue
-from broker.core.group.effects import Reply
-from broker.core.group.requests import JoinedMember, JoinResult
-from protocol.errors import ErrorCode
+from kohort.broker.coordinator.answers import ANSWERS_PER_TURN, MEMBERS_PER_ANSWER, AnswerQueue
+from kohort.broker.coordinator.ticket import Ticket
+from kohort.broker.coordinator.turn_queue import TurnQueue
+from kohort.broker.core.group.effects import Reply
+from kohort.broker.core.group.requests import JoinedMember, JoinResult
+from kohort.protocol.errors import ErrorCode
 
 
 class Clients:

@@ -5,15 +5,15 @@ from collections.abc import Awaitable, Iterator, Sequence
 
 import pytest
 
-from broker.clock import VirtualClock
-from broker.coordinator.coordinator import CoordinatorConfig
-from broker.coordinator.host import SWEEP_TURN_MS
-from broker.coordinator.loading import read_group
-from broker.coordinator.offsets_log import MemoryOffsetsLog, StoredRecord, partition_of
-from broker.core.group.config import GroupConfig
-from broker.core.group.events import RebalanceStarted
-from broker.core.group.records import DurableRecord, OffsetRecord
-from broker.core.group.requests import (
+from kohort.broker.clock import VirtualClock
+from kohort.broker.coordinator.coordinator import CoordinatorConfig
+from kohort.broker.coordinator.host import SWEEP_TURN_MS
+from kohort.broker.coordinator.loading import read_group
+from kohort.broker.coordinator.offsets_log import MemoryOffsetsLog, StoredRecord, partition_of
+from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.events import RebalanceStarted
+from kohort.broker.core.group.records import DurableRecord, OffsetRecord
+from kohort.broker.core.group.requests import (
     CommitRequest,
     CommittedOffset,
     DeleteOffsetsResult,
@@ -25,9 +25,9 @@ from broker.core.group.requests import (
     SyncResult,
     TopicPartition,
 )
-from broker.promise import Promise
-from protocol.errors import ErrorCode, KafkaError
-from protocol.types import ZERO_UUID
+from kohort.broker.promise import Promise
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.types import ZERO_UUID
 from tests.unit.broker.coordinator.harness import TOPIC_ID, running, virtual
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from broker.clock import VirtualClock
-from broker.coordinator.loading import CROWD, RECORDS_PER_TURN, load_groups, read_group
-from broker.coordinator.offsets_log import MemoryOffsetsLog, StoredRecord, partition_of
-from broker.core.group.records import (
+from kohort.broker.clock import VirtualClock
+from kohort.broker.coordinator.loading import CROWD, RECORDS_PER_TURN, load_groups, read_group
+from kohort.broker.coordinator.offsets_log import MemoryOffsetsLog, StoredRecord, partition_of
+from kohort.broker.core.group.records import (
     DurableRecord,
     GroupRecord,
     GroupTombstone,
@@ -18,8 +18,8 @@ from broker.core.group.records import (
     OffsetTombstone,
     StoredMember,
 )
-from broker.core.group.requests import CommittedOffset
-from protocol.errors import ErrorCode, KafkaError
+from kohort.broker.core.group.requests import CommittedOffset
+from kohort.protocol.errors import ErrorCode, KafkaError
 
 
 def offset(group_id: str, position: int, topic: str = "t") -> OffsetRecord:

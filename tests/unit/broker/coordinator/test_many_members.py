@@ -4,18 +4,18 @@ import asyncio
 import gc
 from collections import Counter
 
-from broker.clock import VirtualClock
-from broker.coordinator.actor import GroupActor
-from broker.coordinator.answers import ANSWERS_PER_TURN
-from broker.coordinator.ticket import Ticket
-from broker.core.group.classic_group import ClassicGroup
-from broker.core.group.events import MemberRemoved, RebalanceStarted
-from broker.core.group.leave import ENTRIES_PER_STEP
-from broker.core.group.member import Member
-from broker.core.group.requests import JoinResult, LeaveEntry, SyncResult
-from broker.core.keyed_timers import KeyedEntry, KeyedTimers
-from broker.promise import Promise
-from protocol.errors import ErrorCode
+from kohort.broker.clock import VirtualClock
+from kohort.broker.coordinator.actor import GroupActor
+from kohort.broker.coordinator.answers import ANSWERS_PER_TURN
+from kohort.broker.coordinator.ticket import Ticket
+from kohort.broker.core.group.classic_group import ClassicGroup
+from kohort.broker.core.group.events import MemberRemoved, RebalanceStarted
+from kohort.broker.core.group.leave import ENTRIES_PER_STEP
+from kohort.broker.core.group.member import Member
+from kohort.broker.core.group.requests import JoinResult, LeaveEntry, SyncResult
+from kohort.broker.core.keyed_timers import KeyedEntry, KeyedTimers
+from kohort.broker.promise import Promise
+from kohort.protocol.errors import ErrorCode
 from tests.unit.broker.coordinator.harness import Harness, running, virtual
 
 SIZES = {"large": 2_000} | {f"small-{number}": 10 for number in range(200)}

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from broker.coordinator.offsets_log import (
+from kohort.broker.coordinator.offsets_log import (
     MemoryOffsetsLog,
     OffsetsLog,
     StoredRecord,
     encode_as_batch,
     partition_of,
 )
-from broker.coordinator.topic_log import TopicOffsetsLog
-from broker.core.group.group_value import MEMBERS_PER_STEP
-from broker.core.group.records import (
+from kohort.broker.coordinator.topic_log import TopicOffsetsLog
+from kohort.broker.core.group.group_value import MEMBERS_PER_STEP
+from kohort.broker.core.group.records import (
     DurableRecord,
     GroupRecord,
     GroupTombstone,
@@ -27,10 +27,10 @@ from broker.core.group.records import (
     encode_key,
     encode_value,
 )
-from broker.core.group.requests import CommittedOffset
-from broker.topics.names import CONSUMER_OFFSETS
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.record import decode_records
+from kohort.broker.core.group.requests import CommittedOffset
+from kohort.broker.topics.names import CONSUMER_OFFSETS
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.records.record import decode_records
 from tests.running_topics import directories, running_topics
 
 OFFSET = OffsetRecord("g", "t", 0, CommittedOffset(42, -1, "", 99))

@@ -8,28 +8,28 @@ from typing import Final
 
 import pytest
 
-from broker.clock import VirtualClock
-from broker.coordinator.loading import LoadedGroups, load_groups
-from broker.coordinator.offsets_log import (
+from kohort.broker.clock import VirtualClock
+from kohort.broker.coordinator.loading import LoadedGroups, load_groups
+from kohort.broker.coordinator.offsets_log import (
     MemoryOffsetsLog,
     OffsetsLog,
     StoredRecord,
     partition_of,
 )
-from broker.coordinator.rehoming import former_partition_of
-from broker.coordinator.topic_log import TopicOffsetsLog
-from broker.core.group.records import (
+from kohort.broker.coordinator.rehoming import former_partition_of
+from kohort.broker.coordinator.topic_log import TopicOffsetsLog
+from kohort.broker.core.group.records import (
     DurableRecord,
     GroupRecord,
     GroupTombstone,
     OffsetRecord,
     OffsetTombstone,
 )
-from broker.core.group.requests import CommittedOffset
-from broker.storage.metadata_store import MetadataStore
-from broker.storage.simulated_filesystem import Operation, SimulatedFileSystem
-from broker.topics.names import CONSUMER_OFFSETS
-from protocol.errors import ErrorCode, KafkaError
+from kohort.broker.core.group.requests import CommittedOffset
+from kohort.broker.storage.metadata_store import MetadataStore
+from kohort.broker.storage.simulated_filesystem import Operation, SimulatedFileSystem
+from kohort.broker.topics.names import CONSUMER_OFFSETS
+from kohort.protocol.errors import ErrorCode, KafkaError
 from tests.running_topics import InlineExecutor, running_topics
 from tests.unit.broker.coordinator.harness import Harness, running, virtual
 

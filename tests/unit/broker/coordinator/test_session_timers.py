@@ -2,11 +2,11 @@
 
 import asyncio
 
-from broker.coordinator.session_timers import SCHEDULED_PER_TURN, SessionTimers
-from broker.coordinator.turn_queue import TurnQueue
-from broker.core.group.effects import TimerKey
-from broker.core.keyed_timers import KeyedTimers
-from broker.core.purgatory import Purgatory
+from kohort.broker.coordinator.session_timers import SCHEDULED_PER_TURN, SessionTimers
+from kohort.broker.coordinator.turn_queue import TurnQueue
+from kohort.broker.core.group.effects import TimerKey
+from kohort.broker.core.keyed_timers import KeyedTimers
+from kohort.broker.core.purgatory import Purgatory
 
 
 def report(doing: str, error: Exception) -> None:

@@ -2,9 +2,9 @@ import asyncio
 
 import pytest
 
-from broker.coordinator.ticket import Ticket
-from broker.promise import Promise
-from protocol.errors import ErrorCode, KafkaError
+from kohort.broker.coordinator.ticket import Ticket
+from kohort.broker.promise import Promise
+from kohort.protocol.errors import ErrorCode, KafkaError
 
 
 def twice(number: int) -> int:

@@ -1,7 +1,7 @@
 import pytest
 
-from broker.core.keyed_timers import KeyedTimers
-from broker.core.purgatory import Purgatory
+from kohort.broker.core.keyed_timers import KeyedTimers
+from kohort.broker.core.purgatory import Purgatory
 
 Expired = list[tuple[list[str], int]]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Hashable
 
 import pytest
 
-from broker.core.keyed_timers import KeyedTimers
-from broker.core.parking import ParkingLimits
-from broker.core.purgatory import ENTRIES_PER_TURN, Completion, DelayedOperation, Purgatory
+from kohort.broker.core.keyed_timers import KeyedTimers
+from kohort.broker.core.parking import ParkingLimits
+from kohort.broker.core.purgatory import ENTRIES_PER_TURN, Completion, DelayedOperation, Purgatory
 
 Happened = list[tuple[str, str]]
 

@@ -3,7 +3,7 @@ import random
 import time
 import tracemalloc
 
-from broker.core.timing_wheel import TimerEntry, TimingWheel
+from kohort.broker.core.timing_wheel import TimerEntry, TimingWheel
 
 TIMERS = 100_000
 TURN_S = 0.02

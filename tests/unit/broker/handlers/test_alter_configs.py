@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.topics.manager import TopicManager
-from protocol.errors import ErrorCode
-from protocol.messages import alter_configs, incremental_alter_configs
+from kohort.broker.topics.manager import TopicManager
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages import alter_configs, incremental_alter_configs
 from tests.running_topics import ask, running_topics
 
 TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32

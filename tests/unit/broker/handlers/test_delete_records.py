@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.topics.manager import TopicManager
-from broker.topics.names import CONSUMER_OFFSETS
-from protocol.errors import ErrorCode
-from protocol.messages.delete_records import (
+from kohort.broker.topics.manager import TopicManager
+from kohort.broker.topics.names import CONSUMER_OFFSETS
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,

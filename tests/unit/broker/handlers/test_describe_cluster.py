@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.describe_cluster import DescribeClusterRequest
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.describe_cluster import DescribeClusterRequest
 from tests.running_topics import ask, running_topics
 
 

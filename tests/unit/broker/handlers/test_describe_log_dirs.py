@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.topics.manager import TopicManager
-from broker.topics.names import CONSUMER_OFFSETS
-from protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from kohort.broker.topics.manager import TopicManager
+from kohort.broker.topics.names import CONSUMER_OFFSETS
+from kohort.protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+)
 from tests.running_topics import append, ask, running_topics
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.topics.manager import TopicManager
-from broker.topics.names import CONSUMER_OFFSETS
-from protocol.errors import ErrorCode
-from protocol.messages.describe_topic_partitions import (
+from kohort.broker.topics.manager import TopicManager
+from kohort.broker.topics.names import CONSUMER_OFFSETS
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     TopicRequest,

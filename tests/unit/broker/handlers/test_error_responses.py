@@ -3,16 +3,16 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.error_responses import NoErrorField, error_response
-from broker.handlers.registry import load_handlers
-from protocol.codec import Codec, codec
-from protocol.errors import ErrorCode
-from protocol.message import REQUESTS, RESPONSES, Struct, schema_of
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.join_group import JoinGroupRequest
-from protocol.messages.metadata import MetadataRequest
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from kohort.broker.handlers.error_responses import NoErrorField, error_response
+from kohort.broker.handlers.registry import load_handlers
+from kohort.protocol.codec import Codec, codec
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.message import REQUESTS, RESPONSES, Struct, schema_of
+from kohort.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kohort.protocol.messages.join_group import JoinGroupRequest
+from kohort.protocol.messages.metadata import MetadataRequest
+from kohort.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 
 APIS = load_handlers()
 VERSIONS = [

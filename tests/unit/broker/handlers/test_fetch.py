@@ -9,22 +9,22 @@ from typing import ParamSpec, TypeVar
 
 import pytest
 
-from broker.handlers.fetch import fetch
-from broker.handlers.list_offsets import list_offsets
-from broker.promise import Promise
-from broker.storage import page_cache
-from broker.topics.manager import TopicManager
-from broker.topics.partition import Partition
-from broker.topics.tail_cache import TailCache
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import (
+from kohort.broker.handlers.fetch import fetch
+from kohort.broker.handlers.list_offsets import list_offsets
+from kohort.broker.promise import Promise
+from kohort.broker.storage import page_cache
+from kohort.broker.topics.manager import TopicManager
+from kohort.broker.topics.partition import Partition
+from kohort.broker.topics.tail_cache import TailCache
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
     PartitionData,
 )
-from protocol.messages.list_offsets import (
+from kohort.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,

@@ -4,26 +4,26 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker.core.group.requests import CommitRequest, OffsetToCommit
-from protocol.errors import ErrorCode
-from protocol.messages.delete_groups import (
+from kohort.broker.core.group.requests import CommitRequest, OffsetToCommit
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
-from protocol.messages.describe_groups import (
+from kohort.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from protocol.messages.find_coordinator import (
+from kohort.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from protocol.messages.list_groups import ListGroupsRequest
-from protocol.messages.offset_delete import (
+from kohort.protocol.messages.list_groups import ListGroupsRequest
+from kohort.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.running_groups import running_groups
 
 

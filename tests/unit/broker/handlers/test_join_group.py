@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.join_reason import JoinReason
-from protocol.messages.join_group import (
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.join_reason import JoinReason
+from kohort.protocol.messages.join_group import (
     JoinGroupRequestProtocol,
     JoinGroupResponse,
     JoinGroupResponseMember,

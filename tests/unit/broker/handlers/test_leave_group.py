@@ -2,8 +2,8 @@
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.leave_group import (
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from broker.storage.metadata_store import MetadataStore, TopicRecord
-from broker.storage.simulated_filesystem import SimulatedFileSystem
-from broker.topics.names import CLUSTER_METADATA, CONSUMER_OFFSETS
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import (
+from kohort.broker.storage.metadata_store import MetadataStore, TopicRecord
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.topics.names import CLUSTER_METADATA, CONSUMER_OFFSETS
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
     MetadataResponsePartition,
 )
-from protocol.types import ZERO_UUID
+from kohort.protocol.types import ZERO_UUID
 from tests.running_topics import ask, running_topics
 
 

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker.core.group.requests import CommittedOffset
-from protocol.errors import ErrorCode
-from protocol.messages.offset_commit import (
+from kohort.broker.core.group.requests import CommittedOffset
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from protocol.types import ZERO_UUID
+from kohort.protocol.types import ZERO_UUID
 from tests.running_groups import RunningGroups, running_groups
 
 VERSIONS = range(2, 11)

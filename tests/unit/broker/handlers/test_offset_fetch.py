@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.core.group.requests import CommitRequest, OffsetToCommit
-from protocol.errors import ErrorCode
-from protocol.messages.offset_fetch import (
+from kohort.broker.core.group.requests import CommitRequest, OffsetToCommit
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
@@ -16,7 +16,7 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from protocol.types import ZERO_UUID
+from kohort.protocol.types import ZERO_UUID
 from tests.running_groups import RunningGroups, running_groups
 
 A_TOPIC_ID = bytes(range(16))

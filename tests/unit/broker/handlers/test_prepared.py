@@ -6,16 +6,20 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.handlers.context import BrokerServices, ConnectionInfo, RequestContext
-from broker.handlers.metadata import TOPICS_REMEMBERED_MAX, metadata
-from broker.handlers.prepared import KEPT_MAX, KEPT_MAX_BYTES, Prepared, TopicAnswers
-from broker.storage.metadata_store import MetadataStore
-from broker.storage.simulated_filesystem import SimulatedFileSystem
-from broker.topics.manager import TopicManager
-from protocol.codec import codec
-from protocol.errors import ErrorCode, KafkaError
-from protocol.framing import RequestHeader
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kohort.broker.handlers.context import BrokerServices, ConnectionInfo, RequestContext
+from kohort.broker.handlers.metadata import TOPICS_REMEMBERED_MAX, metadata
+from kohort.broker.handlers.prepared import KEPT_MAX, KEPT_MAX_BYTES, Prepared, TopicAnswers
+from kohort.broker.storage.metadata_store import MetadataStore
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.topics.manager import TopicManager
+from kohort.protocol.codec import codec
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.framing import RequestHeader
+from kohort.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from tests.running_topics import InlineExecutor, context, running_topics
 
 VERSION = 13

@@ -2,8 +2,8 @@
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.sync_group import SyncGroupResponse
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.sync_group import SyncGroupResponse
 from tests.running_groups import running_groups
 
 

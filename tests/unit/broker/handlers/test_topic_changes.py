@@ -4,25 +4,25 @@ from pathlib import Path
 
 import pytest
 
-from broker.topics.names import CONSUMER_OFFSETS
-from protocol.errors import ErrorCode
-from protocol.messages.create_partitions import (
+from kohort.broker.topics.names import CONSUMER_OFFSETS
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from protocol.messages.create_topics import (
+from kohort.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.messages.delete_topics import (
+from kohort.protocol.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicState,
 )
-from protocol.types import ZERO_UUID
+from kohort.protocol.types import ZERO_UUID
 from tests.running_topics import ask, running_topics
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from broker.clock import VirtualClock
-from broker.coordinator.coordinator import CoordinatorConfig
-from broker.coordinator.offsets_log import MemoryOffsetsLog
-from broker.core.group.config import GroupConfig
-from broker.core.group.events import (
+from kohort.broker.clock import VirtualClock
+from kohort.broker.coordinator.coordinator import CoordinatorConfig
+from kohort.broker.coordinator.offsets_log import MemoryOffsetsLog
+from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.events import (
     CauseAdded,
     GroupRemoved,
     JoinPhaseEnd,
@@ -26,16 +26,16 @@ from broker.core.group.events import (
     Trigger,
     TriggerKind,
 )
-from broker.core.group.reasons import NO_REASON
-from broker.core.group.requests import Now
-from broker.core.group.states import GroupState
-from broker.core.history.fold import SETTLE_MS, GroupFold
-from broker.core.history.model import HistoryRecord, RebalanceOutcome, RebalanceRecord
-from broker.core.history.text import parse_text
-from broker.core.steps import at_once
-from broker.history import closing_queue
-from broker.history.history import LONG_RUNNING_MS, HistoryLimits, RebalanceHistory
-from broker.history.topic import RUNNING, Entry
+from kohort.broker.core.group.reasons import NO_REASON
+from kohort.broker.core.group.requests import Now
+from kohort.broker.core.group.states import GroupState
+from kohort.broker.core.history.fold import SETTLE_MS, GroupFold
+from kohort.broker.core.history.model import HistoryRecord, RebalanceOutcome, RebalanceRecord
+from kohort.broker.core.history.text import parse_text
+from kohort.broker.core.steps import at_once
+from kohort.broker.history import closing_queue
+from kohort.broker.history.history import LONG_RUNNING_MS, HistoryLimits, RebalanceHistory
+from kohort.broker.history.topic import RUNNING, Entry
 from tests.unit.broker.coordinator.harness import Harness, virtual
 
 
@@ -212,9 +212,9 @@ def test_a_mistake_of_the_history_is_none_of_the_group(
     rebalance(history)
     history.drain()
     assert sequences(history.records("g")) == [1, 3]
-    assert [one.levelname for one in caplog.records if one.name == "broker.history.history"] == [
-        "ERROR"
-    ]
+    assert [
+        one.levelname for one in caplog.records if one.name == "kohort.broker.history.history"
+    ] == ["ERROR"]
 
 
 @virtual
@@ -357,7 +357,7 @@ def test_more_rebalances_than_records_can_be_made_of_are_dropped_and_told_once(
 ) -> None:
     monkeypatch.setattr(closing_queue, "WEIGHT_MAX", 5_000)
     history = RebalanceHistory(clock=VirtualClock())
-    logger = logging.getLogger("broker.history.closing_queue")
+    logger = logging.getLogger("kohort.broker.history.closing_queue")
     lines: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
@@ -380,7 +380,7 @@ async def test_the_log_of_the_broker_is_not_flooded(clock: VirtualClock) -> None
     lines: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
-    logger = logging.getLogger("broker.history")
+    logger = logging.getLogger("kohort.broker.history")
     level = logger.level
     logger.setLevel(logging.INFO)
     logger.addHandler(handler)

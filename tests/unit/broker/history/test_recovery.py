@@ -8,22 +8,22 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from broker.clock import VirtualClock
-from broker.coordinator.coordinator import CoordinatorConfig
-from broker.coordinator.offsets_log import MemoryOffsetsLog
-from broker.core.group.begun import CHARS, Begun, decode_begun, encode_begun
-from broker.core.group.config import GroupConfig
-from broker.core.group.events import MemberRef, Trigger, TriggerKind
-from broker.core.group.reasons import ReasonSource, StatedReason
-from broker.core.group.records import GroupRecord, StoredMember
-from broker.core.group.requests import JoinResult, Now
-from broker.core.group.states import GroupState
-from broker.core.history.model import RebalanceOutcome, RebalanceRecord
-from broker.history.history import RebalanceHistory
-from broker.history.recovery import RecordedGenerations
-from broker.history.topic import Entry
-from broker.promise import Promise
-from protocol.join_reason import JoinReason
+from kohort.broker.clock import VirtualClock
+from kohort.broker.coordinator.coordinator import CoordinatorConfig
+from kohort.broker.coordinator.offsets_log import MemoryOffsetsLog
+from kohort.broker.core.group.begun import CHARS, Begun, decode_begun, encode_begun
+from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.events import MemberRef, Trigger, TriggerKind
+from kohort.broker.core.group.reasons import ReasonSource, StatedReason
+from kohort.broker.core.group.records import GroupRecord, StoredMember
+from kohort.broker.core.group.requests import JoinResult, Now
+from kohort.broker.core.group.states import GroupState
+from kohort.broker.core.history.model import RebalanceOutcome, RebalanceRecord
+from kohort.broker.history.history import RebalanceHistory
+from kohort.broker.history.recovery import RecordedGenerations
+from kohort.broker.history.topic import Entry
+from kohort.broker.promise import Promise
+from kohort.protocol.join_reason import JoinReason
 from tests.unit.broker.coordinator.harness import Harness, virtual
 from tests.unit.broker.history.test_history import MemoryHistoryLog
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from broker.core.steps import at_once
-from broker.history.rings import (
+from kohort.broker.core.steps import at_once
+from kohort.broker.history.rings import (
     FORGOTTEN_AT_ONCE,
     GROUP_OVERHEAD_BYTES,
     GROUPS_PER_STEP,
@@ -17,7 +17,7 @@ from broker.history.rings import (
     Rings,
     pack,
 )
-from broker.history.shelf import BLOCK_BYTES, BLOCK_RECORDS, Block
+from kohort.broker.history.shelf import BLOCK_BYTES, BLOCK_RECORDS, Block
 
 RECORD_BYTES = 1_000
 TEXT = b"x" * (RECORD_BYTES - RECORD_OVERHEAD_BYTES - 1)
@@ -26,7 +26,7 @@ TEXT = b"x" * (RECORD_BYTES - RECORD_OVERHEAD_BYTES - 1)
 FILL = """
 import json, sys
 from benchmarks.members import resident_kib
-from broker.history.rings import Rings, pack
+from kohort.broker.history.rings import Rings, pack
 
 groups, records, size = map(int, sys.argv[1:])
 ids = [f"group-{number}" for number in range(groups)]

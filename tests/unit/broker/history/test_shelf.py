@@ -3,7 +3,7 @@
 import random
 import zlib
 
-from broker.history.shelf import (
+from kohort.broker.history.shelf import (
     BLOCK_BYTES,
     BLOCK_RECORDS,
     LARGE_BYTES,

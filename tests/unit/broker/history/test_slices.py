@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from broker.clock import VirtualClock
-from broker.core.group.events import JoinReceived
-from broker.core.group.reasons import NO_REASON
-from broker.core.group.requests import Now
-from broker.history.history import LONG_RUNNING_MS, MORE_AFTER_MS, RebalanceHistory
-from broker.history.restoring import BYTES_PER_TURN, restore
-from broker.history.rings import Rings
-from broker.history.topic import RUNNING, Entry
+from kohort.broker.clock import VirtualClock
+from kohort.broker.core.group.events import JoinReceived
+from kohort.broker.core.group.reasons import NO_REASON
+from kohort.broker.core.group.requests import Now
+from kohort.broker.history.history import LONG_RUNNING_MS, MORE_AFTER_MS, RebalanceHistory
+from kohort.broker.history.restoring import BYTES_PER_TURN, restore
+from kohort.broker.history.rings import Rings
+from kohort.broker.history.topic import RUNNING, Entry
 from tests.bytecodes import metered
 from tests.unit.broker.coordinator.harness import virtual
 from tests.unit.broker.history.test_history import (

@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.history.model import MemberTimeline, RebalanceOutcome, RebalanceRecord
-from broker.core.history.text import parse_text, text_steps
-from broker.core.steps import at_once
-from broker.history import topic as history_topic
-from broker.history.restoring import restore
-from broker.history.rings import Rings
-from broker.history.topic import RUNNING, Entry, TopicHistoryLog
-from broker.storage.metadata_store import MetadataStore
-from broker.storage.simulated_filesystem import SimulatedFileSystem
-from broker.topics import internal
-from broker.topics.manager import TopicManager
-from broker.topics.names import REBALANCE_HISTORY
-from protocol.records.batch import read_header
-from protocol.records.builder import encode_batch
-from protocol.records.record import Record
+from kohort.broker.core.history.model import MemberTimeline, RebalanceOutcome, RebalanceRecord
+from kohort.broker.core.history.text import parse_text, text_steps
+from kohort.broker.core.steps import at_once
+from kohort.broker.history import topic as history_topic
+from kohort.broker.history.restoring import restore
+from kohort.broker.history.rings import Rings
+from kohort.broker.history.topic import RUNNING, Entry, TopicHistoryLog
+from kohort.broker.storage.metadata_store import MetadataStore
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.topics import internal
+from kohort.broker.topics.manager import TopicManager
+from kohort.broker.topics.names import REBALANCE_HISTORY
+from kohort.protocol.records.batch import read_header
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record
 from tests.running_topics import InlineExecutor, running_topics
 from tests.unit.broker.core.history.test_json_form import AVOIDED, TRIGGER
 
@@ -111,14 +111,14 @@ async def test_a_full_disk_loses_entries_with_one_warning_and_recovers(
     async with running_topics(Path("/data"), files=files, store=store) as topics:
         log = log_of(topics)
         await log.append([entry("g", 1)])
-        with caplog.at_level(logging.WARNING, logger="broker.history"):
+        with caplog.at_level(logging.WARNING, logger="kohort.broker.history"):
             files.fail("pwritev", suffix=".log", number=errno.ENOSPC, times=4)
             for number in range(2, 6):
                 await log.append([entry("g", number), entry("h", number)])
             assert log.lost_count == 8
             files.clear_faults()
             await log.append([entry("g", 6)])
-        warnings = [one for one in caplog.records if one.name.startswith("broker.history")]
+        warnings = [one for one in caplog.records if one.name.startswith("kohort.broker.history")]
         assert len(warnings) == 1
         assert [one.sequence for one in log.read()] == [1, 6]
         assert log.lost_count == 8

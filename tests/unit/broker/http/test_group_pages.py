@@ -10,27 +10,27 @@ from typing import Any
 
 import pytest
 
-from broker.clock import SystemClock
-from broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
-from broker.coordinator.offsets_log import MemoryOffsetsLog
-from broker.coordinator.ticket import Ticket
-from broker.core.group.config import GroupConfig
-from broker.core.group.reasons import NO_REASON
-from broker.core.group.requests import (
+from kohort.broker.clock import SystemClock
+from kohort.broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
+from kohort.broker.coordinator.offsets_log import MemoryOffsetsLog
+from kohort.broker.coordinator.ticket import Ticket
+from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.reasons import NO_REASON
+from kohort.broker.core.group.requests import (
     CommitRequest,
     JoinRequest,
     LeaveEntry,
     OffsetToCommit,
     SyncRequest,
 )
-from broker.core.purgatory import Purgatory
-from broker.history.history import RebalanceHistory
-from broker.http import group_pages
-from broker.http.group_pages import GroupPages
-from broker.http.messages import BadRequestError, HttpRequest, HttpResponse
-from broker.purgatory_shell import PurgatoryShell
-from protocol.codec import encode_versioned
-from protocol.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
+from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.history.history import RebalanceHistory
+from kohort.broker.http import group_pages
+from kohort.broker.http.group_pages import GroupPages
+from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse
+from kohort.broker.purgatory_shell import PurgatoryShell
+from kohort.protocol.codec import encode_versioned
+from kohort.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
 
 ALL_OF_T = encode_versioned(
     ConsumerProtocolAssignment(assigned_partitions=[TopicPartition(topic="t", partitions=[2, 0])]),

@@ -2,8 +2,8 @@
 
 from http import HTTPStatus
 
-from broker.http.health import health_pages
-from broker.http.messages import HttpRequest
+from kohort.broker.http.health import health_pages
+from kohort.broker.http.messages import HttpRequest
 
 
 async def ask(path: str, reason: str | None) -> tuple[HTTPStatus, bytes]:

@@ -4,9 +4,9 @@ from urllib.parse import quote
 
 import pytest
 
-from broker.http.messages import BadRequestError, HttpRequest, HttpResponse
-from broker.http.queries import Query
-from broker.http.routes import Routes
+from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse
+from kohort.broker.http.queries import Query
+from kohort.broker.http.routes import Routes
 
 
 async def _fixed(_: HttpRequest) -> HttpResponse:

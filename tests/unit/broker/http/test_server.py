@@ -10,9 +10,9 @@ from http import HTTPStatus
 
 import pytest
 
-from broker.http.connection import HttpLimits, Phase
-from broker.http.messages import BadRequestError, HttpRequest, HttpResponse, Page
-from broker.http.server import PATIENCE_S, HttpServer
+from kohort.broker.http.connection import HttpLimits, Phase
+from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse, Page
+from kohort.broker.http.server import PATIENCE_S, HttpServer
 
 SECRET = "a secret of the page"
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from prometheus_client.metrics_core import Metric
 
-from broker.core.group.states import GroupState
+from kohort.broker.core.group.states import GroupState
 
 
 @dataclass

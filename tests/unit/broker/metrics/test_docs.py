@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from broker.config.current import BROKER_SETTINGS
-from broker.metrics.catalogue import METRICS
-from broker.metrics.docs import PATH, document
+from kohort.broker.config.current import BROKER_SETTINGS
+from kohort.broker.metrics.catalogue import METRICS
+from kohort.broker.metrics.docs import PATH, document
 
 ROOT = Path(__file__).parents[4]
 

@@ -1,9 +1,9 @@
 """How the edge's and the purgatory's counts are shown."""
 
-from broker.metrics.edge import EdgeCollector, MemoryCollector, PurgatoryCollector
-from broker.metrics.requests import DURATION_BOUNDS_S, EdgeMetrics
-from protocol.errors import ErrorCode
-from protocol.messages.heartbeat import HeartbeatResponse
+from kohort.broker.metrics.edge import EdgeCollector, MemoryCollector, PurgatoryCollector
+from kohort.broker.metrics.requests import DURATION_BOUNDS_S, EdgeMetrics
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.heartbeat import HeartbeatResponse
 from tests.unit.broker.metrics.sources import Network, Purgatory, values
 
 OK = HeartbeatResponse(error_code=0)

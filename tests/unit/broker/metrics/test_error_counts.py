@@ -5,13 +5,13 @@ import pkgutil
 
 import pytest
 
-from broker.metrics.error_counts import ErrorCounts, error_counter
-from protocol import messages
-from protocol.errors import ErrorCode
-from protocol.message import RESPONSES, schema_of
-from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.schema import MessageSchema
+from kohort.broker.metrics.error_counts import ErrorCounts, error_counter
+from kohort.protocol import messages
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.message import RESPONSES, schema_of
+from kohort.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kohort.protocol.schema import MessageSchema
 
 
 def count(response: object) -> ErrorCounts:
@@ -82,7 +82,7 @@ def filled(message: type, code: int) -> object:
 
 def test_no_response_of_any_api_hides_an_error() -> None:
     for module in pkgutil.iter_modules(messages.__path__):
-        importlib.import_module(f"protocol.messages.{module.name}")
+        importlib.import_module(f"kohort.protocol.messages.{module.name}")
     assert len(RESPONSES) >= 30
     for response in RESPONSES.values():
         places = codes_below(schema_of(response))

@@ -4,9 +4,9 @@ import random
 import tracemalloc
 from collections import Counter
 
-from broker.core.steps import at_once
-from broker.metrics.group_counts import SHOWN_AFTER_REMOVAL_MS, CountsByGroup
-from broker.metrics.metric_info import OTHER
+from kohort.broker.core.steps import at_once
+from kohort.broker.metrics.group_counts import SHOWN_AFTER_REMOVAL_MS, CountsByGroup
+from kohort.broker.metrics.metric_info import OTHER
 
 
 def count(table: CountsByGroup, *group_ids: str) -> None:

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from broker.core.group.states import GroupState
-from broker.metrics.groups import GroupCollector
-from broker.pacer import Pacer
+from kohort.broker.core.group.states import GroupState
+from kohort.broker.metrics.groups import GroupCollector
+from kohort.broker.pacer import Pacer
 from tests.unit.broker.metrics.sources import (
     Group,
     Groups,

@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.core.group.events import (
+from kohort.broker.core.group.events import (
     Event,
     Fate,
     MemberRef,
@@ -21,13 +21,13 @@ from broker.core.group.events import (
     Trigger,
     TriggerKind,
 )
-from broker.core.group.requests import Now
-from broker.core.group.states import GroupState
-from broker.http.messages import HttpRequest, HttpResponse
-from broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
-from broker.metrics.catalogue import METRICS
-from broker.metrics.docs import document
-from broker.metrics.page import MetricsPage, prefers_openmetrics
+from kohort.broker.core.group.requests import Now
+from kohort.broker.core.group.states import GroupState
+from kohort.broker.http.messages import HttpRequest, HttpResponse
+from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
+from kohort.broker.metrics.catalogue import METRICS
+from kohort.broker.metrics.docs import document
+from kohort.broker.metrics.page import MetricsPage, prefers_openmetrics
 from tests.unit.broker.metrics.sources import (
     Group,
     Groups,

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from broker.clock import VirtualClock
-from broker.core.group.events import (
+from kohort.broker.clock import VirtualClock
+from kohort.broker.core.group.events import (
     Event,
     Fate,
     GroupRemoved,
@@ -22,10 +22,10 @@ from broker.core.group.events import (
     Trigger,
     TriggerKind,
 )
-from broker.core.group.reasons import ReasonSource, StatedReason
-from broker.core.group.requests import Now
-from broker.core.group.states import GroupState
-from broker.core.history.model import (
+from kohort.broker.core.group.reasons import ReasonSource, StatedReason
+from kohort.broker.core.group.requests import Now
+from kohort.broker.core.group.states import GroupState
+from kohort.broker.core.history.model import (
     AvoidedRecord,
     PartitionCounts,
     RebalanceOutcome,
@@ -33,10 +33,10 @@ from broker.core.history.model import (
     Stopped,
     TriggerRecord,
 )
-from broker.metrics.rebalance_collector import HistoryCollector, RebalanceCollector
-from broker.metrics.rebalances import RebalanceMetrics, Running
-from broker.metrics.text_format import TextFormat, write
-from protocol.join_reason import JoinReason
+from kohort.broker.metrics.rebalance_collector import HistoryCollector, RebalanceCollector
+from kohort.broker.metrics.rebalances import RebalanceMetrics, Running
+from kohort.broker.metrics.text_format import TextFormat, write
+from kohort.protocol.join_reason import JoinReason
 from tests.unit.broker.metrics.sources import History, values
 
 MEMBER = MemberRef("member", None, "client", "/127.0.0.1")

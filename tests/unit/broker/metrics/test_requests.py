@@ -1,9 +1,9 @@
 """The counters that the edge and the dispatcher call."""
 
-from broker.metrics.requests import EdgeMetrics
-from broker.network.metrics import NetworkMetrics
-from protocol.errors import ErrorCode
-from protocol.messages.heartbeat import HeartbeatResponse
+from kohort.broker.metrics.requests import EdgeMetrics
+from kohort.broker.network.metrics import NetworkMetrics
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.heartbeat import HeartbeatResponse
 
 
 def test_the_edge_can_be_given_these_counters() -> None:

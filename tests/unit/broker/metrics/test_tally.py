@@ -1,6 +1,6 @@
 """Histograms and recent maxima."""
 
-from broker.metrics.tally import HistogramTally, RecentMaximum
+from kohort.broker.metrics.tally import HistogramTally, RecentMaximum
 
 
 def test_an_observation_on_a_bound_is_in_the_bucket_of_that_bound() -> None:

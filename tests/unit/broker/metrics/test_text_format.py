@@ -10,10 +10,10 @@ from prometheus_client.openmetrics import exposition as openmetrics_exposition
 from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.metrics.families import Family, Labels, WideFamily
-from broker.metrics.metric_info import MetricInfo
-from broker.metrics.tally import HistogramTally
-from broker.metrics.text_format import SAMPLES_PER_PIECE, TextFormat, write
+from kohort.broker.metrics.families import Family, Labels, WideFamily
+from kohort.broker.metrics.metric_info import MetricInfo
+from kohort.broker.metrics.tally import HistogramTally
+from kohort.broker.metrics.text_format import SAMPLES_PER_PIECE, TextFormat, write
 
 AWKWARD = ["", "plain", 'quote"', "back\\slash", "new\nline", "ünï✓", '{a="b"}', "\\n", " "]
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from broker.metrics.topics import TopicCollector, high_watermark
-from broker.pacer import Pacer
+from kohort.broker.metrics.topics import TopicCollector, high_watermark
+from kohort.broker.pacer import Pacer
 from tests.unit.broker.metrics.sources import (
     Compaction,
     Log,

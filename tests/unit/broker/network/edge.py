@@ -4,17 +4,17 @@ import asyncio
 import logging
 import struct
 
-from broker.clock import VirtualClock
-from broker.handlers.context import ConnectionInfo
-from broker.handlers.registry import CloseConnection
-from broker.metrics.requests import EdgeMetrics
-from broker.network.connection import Connection
-from broker.network.limits import NetworkLimits
-from broker.network.peer_log import PeerLog
-from broker.network.server import NetworkServer
-from broker.network.service import Answer, PendingAnswer
-from broker.promise import Promise
-from protocol.codec import Buffer
+from kohort.broker.clock import VirtualClock
+from kohort.broker.handlers.context import ConnectionInfo
+from kohort.broker.handlers.registry import CloseConnection
+from kohort.broker.metrics.requests import EdgeMetrics
+from kohort.broker.network.connection import Connection
+from kohort.broker.network.limits import NetworkLimits
+from kohort.broker.network.peer_log import PeerLog
+from kohort.broker.network.server import NetworkServer
+from kohort.broker.network.service import Answer, PendingAnswer
+from kohort.broker.promise import Promise
+from kohort.protocol.codec import Buffer
 from tests.memory_transport import MemoryTransport
 
 

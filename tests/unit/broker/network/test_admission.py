@@ -1,7 +1,7 @@
 import pytest
 
-from broker.network.admission import Admission
-from broker.network.limits import NetworkLimits
+from kohort.broker.network.admission import Admission
+from kohort.broker.network.limits import NetworkLimits
 
 
 def test_all_connections_together_are_limited() -> None:

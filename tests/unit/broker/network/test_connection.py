@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from broker.network import frames
-from broker.network.frames import FrameReader
-from broker.network.limits import REQUESTS_PER_TURN, WRITE_HIGH_WATER_BYTES, NetworkLimits
+from kohort.broker.network import frames
+from kohort.broker.network.frames import FrameReader
+from kohort.broker.network.limits import REQUESTS_PER_TURN, WRITE_HIGH_WATER_BYTES, NetworkLimits
 from tests.unit.broker.network.edge import Edge, bodies, framed, turns
 
 

@@ -8,22 +8,22 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from broker.clock import VirtualClock
-from broker.core.purgatory import Completion, DelayedOperation, Purgatory
-from broker.handlers.context import BrokerServices, ConnectionInfo, RequestContext
-from broker.handlers.prepared import Prepared
-from broker.handlers.registry import Api, CloseConnection, Handler, Router
-from broker.metrics.requests import EdgeMetrics
-from broker.network.dispatch import Dispatcher
-from broker.network.peer_log import LINES_PER_INTERVAL, PeerLog
-from broker.network.service import Answer, PendingAnswer
-from protocol.codec import codec
-from protocol.errors import ErrorCode, KafkaError
-from protocol.message import RESPONSES, schema_of
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.metadata import MetadataRequest
-from protocol.messages.produce import (
+from kohort.broker.clock import VirtualClock
+from kohort.broker.core.purgatory import Completion, DelayedOperation, Purgatory
+from kohort.broker.handlers.context import BrokerServices, ConnectionInfo, RequestContext
+from kohort.broker.handlers.prepared import Prepared
+from kohort.broker.handlers.registry import Api, CloseConnection, Handler, Router
+from kohort.broker.metrics.requests import EdgeMetrics
+from kohort.broker.network.dispatch import Dispatcher
+from kohort.broker.network.peer_log import LINES_PER_INTERVAL, PeerLog
+from kohort.broker.network.service import Answer, PendingAnswer
+from kohort.protocol.codec import codec
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.message import RESPONSES, schema_of
+from kohort.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kohort.protocol.messages.metadata import MetadataRequest
+from kohort.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.network.frames import (
+from kohort.broker.network.frames import (
     RECEIVE_BUFFER_BYTES,
     FrameError,
     FrameReader,
 )
-from broker.network.memory import UNASKED_ROOM_BYTES, Claimant, RequestMemory
+from kohort.broker.network.memory import UNASKED_ROOM_BYTES, Claimant, RequestMemory
 
 LIMIT = 100 * 1024 * 1024
 

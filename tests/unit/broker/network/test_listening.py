@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from broker.network.listening import (
+from kohort.broker.network.listening import (
     KEEPALIVE_IDLE_S,
     close_all,
     connections_within,

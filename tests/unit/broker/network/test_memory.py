@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from broker.network.memory import UNASKED_ROOM_BYTES, Claimant, RequestMemory, UnsentBytes
+from kohort.broker.network.memory import UNASKED_ROOM_BYTES, Claimant, RequestMemory, UnsentBytes
 
 MB = 1_000_000
 

@@ -1,8 +1,8 @@
 import pytest
 
-from broker.network.frames import FramePart
-from broker.network.limits import FRAME_PROGRESS_BYTES, NetworkLimits
-from broker.network.patience import (
+from kohort.broker.network.frames import FramePart
+from kohort.broker.network.limits import FRAME_PROGRESS_BYTES, NetworkLimits
+from kohort.broker.network.patience import (
     LINGER_MS,
     SHORT_PROGRESS_MS,
     SHORT_PROGRESS_PART,

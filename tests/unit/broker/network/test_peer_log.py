@@ -2,8 +2,8 @@ import logging
 
 import pytest
 
-from broker.clock import VirtualClock
-from broker.network.peer_log import (
+from kohort.broker.clock import VirtualClock
+from kohort.broker.network.peer_log import (
     INTERVAL_MS,
     LINES_PER_INTERVAL,
     PEERS_REMEMBERED,

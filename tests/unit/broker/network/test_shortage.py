@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.network.frames import FrameReader
-from broker.network.memory import Claimant, RequestMemory
-from broker.network.shortage import LOOK_INTERVAL_MS, PATIENCE_MS, Shortage
+from kohort.broker.network.frames import FrameReader
+from kohort.broker.network.memory import Claimant, RequestMemory
+from kohort.broker.network.shortage import LOOK_INTERVAL_MS, PATIENCE_MS, Shortage
 
 MIB = 1024 * 1024
 LIMIT = 256 * MIB

@@ -1,16 +1,16 @@
 import asyncio
 import logging
 
-from broker.clock import VirtualClock
-from broker.handlers.context import ConnectionInfo
-from broker.metrics.requests import EdgeMetrics
-from broker.network.connection import Connection
-from broker.network.limits import SMALL_BYTES, NetworkLimits
-from broker.network.peer_log import PeerLog
-from broker.network.server import NetworkServer
-from broker.network.service import Answer, PendingAnswer
-from broker.network.turns import CONNECTIONS_PER_TURN, UNWRITTEN_MAX_BYTES
-from protocol.codec import Buffer
+from kohort.broker.clock import VirtualClock
+from kohort.broker.handlers.context import ConnectionInfo
+from kohort.broker.metrics.requests import EdgeMetrics
+from kohort.broker.network.connection import Connection
+from kohort.broker.network.limits import SMALL_BYTES, NetworkLimits
+from kohort.broker.network.peer_log import PeerLog
+from kohort.broker.network.server import NetworkServer
+from kohort.broker.network.service import Answer, PendingAnswer
+from kohort.broker.network.turns import CONNECTIONS_PER_TURN, UNWRITTEN_MAX_BYTES
+from kohort.protocol.codec import Buffer
 from tests.memory_transport import MemoryTransport
 
 

@@ -2,11 +2,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.storage.batch_walk import FEW_BYTES, BatchAt, find_batch, header_at, walk_batches
-from broker.storage.errors import CorruptBatchError
-from broker.storage.filesystem import File, write_fully
-from broker.storage.simulated_filesystem import SimulatedFileSystem
-from protocol.records.batch import read_header
+from kohort.broker.storage.batch_walk import FEW_BYTES, BatchAt, find_batch, header_at, walk_batches
+from kohort.broker.storage.errors import CorruptBatchError
+from kohort.broker.storage.filesystem import File, write_fully
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.protocol.records.batch import read_header
 from tests.storage_tools import batch_of, stored
 
 PREFIX_BYTES = 21

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.storage.checked_file import CHECKSUM_SUFFIX, read_checked, replace_checked
-from broker.storage.errors import CorruptFileError
-from broker.storage.filesystem import read_file
-from broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.storage.checked_file import CHECKSUM_SUFFIX, read_checked, replace_checked
+from kohort.broker.storage.errors import CorruptFileError
+from kohort.broker.storage.filesystem import read_file
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 
 PATH = "/checkpoint"
 

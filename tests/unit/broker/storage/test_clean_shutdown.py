@@ -1,7 +1,7 @@
 from random import Random
 
-from broker.storage.clean_shutdown import mark_clean_shutdown, take_clean_shutdown_mark
-from broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.storage.clean_shutdown import mark_clean_shutdown, take_clean_shutdown_mark
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 
 
 def new_directory() -> SimulatedFileSystem:

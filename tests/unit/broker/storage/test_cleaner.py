@@ -2,10 +2,10 @@
 
 import pytest
 
-from broker.storage.cleaner import Compaction, CompactionPlan, plan_compaction
-from broker.storage.log import PartitionLog
-from protocol.records.builder import encode_batch
-from protocol.records.record import Record, decode_records
+from kohort.broker.storage.cleaner import Compaction, CompactionPlan, plan_compaction
+from kohort.broker.storage.log import PartitionLog
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record, decode_records
 from tests.storage_tools import WALL_MS, append, memory_log, read_all, settings
 
 HOUR_MS = 3_600_000

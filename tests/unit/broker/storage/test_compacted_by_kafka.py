@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.topic import TopicConfig
-from broker.storage.cleaner import Compaction, plan_compaction
-from broker.storage.config import LogConfig
-from broker.storage.errors import CorruptBatchError
-from broker.storage.log import PartitionLog
-from protocol.records.batch import BatchHeader, read_header
-from protocol.records.builder import encode_batch
-from protocol.records.record import Record, decode_records
+from kohort.broker.config.topic import TopicConfig
+from kohort.broker.storage.cleaner import Compaction, plan_compaction
+from kohort.broker.storage.config import LogConfig
+from kohort.broker.storage.errors import CorruptBatchError
+from kohort.broker.storage.log import PartitionLog
+from kohort.protocol.records.batch import BatchHeader, read_header
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record, decode_records
 
 GAPS = [*range(6, 10), *range(32, 36), *range(52, 72)]
 FIRST = "00000000000000000000.log"

@@ -2,10 +2,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from broker.storage.compaction_filter import RetentionTerms, filler, filter_batch, note_keys
-from broker.storage.key_offsets import KeyOffsets
-from protocol.errors import DecodeError
-from protocol.records.batch import (
+from kohort.broker.storage.compaction_filter import RetentionTerms, filler, filter_batch, note_keys
+from kohort.broker.storage.key_offsets import KeyOffsets
+from kohort.protocol.errors import DecodeError
+from kohort.protocol.records.batch import (
     BatchHeader,
     Codec,
     TimestampType,
@@ -14,8 +14,8 @@ from protocol.records.batch import (
     read_header,
     with_log_append_time,
 )
-from protocol.records.builder import encode_batch
-from protocol.records.record import Record, decode_records
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record, decode_records
 from tests.batches import with_block
 
 DAY_MS = 86_400_000

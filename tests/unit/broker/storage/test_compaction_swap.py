@@ -1,8 +1,8 @@
 import pytest
 
-from broker.storage.compaction_swap import complete_swaps, discard_cleaned
-from broker.storage.compaction_writer import CleanedSegment
-from broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.storage.compaction_swap import complete_swaps, discard_cleaned
+from kohort.broker.storage.compaction_writer import CleanedSegment
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from tests.storage_tools import batch_of, fill, memory_log, open_log, read_all, stored
 
 

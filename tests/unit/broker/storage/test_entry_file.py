@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.storage.entry_file import EntryFile
-from broker.storage.filesystem import read_file
-from broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.storage.entry_file import EntryFile
+from kohort.broker.storage.filesystem import read_file
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 
 PAIR = Struct(">II")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.storage.file_range import FileRange
-from broker.storage.filesystem import OsFile, OsFileSystem
-from broker.storage.page_cache import is_cached
+from kohort.broker.storage.file_range import FileRange
+from kohort.broker.storage.filesystem import OsFile, OsFileSystem
+from kohort.broker.storage.page_cache import is_cached
 
 CONTENT = bytes(range(256)) * 1024
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.storage.filesystem import FileSystem, OsFileSystem, read_file, write_fully
-from broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.storage.filesystem import FileSystem, OsFileSystem, read_file, write_fully
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 
 
 def test_a_file_that_is_never_used_holds_no_descriptor(tmp_path: Path) -> None:

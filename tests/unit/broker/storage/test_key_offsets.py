@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from broker.storage import key_offsets
-from broker.storage.key_offsets import KEY_MEMORY_BYTES, SHARD_BYTES, KeyOffsets, hash_of
+from kohort.broker.storage import key_offsets
+from kohort.broker.storage.key_offsets import KEY_MEMORY_BYTES, SHARD_BYTES, KeyOffsets, hash_of
 
 
 def test_it_knows_the_latest_offset_of_every_key() -> None:

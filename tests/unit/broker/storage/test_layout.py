@@ -1,6 +1,6 @@
 import pytest
 
-from broker.storage.layout import (
+from kohort.broker.storage.layout import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     deleted_directory,

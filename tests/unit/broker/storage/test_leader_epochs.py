@@ -2,9 +2,9 @@ import errno
 
 import pytest
 
-from broker.storage.errors import CorruptFileError
-from broker.storage.filesystem import read_file
-from broker.storage.leader_epochs import (
+from kohort.broker.storage.errors import CorruptFileError
+from kohort.broker.storage.filesystem import read_file
+from kohort.broker.storage.leader_epochs import (
     EpochRun,
     EpochStart,
     LeaderEpochs,
@@ -12,7 +12,7 @@ from broker.storage.leader_epochs import (
     parse_leader_epochs,
     read_leader_epochs,
 )
-from broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 
 
 def epochs_of(*starts: tuple[int, int]) -> tuple[LeaderEpochs, SimulatedFileSystem]:

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.storage.errors import DataDirectoryLockedError
-from broker.storage.lock import DataDirectoryLock
+from kohort.broker.storage.errors import DataDirectoryLockedError
+from kohort.broker.storage.lock import DataDirectoryLock
 
 HOLD = """
 import sys
 from pathlib import Path
-from broker.storage.lock import DataDirectoryLock
+from kohort.broker.storage.lock import DataDirectoryLock
 lock = DataDirectoryLock(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()

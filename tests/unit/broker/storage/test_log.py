@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.storage.errors import CorruptBatchError, OffsetOutOfRangeError, StorageError
-from broker.storage.filesystem import OsFileSystem
-from broker.storage.layout import is_deleted_directory
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import read_header
+from kohort.broker.storage.errors import CorruptBatchError, OffsetOutOfRangeError, StorageError
+from kohort.broker.storage.filesystem import OsFileSystem
+from kohort.broker.storage.layout import is_deleted_directory
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.records.batch import read_header
 from tests.storage_tools import (
     WALL_MS,
     append,

@@ -2,11 +2,11 @@ import errno
 
 import pytest
 
-from broker.storage.errors import StorageError
-from broker.storage.filesystem import read_file
-from broker.storage.log import PartitionLog
-from broker.storage.offset_index import RELATIVE_OFFSET_MAX
-from protocol.records.batch import read_header
+from kohort.broker.storage.errors import StorageError
+from kohort.broker.storage.filesystem import read_file
+from kohort.broker.storage.log import PartitionLog
+from kohort.broker.storage.offset_index import RELATIVE_OFFSET_MAX
+from kohort.protocol.records.batch import read_header
 from tests.batches import with_header
 from tests.storage_tools import (
     WALL_MS,

@@ -1,8 +1,8 @@
 import pytest
 
-from broker.storage.log_directory import DeletedFiles, scan_directory
-from broker.storage.segment import LogSegment
-from broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.storage.log_directory import DeletedFiles, scan_directory
+from kohort.broker.storage.segment import LogSegment
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 
 
 def directory_with(*names: str) -> SimulatedFileSystem:

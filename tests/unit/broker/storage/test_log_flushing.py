@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.storage.errors import StorageError
-from broker.storage.filesystem import OsFileSystem
-from broker.storage.log import PartitionLog
-from broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.storage.errors import StorageError
+from kohort.broker.storage.filesystem import OsFileSystem
+from kohort.broker.storage.log import PartitionLog
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from tests.storage_tools import (
     WALL_MS,
     append,

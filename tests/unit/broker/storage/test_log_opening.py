@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.storage.errors import StorageError
-from broker.storage.filesystem import OsFileSystem, read_file
-from broker.storage.leader_epochs import read_leader_epochs
-from broker.storage.log import PartitionLog
-from broker.storage.simulated_filesystem import SimulatedFileSystem
-from protocol.records.batch import read_header
+from kohort.broker.storage.errors import StorageError
+from kohort.broker.storage.filesystem import OsFileSystem, read_file
+from kohort.broker.storage.leader_epochs import read_leader_epochs
+from kohort.broker.storage.log import PartitionLog
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.protocol.records.batch import read_header
 from tests.storage_tools import (
     DIRECTORY,
     WALL_MS,

@@ -1,7 +1,7 @@
 import pytest
 
-from broker.storage.log import PartitionLog
-from broker.storage.log_queries import expired_segments, first_at_or_after, latest_record
+from kohort.broker.storage.log import PartitionLog
+from kohort.broker.storage.log_queries import expired_segments, first_at_or_after, latest_record
 from tests.storage_tools import WALL_MS, append, batch_of, memory_log, settings
 
 BATCH_BYTES = len(batch_of(b"v" * 100))

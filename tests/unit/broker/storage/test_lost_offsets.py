@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from broker.storage.filesystem import read_file
-from broker.storage.log import PartitionLog
-from broker.storage.simulated_filesystem import SimulatedFileSystem
-from protocol.records.batch import split_batches
+from kohort.broker.storage.filesystem import read_file
+from kohort.broker.storage.log import PartitionLog
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.protocol.records.batch import split_batches
 from tests.storage_tools import (
     DIRECTORY,
     WALL_MS,

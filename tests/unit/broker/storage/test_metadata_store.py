@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.storage.errors import StorageError
-from broker.storage.metadata_database import DamagedError, UnreadableError, explained
-from broker.storage.metadata_store import (
+from kohort.broker.storage.errors import StorageError
+from kohort.broker.storage.metadata_database import DamagedError, UnreadableError, explained
+from kohort.broker.storage.metadata_store import (
     FILE_NAME,
     MIRROR_FILE_NAME,
     MetadataError,
@@ -108,7 +108,7 @@ def test_what_was_returned_from_survives_the_kill_of_the_process(tmp_path: Path)
     script = f"""
 import os, signal
 from pathlib import Path
-from broker.storage.metadata_store import MetadataStore, TopicRecord
+from kohort.broker.storage.metadata_store import MetadataStore, TopicRecord
 store = MetadataStore(Path({str(tmp_path)!r}), new_cluster_id="first")
 for number in range(20):
     store.create_topics([TopicRecord(

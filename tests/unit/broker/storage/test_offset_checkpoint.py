@@ -2,15 +2,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.storage.errors import CorruptFileError
-from broker.storage.filesystem import read_file
-from broker.storage.offset_checkpoint import (
+from kohort.broker.storage.errors import CorruptFileError
+from kohort.broker.storage.filesystem import read_file
+from kohort.broker.storage.offset_checkpoint import (
     RECOVERY_POINT_FILE,
     parse_offsets,
     read_offsets,
     write_offsets,
 )
-from broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 
 NAMES = st.text("abcXYZ019._-", min_size=1, max_size=20)
 

@@ -1,5 +1,5 @@
-from broker.storage.offset_index import IndexEntry, OffsetIndex
-from broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.storage.offset_index import IndexEntry, OffsetIndex
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 
 
 def index_of(*entries: tuple[int, int]) -> OffsetIndex:

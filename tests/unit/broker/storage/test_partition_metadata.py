@@ -2,11 +2,11 @@ from base64 import urlsafe_b64decode
 
 import pytest
 
-from broker.storage.checked_file import replace_file
-from broker.storage.errors import CorruptFileError
-from broker.storage.filesystem import read_file
-from broker.storage.partition_metadata import FILE_NAME, read_topic_id, write_topic_id
-from broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.storage.checked_file import replace_file
+from kohort.broker.storage.errors import CorruptFileError
+from kohort.broker.storage.filesystem import read_file
+from kohort.broker.storage.partition_metadata import FILE_NAME, read_topic_id, write_topic_id
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 
 # As a Kafka 4.4 broker wrote it.
 KAFKA_TEXT = b"version: 0\ntopic_id: QRrTXy0WSdeQKLA9lpzlSQ"

@@ -1,8 +1,8 @@
 import pytest
 
-from broker.core.partition.producers import ProducerState
-from broker.storage.log import PartitionLog
-from broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.core.partition.producers import ProducerState
+from kohort.broker.storage.log import PartitionLog
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from tests.storage_tools import WALL_MS, append, batch_of, memory_log, open_log
 
 

@@ -2,15 +2,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.core.partition.producers import ProducerSnapshot
-from broker.storage.errors import CorruptFileError
-from broker.storage.producer_snapshot import (
+from kohort.broker.core.partition.producers import ProducerSnapshot
+from kohort.broker.storage.errors import CorruptFileError
+from kohort.broker.storage.producer_snapshot import (
     decode_snapshot,
     encode_snapshot,
     read_snapshot,
     write_snapshot,
 )
-from broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 
 PRODUCERS = [
     ProducerSnapshot(7, 2, 99, 1234, 4, 1_700_000_000_000),

@@ -4,11 +4,11 @@ import errno
 
 import pytest
 
-from broker.storage.errors import CorruptBatchError
-from broker.storage.filesystem import read_file, write_fully
-from broker.storage.log import PartitionLog
-from broker.storage.recovery import find_end
-from broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.storage.errors import CorruptBatchError
+from kohort.broker.storage.filesystem import read_file, write_fully
+from kohort.broker.storage.log import PartitionLog
+from kohort.broker.storage.recovery import find_end
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from tests.storage_tools import (
     WALL_MS,
     append,

@@ -2,10 +2,10 @@ import errno
 
 import pytest
 
-from broker.storage.filesystem import read_file
-from broker.storage.segment import HINTS_MAX, SAVE_ENTRIES, LogSegment
-from broker.storage.simulated_filesystem import SimulatedFileSystem
-from protocol.records.batch import placement_prefix, read_header
+from kohort.broker.storage.filesystem import read_file
+from kohort.broker.storage.segment import HINTS_MAX, SAVE_ENTRIES, LogSegment
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.protocol.records.batch import placement_prefix, read_header
 from tests.storage_tools import WALL_MS, batch_of, stored
 
 

@@ -1,9 +1,9 @@
 import pytest
 
-from broker.storage.errors import CorruptBatchError
-from broker.storage.segment import LogSegment
-from broker.storage.segment_read import read_batches
-from broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.storage.errors import CorruptBatchError
+from kohort.broker.storage.segment import LogSegment
+from kohort.broker.storage.segment_read import read_batches
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from tests.storage_tools import fill, memory_log, open_log
 
 COUNT = 40

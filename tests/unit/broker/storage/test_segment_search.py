@@ -2,15 +2,15 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.storage.errors import CorruptBatchError
-from broker.storage.filesystem import read_file, write_fully
-from broker.storage.segment import LogSegment
-from broker.storage.segment_search import (
+from kohort.broker.storage.errors import CorruptBatchError
+from kohort.broker.storage.filesystem import read_file, write_fully
+from kohort.broker.storage.segment import LogSegment
+from kohort.broker.storage.segment_search import (
     locate,
     next_indexed_batch,
     rebuild_index,
 )
-from broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from tests.storage_tools import fill, memory_log, open_log
 
 COUNT = 100
@@ -88,8 +88,8 @@ def test_a_damaged_index_costs_time_but_not_truth(
 def test_a_missing_index_is_made_anew_once_a_walk_is_long(
     files: SimulatedFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.storage.segment_search.UNINDEXED_BYTES_MAX", 5_000)
-    monkeypatch.setattr("broker.storage.segment_search.REBUILD_INTERVAL_BYTES", 300)
+    monkeypatch.setattr("kohort.broker.storage.segment_search.UNINDEXED_BYTES_MAX", 5_000)
+    monkeypatch.setattr("kohort.broker.storage.segment_search.REBUILD_INTERVAL_BYTES", 300)
     files.remove(index_path(files))
     segment = segment_of(files)
     assert locate(segment, 10) == (5 * segment.size_bytes // COUNT, 10)

@@ -2,17 +2,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.storage.errors import CorruptBatchError
-from broker.storage.filesystem import read_file, write_fully
-from broker.storage.log import PartitionLog
-from broker.storage.segment_times import (
+from kohort.broker.storage.errors import CorruptBatchError
+from kohort.broker.storage.filesystem import read_file, write_fully
+from kohort.broker.storage.log import PartitionLog
+from kohort.broker.storage.segment_times import (
     find_max_timestamp,
     find_timestamp,
     load_first_timestamp,
     load_max_timestamp,
 )
-from broker.storage.simulated_filesystem import SimulatedFileSystem
-from protocol.records.batch import encode_header, read_header, with_log_append_time
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.protocol.records.batch import encode_header, read_header, with_log_append_time
 from tests.storage_tools import WALL_MS, append, batch_of, fill, memory_log, open_log
 
 

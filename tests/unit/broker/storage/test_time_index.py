@@ -1,5 +1,5 @@
-from broker.storage.simulated_filesystem import SimulatedFileSystem
-from broker.storage.time_index import TimeIndex, TimestampOffset
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.storage.time_index import TimeIndex, TimestampOffset
 
 
 def new_index() -> TimeIndex:

@@ -1,7 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.storage.verified_ranges import RANGES_MAX, VerifiedRanges
+from kohort.broker.storage.verified_ranges import RANGES_MAX, VerifiedRanges
 
 SPANS = st.tuples(st.integers(0, 60), st.integers(0, 60)).map(lambda ends: (min(ends), max(ends)))
 

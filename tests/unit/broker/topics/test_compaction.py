@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from broker.clock import VirtualClock
-from broker.storage.metadata_store import MetadataStore
-from broker.storage.offset_checkpoint import CLEANER_OFFSET_FILE
-from broker.storage.simulated_filesystem import SimulatedFileSystem
-from broker.topics.compaction import Compactor
-from broker.topics.manager import TopicManager
-from broker.topics.partition import Partition
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import split_batches
-from protocol.records.record import Record, decode_records
+from kohort.broker.clock import VirtualClock
+from kohort.broker.storage.metadata_store import MetadataStore
+from kohort.broker.storage.offset_checkpoint import CLEANER_OFFSET_FILE
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.topics.compaction import Compactor
+from kohort.broker.topics.manager import TopicManager
+from kohort.broker.topics.partition import Partition
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.records.batch import split_batches
+from kohort.protocol.records.record import Record, decode_records
 from tests.running_topics import InlineExecutor, append, running_topics
 
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.topics.creation import NewTopic, check_expansion, checked_partition_count
-from protocol.errors import ErrorCode, KafkaError
+from kohort.broker.config import BrokerConfig
+from kohort.broker.topics.creation import NewTopic, check_expansion, checked_partition_count
+from kohort.protocol.errors import ErrorCode, KafkaError
 
 
 def count(broker: BrokerConfig | None = None, **wanted: object) -> int:

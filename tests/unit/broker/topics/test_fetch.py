@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from broker.core.purgatory import Purgatory
-from broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
-from broker.topics.manager import TopicManager
-from broker.topics.partition import Partition
-from protocol.errors import ErrorCode
+from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
+from kohort.broker.topics.manager import TopicManager
+from kohort.broker.topics.partition import Partition
+from kohort.protocol.errors import ErrorCode
 from tests.running_topics import append, running_topics
 
 LIMIT = 1 << 20

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from broker.clock import VirtualClock
-from broker.config import ConfigError
-from broker.storage.clean_shutdown import FILE_NAME as CLEAN_MARK
-from broker.storage.errors import StorageError
-from broker.storage.filesystem import OsFile
-from broker.storage.metadata_store import MetadataStore, TopicRecord
-from broker.storage.simulated_filesystem import SimulatedFileSystem
-from broker.topics.directories import PartitionDirectories
-from broker.topics.names import CONSUMER_OFFSETS
-from protocol.errors import ErrorCode, KafkaError
+from kohort.broker.clock import VirtualClock
+from kohort.broker.config import ConfigError
+from kohort.broker.storage.clean_shutdown import FILE_NAME as CLEAN_MARK
+from kohort.broker.storage.errors import StorageError
+from kohort.broker.storage.filesystem import OsFile
+from kohort.broker.storage.metadata_store import MetadataStore, TopicRecord
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.topics.directories import PartitionDirectories
+from kohort.broker.topics.names import CONSUMER_OFFSETS
+from kohort.protocol.errors import ErrorCode, KafkaError
 from tests.running_topics import InlineExecutor, append, directories, running_topics
 
 

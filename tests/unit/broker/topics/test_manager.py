@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.storage.errors import StorageError
-from broker.storage.metadata_store import MetadataStore
-from broker.storage.simulated_filesystem import SimulatedFileSystem
-from broker.topics.manager import Alteration, NewTopic, PlannedTopic, TopicManager
-from protocol.errors import ErrorCode, KafkaError
+from kohort.broker.storage.errors import StorageError
+from kohort.broker.storage.metadata_store import MetadataStore
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.topics.manager import Alteration, NewTopic, PlannedTopic, TopicManager
+from kohort.protocol.errors import ErrorCode, KafkaError
 from tests.running_topics import append, directories, running_topics
 
 

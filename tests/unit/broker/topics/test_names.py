@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.topics.names import check_name, collision_key
-from protocol.errors import ErrorCode, KafkaError
+from kohort.broker.topics.names import check_name, collision_key
+from kohort.protocol.errors import ErrorCode, KafkaError
 
 ALLOWED = "ASCII alphanumerics, '.', '_' and '-'"
 

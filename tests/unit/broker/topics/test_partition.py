@@ -12,13 +12,13 @@ from weakref import WeakSet
 
 import pytest
 
-from broker.storage.metadata_store import MetadataStore
-from broker.storage.simulated_filesystem import SimulatedFileSystem
-from broker.topics.partition import Partition
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import read_header
-from protocol.records.builder import encode_batch
-from protocol.records.record import Record, decode_records
+from kohort.broker.storage.metadata_store import MetadataStore
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.topics.partition import Partition
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.records.batch import read_header
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record, decode_records
 from tests.running_topics import append, running_topics
 
 P = ParamSpec("P")

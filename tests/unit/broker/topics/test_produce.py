@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from broker.topics.partition import Partition
-from broker.topics.produce import DelayedProduce, PendingAppend
-from protocol.errors import ErrorCode
+from kohort.broker.topics.partition import Partition
+from kohort.broker.topics.produce import DelayedProduce, PendingAppend
+from kohort.protocol.errors import ErrorCode
 from tests.running_topics import append, running_topics
 
 

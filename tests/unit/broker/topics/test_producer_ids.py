@@ -1,7 +1,7 @@
 """Producer ids come from blocks, and never twice."""
 
-from broker.storage.metadata_store import MetadataStore
-from broker.topics.producer_ids import BLOCK_SIZE, ProducerIds
+from kohort.broker.storage.metadata_store import MetadataStore
+from kohort.broker.topics.producer_ids import BLOCK_SIZE, ProducerIds
 
 
 def test_ids_are_given_once_also_across_a_restart() -> None:

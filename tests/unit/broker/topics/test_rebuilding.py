@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.clock import VirtualClock
-from broker.storage.metadata_store import FILE_NAME, MIRROR_FILE_NAME
-from broker.storage.partition_metadata import FILE_NAME as ID_FILE_NAME
-from broker.topics.manager import NewTopic
+from kohort.broker.clock import VirtualClock
+from kohort.broker.storage.metadata_store import FILE_NAME, MIRROR_FILE_NAME
+from kohort.broker.storage.partition_metadata import FILE_NAME as ID_FILE_NAME
+from kohort.broker.topics.manager import NewTopic
 from tests.running_topics import append, running_topics
 
 

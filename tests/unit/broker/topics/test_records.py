@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.topics.partition import Partition
-from broker.topics.records import read_records
-from protocol.records.builder import encode_batch
-from protocol.records.control import ControlType, EndTransactionMarker, encode_marker
-from protocol.records.record import Record
+from kohort.broker.topics.partition import Partition
+from kohort.broker.topics.records import read_records
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
+from kohort.protocol.records.record import Record
 from tests.running_topics import append, running_topics
 from tests.storage_tools import append as append_to_log
 

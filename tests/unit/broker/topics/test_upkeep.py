@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.clock import VirtualClock
-from broker.storage.metadata_store import MetadataStore
-from broker.storage.offset_checkpoint import RECOVERY_POINT_FILE, read_offsets
-from broker.storage.simulated_filesystem import SimulatedFileSystem
-from broker.topics.manager import TopicManager
-from protocol.records.batch import read_header
-from protocol.records.builder import encode_batch
-from protocol.records.record import Record
+from kohort.broker.clock import VirtualClock
+from kohort.broker.storage.metadata_store import MetadataStore
+from kohort.broker.storage.offset_checkpoint import RECOVERY_POINT_FILE, read_offsets
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.topics.manager import TopicManager
+from kohort.protocol.records.batch import read_header
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record
 from tests.running_topics import InlineExecutor, append, running_topics
 from tests.virtual_loop import VirtualClockLoop
 

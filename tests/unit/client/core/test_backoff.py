@@ -1,4 +1,4 @@
-from client.core.backoff import Backoff
+from kohort.client.core.backoff import Backoff
 
 
 def test_waits_double_up_to_the_limit() -> None:

@@ -3,7 +3,7 @@ import pickle
 
 import pytest
 
-from client.core.errors import (
+from kohort.client.core.errors import (
     ConsumerError,
     CorruptRecordError,
     DeserialisationError,
@@ -13,11 +13,11 @@ from client.core.errors import (
     error_for,
     is_refusal,
 )
-from client.core.offsets import OffsetAndMetadata
-from client.core.partitions import TopicPartition
-from client.records import ConsumerRecord, RawRecord
-from protocol.errors import ErrorCode
-from protocol.records.batch import TimestampType
+from kohort.client.core.offsets import OffsetAndMetadata
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.records import ConsumerRecord, RawRecord
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.records.batch import TimestampType
 
 PARTITION = TopicPartition("t", 1)
 RECORD: RawRecord = ConsumerRecord(

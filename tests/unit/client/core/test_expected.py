@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import pytest
 
-from client.core.errors import AuthorizationError, UnknownTopicError
-from client.core.expected import Expected
-from client.core.partitions import TopicPartition
-from protocol.errors import ErrorCode
+from kohort.client.core.errors import AuthorizationError, UnknownTopicError
+from kohort.client.core.expected import Expected
+from kohort.client.core.partitions import TopicPartition
+from kohort.protocol.errors import ErrorCode
 
 
 class Topic(NamedTuple):

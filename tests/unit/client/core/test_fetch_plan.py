@@ -2,8 +2,8 @@ from collections.abc import Callable, Collection
 
 import pytest
 
-from client.core.fetch_plan import LEFTOVER_MS, FetchLimits, FetchPlan, Plan
-from client.core.partitions import TopicPartition
+from kohort.client.core.fetch_plan import LEFTOVER_MS, FetchLimits, FetchPlan, Plan
+from kohort.client.core.partitions import TopicPartition
 
 A, B, C, D = (TopicPartition("t", index) for index in range(4))
 LIMITS = FetchLimits(answer_bytes=1_000, partition_bytes=100, prefetch_bytes=1_000)

@@ -1,7 +1,7 @@
 import pytest
 
-from client.core.backoff import Backoff
-from client.core.heartbeat import (
+from kohort.client.core.backoff import Backoff
+from kohort.client.core.heartbeat import (
     Action,
     FindCoordinator,
     Finding,
@@ -12,8 +12,8 @@ from client.core.heartbeat import (
     SendLeave,
     Wait,
 )
-from client.core.identity import Identity
-from protocol.errors import ErrorCode
+from kohort.client.core.identity import Identity
+from kohort.protocol.errors import ErrorCode
 
 ME = Identity(3, "me", "range")
 CONFIG = HeartbeatConfig(

@@ -6,21 +6,21 @@ from typing import Any
 
 import pytest
 
-from client.core.errors import (
+from kohort.client.core.errors import (
     AuthorizationError,
     ConfigError,
     FencedInstanceError,
     IllegalStateError,
     InconsistentProtocolError,
 )
-from client.core.membership import MemberState
-from client.core.partitions import TopicPartition
-from client.core.steps import FindCoordinator, Idle, Join, Step, Sync
-from client.core.wire_forms import encode_share
-from protocol.errors import ErrorCode
-from protocol.join_reason import JoinReason
-from protocol.messages.join_group import JoinGroupResponse
-from protocol.messages.sync_group import SyncGroupResponse
+from kohort.client.core.membership import MemberState
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.steps import FindCoordinator, Idle, Join, Step, Sync
+from kohort.client.core.wire_forms import encode_share
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.join_reason import JoinReason
+from kohort.protocol.messages.join_group import JoinGroupResponse
+from kohort.protocol.messages.sync_group import SyncGroupResponse
 from tests.driven_members import DrivenMember, live
 from tests.unit.broker.core.group.scenario import MINUTE, SECOND, Scenario
 

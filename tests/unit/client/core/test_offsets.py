@@ -1,7 +1,7 @@
 import pytest
 
-from client.core.errors import ConfigError
-from client.core.offsets import EARLIEST, LATEST, ResetPolicy
+from kohort.client.core.errors import ConfigError
+from kohort.client.core.offsets import EARLIEST, LATEST, ResetPolicy
 
 NOW_MS = 1_700_000_000_000
 

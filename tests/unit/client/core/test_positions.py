@@ -3,10 +3,10 @@ from typing import Any
 
 import pytest
 
-from client.core.errors import IllegalStateError, NoOffsetError
-from client.core.offsets import EARLIEST, LATEST, OffsetAndMetadata
-from client.core.partitions import TopicPartition
-from client.core.positions import Positions
+from kohort.client.core.errors import IllegalStateError, NoOffsetError
+from kohort.client.core.offsets import EARLIEST, LATEST, OffsetAndMetadata
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.positions import Positions
 
 A, B, C = (TopicPartition("t", index) for index in range(3))
 

@@ -1,5 +1,5 @@
-from client.core.partitions import TopicPartition
-from client.core.read_replicas import LEADER_ALONE_MS, ReadReplicas
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.read_replicas import LEADER_ALONE_MS, ReadReplicas
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 LEADER, NEXT = (1, 5), (1, 6)

@@ -1,7 +1,7 @@
 import itertools
 
-from client.core.rejoin import FAILURES_LENGTH_MAX, TEXT_LENGTH_MAX, Rejoin, combined
-from protocol.join_reason import JoinReason
+from kohort.client.core.rejoin import FAILURES_LENGTH_MAX, TEXT_LENGTH_MAX, Rejoin, combined
+from kohort.protocol.join_reason import JoinReason
 
 
 def wish(reason: JoinReason, text: str = "") -> Rejoin:

@@ -4,12 +4,12 @@ from itertools import accumulate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.core.backoff import Backoff
-from client.core.errors import AuthorizationError, CommitFailedError
-from client.core.failing import Failing
-from client.core.heartbeat import HeartbeatConfig, HeartbeatRules, SendHeartbeat
-from client.core.identity import NOBODY, Identity
-from client.core.statistics import (
+from kohort.client.core.backoff import Backoff
+from kohort.client.core.errors import AuthorizationError, CommitFailedError
+from kohort.client.core.failing import Failing
+from kohort.client.core.heartbeat import HeartbeatConfig, HeartbeatRules, SendHeartbeat
+from kohort.client.core.identity import NOBODY, Identity
+from kohort.client.core.statistics import (
     NEVER,
     WINDOW_COUNT,
     WINDOW_MS,
@@ -18,10 +18,10 @@ from client.core.statistics import (
     RebalancePhase,
     Sampled,
 )
-from client.core.steps import Idle, Join, Prepare, Step, Sync
-from protocol.errors import ErrorCode
-from protocol.messages.join_group import JoinGroupRequest
-from protocol.messages.sync_group import SyncGroupRequest
+from kohort.client.core.steps import Idle, Join, Prepare, Step, Sync
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.join_group import JoinGroupRequest
+from kohort.protocol.messages.sync_group import SyncGroupRequest
 
 JAVA_NAMES = {
     *("heartbeat-rate", "heartbeat-total", "heartbeat-response-time-max"),

@@ -1,10 +1,10 @@
 import pytest
 
-from client.core.errors import IllegalStateError
-from client.core.offsets import OffsetAndMetadata
-from client.core.partitions import TopicPartition
-from client.core.positions import Positions
-from client.core.stored_offsets import StoredOffsets
+from kohort.client.core.errors import IllegalStateError
+from kohort.client.core.offsets import OffsetAndMetadata
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.positions import Positions
+from kohort.client.core.stored_offsets import StoredOffsets
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -1,6 +1,6 @@
-from client.core.topics import GONE_MAX, IDS_MAX, KnownTopics, Leader, TopicInfo
-from protocol.errors import ErrorCode
-from protocol.types import ZERO_UUID
+from kohort.client.core.topics import GONE_MAX, IDS_MAX, KnownTopics, Leader, TopicInfo
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.types import ZERO_UUID
 
 OLD, NEW = b"a" * 16, b"b" * 16
 

@@ -1,10 +1,10 @@
 import pytest
 
-from client.core.errors import LogTruncatedError
-from client.core.offsets import EARLIEST, LATEST, OffsetAndMetadata
-from client.core.partitions import TopicPartition
-from client.core.positions import Positions
-from client.core.truncation import Doubt, EpochEnd, LeaderChecks, LeaderEpoch
+from kohort.client.core.errors import LogTruncatedError
+from kohort.client.core.offsets import EARLIEST, LATEST, OffsetAndMetadata
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.positions import Positions
+from kohort.client.core.truncation import Doubt, EpochEnd, LeaderChecks, LeaderEpoch
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 OLD, NEW = LeaderEpoch(1, 5), LeaderEpoch(2, 6)

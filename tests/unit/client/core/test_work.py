@@ -2,9 +2,9 @@ from collections.abc import Hashable
 
 import pytest
 
-from client.core.offsets import OffsetAndMetadata
-from client.core.partitions import TopicPartition
-from client.core.work import Entry, Item, Work, WorkLimits
+from kohort.client.core.offsets import OffsetAndMetadata
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.work import Entry, Item, Work, WorkLimits
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 LIMITS = WorkLimits(records=8, byte_count=8_000, uncommitted=6)

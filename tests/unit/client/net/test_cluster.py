@@ -1,7 +1,7 @@
 import pytest
 
-from client.core.errors import ConfigError
-from client.net.cluster import Address, parse_bootstrap
+from kohort.client.core.errors import ConfigError
+from kohort.client.net.cluster import Address, parse_bootstrap
 
 
 @pytest.mark.parametrize(

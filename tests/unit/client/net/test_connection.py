@@ -5,11 +5,11 @@ from collections.abc import Iterable
 
 import pytest
 
-from broker.clock import VirtualClock
-from client.net.connection import Connection, ConnectionConfig, DisconnectedError
-from client.net.versions import ApiVersionTable
-from protocol.codec import codec
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kohort.broker.clock import VirtualClock
+from kohort.client.net.connection import Connection, ConnectionConfig, DisconnectedError
+from kohort.client.net.versions import ApiVersionTable
+from kohort.protocol.codec import codec
+from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.virtual_loop import VirtualClockLoop
 
 REQUEST = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")

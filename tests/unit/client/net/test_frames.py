@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from client.net.frames import FRAME_BYTES_MAX, GREETING_BYTES_MAX, FrameReader
+from kohort.client.net.frames import FRAME_BYTES_MAX, GREETING_BYTES_MAX, FrameReader
 
 sizes = st.integers(0, 20) | st.integers(65_520, 65_540) | st.integers(100_000, 300_000)
 

@@ -5,26 +5,26 @@ from typing import Any
 
 import pytest
 
-from client.core.errors import (
+from kohort.client.core.errors import (
     AuthenticationError,
     ConsumerError,
     UnsupportedMechanismError,
 )
-from client.net.greeting import Ask, Greeted, advance, greeting
-from client.net.security import SecurityConfig
-from client.net.versions import UnsupportedVersionError
-from protocol.errors import DecodeError, ErrorCode
-from protocol.messages.api_versions import (
+from kohort.client.net.greeting import Ask, Greeted, advance, greeting
+from kohort.client.net.security import SecurityConfig
+from kohort.client.net.versions import UnsupportedVersionError
+from kohort.protocol.errors import DecodeError, ErrorCode
+from kohort.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
 )
-from protocol.messages.metadata import MetadataRequest
-from protocol.messages.sasl_authenticate import (
+from kohort.protocol.messages.metadata import MetadataRequest
+from kohort.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
 )
-from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 PASSWORD = "hidden-word"
 

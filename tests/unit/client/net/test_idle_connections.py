@@ -10,14 +10,19 @@ from typing import Any
 
 import pytest
 
-from client.config import config_from
-from client.net.aside import aside
-from client.net.connection import Connection, ConnectionConfig, DisconnectedError, open_connection
 from kohort import Consumer, errors
-from protocol.codec import codec
-from protocol.framing import API_VERSIONS_KEY
-from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kohort.client.config import config_from
+from kohort.client.net.aside import aside
+from kohort.client.net.connection import (
+    Connection,
+    ConnectionConfig,
+    DisconnectedError,
+    open_connection,
+)
+from kohort.protocol.codec import codec
+from kohort.protocol.framing import API_VERSIONS_KEY
+from kohort.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.memory_transport import MemoryTransport
 from tests.unit.client.scripted_brokers import run
 

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from client.net.sasl import (
+from kohort.client.net.sasl import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
     Plain,

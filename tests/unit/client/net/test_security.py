@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from client.core.errors import AuthenticationError, CertificateError, ConfigError, TlsError
-from client.net.security import SecurityConfig, tls_error
+from kohort.client.core.errors import AuthenticationError, CertificateError, ConfigError, TlsError
+from kohort.client.net.security import SecurityConfig, tls_error
 
 SASL: dict[str, Any] = {
     "security_protocol": "SASL_PLAINTEXT",

@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from client.config import ConsumerConfig
-from client.core.errors import ConfigError
-from client.processing.dead_letters import (
+from kohort.client.config import ConsumerConfig
+from kohort.client.core.errors import ConfigError
+from kohort.client.processing.dead_letters import (
     EARLIER_HEADERS_LIMIT,
     PREFIX,
     STACK_LIMIT,
@@ -14,8 +14,8 @@ from client.processing.dead_letters import (
     TopicBurial,
     burial_for,
 )
-from client.records import ConsumerRecord
-from protocol.records.batch import TimestampType
+from kohort.client.records import ConsumerRecord
+from kohort.protocol.records.batch import TimestampType
 
 Headers = tuple[tuple[str, bytes | None], ...]
 

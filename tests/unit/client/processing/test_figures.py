@@ -1,8 +1,8 @@
 import json
 from typing import Any
 
-from client.core.partitions import TopicPartition
-from client.processing.figures import Counts, RunFigures
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.processing.figures import Counts, RunFigures
 
 LIMITS = {"session_timeout_ms": 45_000, "max_poll_interval_ms": 300_000}
 

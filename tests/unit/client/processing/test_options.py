@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 
-from client.core.errors import ConfigError
-from client.processing.dead_letters import DeadLetter
-from client.processing.options import RunOptions
+from kohort.client.core.errors import ConfigError
+from kohort.client.processing.dead_letters import DeadLetter
+from kohort.client.processing.options import RunOptions
 
 GOOD: dict[str, Any] = {
     "concurrency": 1,

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from pipeline.advisor.advice import advise, pareto_front, words
-from pipeline.advisor.prediction import Prediction
-from pipeline.advisor.setting import Setting, grid
-from pipeline.advisor.trace import Delays, Rejoin, Run, Slot, Trace
-from protocol.join_reason import JoinReason
+from kohort.pipeline.advisor.advice import advise, pareto_front, words
+from kohort.pipeline.advisor.prediction import Prediction
+from kohort.pipeline.advisor.setting import Setting, grid
+from kohort.pipeline.advisor.trace import Delays, Rejoin, Run, Slot, Trace
+from kohort.protocol.join_reason import JoinReason
 
 RECORDED = Setting(static=False, session_timeout_ms=6_000)
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pipeline.advisor.prediction import predict
-from pipeline.advisor.reading import read_trace
-from pipeline.advisor.trace import End, Pause, Rejoin, Trace
-from protocol.join_reason import JoinReason
+from kohort.pipeline.advisor.prediction import predict
+from kohort.pipeline.advisor.reading import read_trace
+from kohort.pipeline.advisor.trace import End, Pause, Rejoin, Trace
+from kohort.protocol.join_reason import JoinReason
 
 WEEK = Path(__file__).parents[4] / "examples" / "rebalance-week" / "week.jsonl.gz"
 Json = dict[str, Any]

@@ -7,13 +7,13 @@ from random import Random
 
 import pytest
 
-from pipeline.advisor.member import SimulatedMember
-from pipeline.advisor.outcome import Outcome
-from pipeline.advisor.prediction import predict
-from pipeline.advisor.replay import Replay
-from pipeline.advisor.setting import Setting
-from pipeline.advisor.trace import Delays, End, Pause, Rejoin, Run, Slot, Trace
-from protocol.join_reason import JoinReason
+from kohort.pipeline.advisor.member import SimulatedMember
+from kohort.pipeline.advisor.outcome import Outcome
+from kohort.pipeline.advisor.prediction import predict
+from kohort.pipeline.advisor.replay import Replay
+from kohort.pipeline.advisor.setting import Setting
+from kohort.pipeline.advisor.trace import Delays, End, Pause, Rejoin, Run, Slot, Trace
+from kohort.protocol.join_reason import JoinReason
 
 SECOND = 1_000
 MINUTE = 60 * SECOND

@@ -16,10 +16,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from broker.core.history.json_form import from_json
-from broker.core.history.model import RebalanceRecord
-from pipeline.broker_log.convert import Converter, convert_files
-from pipeline.errors import UsageError
+from kohort.broker.core.history.json_form import from_json
+from kohort.broker.core.history.model import RebalanceRecord
+from kohort.pipeline.broker_log.convert import Converter, convert_files
+from kohort.pipeline.errors import UsageError
 
 REAL = Path(__file__).with_name("real")
 LOGS = ("kafka-4.4.log", "kafka-3.9.log")

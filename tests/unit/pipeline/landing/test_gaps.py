@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.landing.gaps import RETENTION, TRUNCATED, Gap, lost, missing, told
+from kohort.pipeline.landing.gaps import RETENTION, TRUNCATED, Gap, lost, missing, told
 
 
 def test_what_is_before_the_start_of_a_log_is_lost_as_far_as_it_was_wanted() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from pipeline.report.labels import HEIGHT, WIDTH_OF_DIGIT, Dot, place
+from kohort.pipeline.report.labels import HEIGHT, WIDTH_OF_DIGIT, Dot, place
 
 ROOM = (600.0, 250.0)
 

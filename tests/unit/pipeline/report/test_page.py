@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from pipeline.advisor.setting import Setting
+from kohort.pipeline.advisor.setting import Setting
 from tests import java_env
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
-from pipeline.report import plots
-from pipeline.report.contents import Contents, GroupPage, in_utc
-from pipeline.report.page import duration, render
+from kohort.pipeline.report import plots
+from kohort.pipeline.report.contents import Contents, GroupPage, in_utc
+from kohort.pipeline.report.page import duration, render
 
 BEGUN = datetime(2026, 1, 5, 10, 0, 0)  # noqa: DTZ001 - Spark hands moments out without a zone.
 

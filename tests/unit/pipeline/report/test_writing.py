@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jobs.report import write
+from kohort.pipeline.jobs.report import write
 
 
 def test_a_page_replaces_the_one_before_and_leaves_nothing_beside_it(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 import pytest
 
-from protocol.errors import DecodeError
-from protocol.records.batch import (
+from kohort.protocol.errors import DecodeError
+from kohort.protocol.records.batch import (
     HEADER_BYTES,
     NO_SEQUENCE,
     PLACEMENT_BYTES,
@@ -19,9 +19,9 @@ from protocol.records.batch import (
     with_create_time,
     with_log_append_time,
 )
-from protocol.records.builder import encode_batch
-from protocol.records.layout import ATTRIBUTES, BATCH_HEADER
-from protocol.records.record import Record, decode_records
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.layout import ATTRIBUTES, BATCH_HEADER
+from kohort.protocol.records.record import Record, decode_records
 from tests.batches import sequenced, with_header
 
 RECORDS = [Record(b"one", b"k", (("h", b"x"),), 1_000), Record(None, None, (), 1_234)]

@@ -1,15 +1,15 @@
 import pytest
 
-from protocol.errors import EncodeError
-from protocol.records.batch import (
+from kohort.protocol.errors import EncodeError
+from kohort.protocol.records.batch import (
     BatchHeader,
     Codec,
     TimestampType,
     crc_matches,
     read_header,
 )
-from protocol.records.builder import assemble, encode_batch
-from protocol.records.record import Record, decode_records
+from kohort.protocol.records.builder import assemble, encode_batch
+from kohort.protocol.records.record import Record, decode_records
 
 
 def test_a_batch_says_of_itself_what_it_was_built_with() -> None:

@@ -9,10 +9,10 @@ import pytest
 import zstandard
 from cramjam import snappy
 
-from protocol.errors import DecodeError
-from protocol.records.batch import Codec
-from protocol.records.compression import PIECE_BYTES, compress, decompress, decompress_steps
-from protocol.records.varint import encode_uvarint
+from kohort.protocol.errors import DecodeError
+from kohort.protocol.records.batch import Codec
+from kohort.protocol.records.compression import PIECE_BYTES, compress, decompress, decompress_steps
+from kohort.protocol.records.varint import encode_uvarint
 
 MB = 1 << 20
 COMPRESSED = [codec for codec in Codec if codec is not Codec.NONE]
@@ -184,9 +184,9 @@ BOMBS: list[tuple[Codec, Callable[[], bytes]]] = [
 
 MEASURE = """
 import sys
-from protocol.errors import DecodeError
-from protocol.records.batch import Codec
-from protocol.records.compression import compress, decompress
+from kohort.protocol.errors import DecodeError
+from kohort.protocol.records.batch import Codec
+from kohort.protocol.records.compression import compress, decompress
 
 def peak() -> int:
     with open("/proc/self/status") as status:

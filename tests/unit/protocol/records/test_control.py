@@ -1,9 +1,9 @@
 import pytest
 
-from protocol.errors import DecodeError
-from protocol.records.batch import NO_SEQUENCE, crc_matches, read_header
-from protocol.records.builder import encode_batch
-from protocol.records.control import (
+from kohort.protocol.errors import DecodeError
+from kohort.protocol.records.batch import NO_SEQUENCE, crc_matches, read_header
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.control import (
     ControlType,
     EndTransactionMarker,
     decode_key,
@@ -13,8 +13,8 @@ from protocol.records.control import (
     encode_marker,
     encode_value,
 )
-from protocol.records.layout import CONTROL_KEY, END_TRANSACTION_MARKER
-from protocol.records.record import Record
+from kohort.protocol.records.layout import CONTROL_KEY, END_TRANSACTION_MARKER
+from kohort.protocol.records.record import Record
 
 
 @pytest.mark.parametrize("control_type", ControlType)

@@ -5,7 +5,7 @@ import sys
 
 import crc32c as package
 
-from protocol.records.crc import crc32c
+from kohort.protocol.records.crc import crc32c
 
 
 def test_it_is_castagnoli() -> None:

@@ -1,9 +1,9 @@
 import pytest
 
-from protocol.errors import DecodeError, EncodeError
-from protocol.records.batch import Codec, read_header, with_log_append_time
-from protocol.records.builder import assemble, encode_batch
-from protocol.records.record import (
+from kohort.protocol.errors import DecodeError, EncodeError
+from kohort.protocol.records.batch import Codec, read_header, with_log_append_time
+from kohort.protocol.records.builder import assemble, encode_batch
+from kohort.protocol.records.record import (
     Record,
     decode_records,
 )

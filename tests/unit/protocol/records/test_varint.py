@@ -1,7 +1,7 @@
 import pytest
 
-from protocol.errors import DecodeError, EncodeError
-from protocol.records.varint import (
+from kohort.protocol.errors import DecodeError, EncodeError
+from kohort.protocol.records.varint import (
     encode_uvarint,
     encode_varint,
     encode_varlong,

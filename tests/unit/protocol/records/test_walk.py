@@ -13,14 +13,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import protocol.records.walk
-from protocol.errors import DecodeError
-from protocol.records.layout import RECORD
-from protocol.records.record import Record, field_of, iter_spans
-from protocol.records.varint import encode_varint
+from kohort.protocol.errors import DecodeError
+from kohort.protocol.records import walk as walk_module
+from kohort.protocol.records.layout import RECORD
+from kohort.protocol.records.record import Record, field_of, iter_spans
+from kohort.protocol.records.varint import encode_varint
 from tests.batches import SHAPES, one_record
 
-HERE = Path(protocol.records.walk.__file__)
+HERE = Path(walk_module.__file__)
 SOURCE = HERE.with_name("walk.py")
 COMPILED = SOURCE.with_suffix(str(sysconfig.get_config_var("EXT_SUFFIX")))
 
@@ -43,7 +43,7 @@ def walk(request: pytest.FixtureRequest) -> ModuleType:
         return AS_WRITTEN
     if not COMPILED.exists():
         pytest.skip("not compiled: no C compiler was there when the package was built")
-    return protocol.records.walk
+    return walk_module
 
 
 @pytest.mark.parametrize("record", SHAPES, ids=range(len(SHAPES)))
@@ -184,7 +184,7 @@ BLOCKS = st.one_of(
 @given(BLOCKS, st.integers(0, 60), st.integers(0, 9))
 @example(HEAD[:1] + b"\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01" + HEAD, 0, 1)
 def test_both_forms_say_the_same_of_any_bytes(block: bytes, position: int, count: int) -> None:
-    compiled = protocol.records.walk
+    compiled = walk_module
     for given_as in (block, memoryview(block), bytearray(block)):
         skipped = outcome(AS_WRITTEN.skip_records, given_as, position, count)
         assert skipped == outcome(compiled.skip_records, given_as, position, count)

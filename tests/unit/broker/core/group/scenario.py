@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
-from broker.core.group.classic_group import ClassicGroup
-from broker.core.group.config import GroupConfig
-from broker.core.group.effects import (
+from kohort.broker.core.group.classic_group import ClassicGroup
+from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.effects import (
     Append,
     Cancel,
     Note,
@@ -24,10 +24,15 @@ from broker.core.group.effects import (
     ScheduleSessions,
     TimerKey,
 )
-from broker.core.group.events import Event, RebalanceAvoided, RebalanceStarted, Trigger
-from broker.core.group.reasons import NO_REASON, state_reason
-from broker.core.group.records import DurableRecord, GroupRecord, OffsetRecord, OffsetTombstone
-from broker.core.group.requests import (
+from kohort.broker.core.group.events import Event, RebalanceAvoided, RebalanceStarted, Trigger
+from kohort.broker.core.group.reasons import NO_REASON, state_reason
+from kohort.broker.core.group.records import (
+    DurableRecord,
+    GroupRecord,
+    OffsetRecord,
+    OffsetTombstone,
+)
+from kohort.broker.core.group.requests import (
     CommitRequest,
     CommitResult,
     DeleteOffsetsResult,
@@ -41,10 +46,10 @@ from broker.core.group.requests import (
     SyncResult,
     TopicPartition,
 )
-from protocol.codec import encode_versioned
-from protocol.errors import ErrorCode
-from protocol.join_reason import JoinReason
-from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from kohort.protocol.codec import encode_versioned
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.join_reason import JoinReason
+from kohort.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 
 E = TypeVar("E", bound=Event)
 Change: TypeAlias = Any

@@ -1,7 +1,7 @@
 """Facts that only the history asks for."""
 
-from broker.core.group.config import GroupConfig
-from broker.core.group.events import (
+from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.events import (
     GroupRestored,
     JoinPhaseEnded,
     RebalanceStarted,

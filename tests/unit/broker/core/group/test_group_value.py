@@ -2,11 +2,11 @@
 
 import pytest
 
-from broker.core.group.group_value import MEMBERS_PER_STEP
-from broker.core.group.records import GroupRecord, StoredMember, encode_value, value_steps
-from protocol.codec import encode_versioned
-from protocol.errors import EncodeError
-from protocol.messages.offsets_topic import GroupMetadataValue, MemberMetadata
+from kohort.broker.core.group.group_value import MEMBERS_PER_STEP
+from kohort.broker.core.group.records import GroupRecord, StoredMember, encode_value, value_steps
+from kohort.protocol.codec import encode_versioned
+from kohort.protocol.errors import EncodeError
+from kohort.protocol.messages.offsets_topic import GroupMetadataValue, MemberMetadata
 
 MEMBERS = (
     StoredMember("first", None, "client", "/10.0.0.1", 45_000, 300_000, b"metadata", b"share"),

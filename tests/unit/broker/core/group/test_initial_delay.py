@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.core.group.config import GroupConfig
-from broker.core.group.events import InitialDelayExtended, JoinPhaseEnd, JoinPhaseEnded
+from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.events import InitialDelayExtended, JoinPhaseEnd, JoinPhaseEnded
 from tests.unit.broker.core.group.scenario import SECOND, Scenario
 
 

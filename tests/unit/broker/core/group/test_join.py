@@ -4,13 +4,19 @@ import dataclasses
 
 import pytest
 
-from broker.core.group.config import GroupConfig
-from broker.core.group.events import CauseAdded, Fate, MemberRefused, MemberRemoved, TriggerKind
-from broker.core.group.join import check_request
-from broker.core.group.records import GroupRecord
-from broker.core.group.requests import JoinRequest, JoinResult
-from protocol.errors import ErrorCode
-from protocol.join_reason import JoinReason
+from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.events import (
+    CauseAdded,
+    Fate,
+    MemberRefused,
+    MemberRemoved,
+    TriggerKind,
+)
+from kohort.broker.core.group.join import check_request
+from kohort.broker.core.group.records import GroupRecord
+from kohort.broker.core.group.requests import JoinRequest, JoinResult
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.join_reason import JoinReason
 from tests.unit.broker.core.group.scenario import MINUTE, RANGE, SECOND, Scenario, subscription
 
 FULL = JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED)

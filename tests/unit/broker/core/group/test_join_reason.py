@@ -4,13 +4,13 @@ import itertools
 
 import pytest
 
-from broker.core.group.decisions import Decision, Joiner, decide
-from broker.core.group.events import CauseAdded, RebalanceAvoided, TriggerKind
-from broker.core.group.reasons import FORCING
-from broker.core.group.requests import JoinResult
-from broker.core.group.states import GroupState
-from protocol.errors import ErrorCode
-from protocol.join_reason import JoinReason
+from kohort.broker.core.group.decisions import Decision, Joiner, decide
+from kohort.broker.core.group.events import CauseAdded, RebalanceAvoided, TriggerKind
+from kohort.broker.core.group.reasons import FORCING
+from kohort.broker.core.group.requests import JoinResult
+from kohort.broker.core.group.states import GroupState
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.join_reason import JoinReason
 from tests.unit.broker.core.group.scenario import SECOND, Scenario, subscription
 
 ANY = list(JoinReason)

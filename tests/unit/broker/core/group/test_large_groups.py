@@ -5,11 +5,11 @@ from collections import Counter
 
 import pytest
 
-from broker.core.group.classic_group import ClassicGroup
-from broker.core.group.config import GroupConfig
-from broker.core.group.effects import JOIN_TIMER, Append
-from broker.core.group.requests import JoinRequest, Now
-from broker.core.group.states import GroupState
+from kohort.broker.core.group.classic_group import ClassicGroup
+from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.effects import JOIN_TIMER, Append
+from kohort.broker.core.group.requests import JoinRequest, Now
+from kohort.broker.core.group.states import GroupState
 from tests.bytecodes import Meter, metered
 from tests.unit.broker.core.group.scenario import Scenario, subscription
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from broker.core.group.events import (
+from kohort.broker.core.group.events import (
     CauseAdded,
     Fate,
     MemberRemoved,
     RebalanceStarted,
     TriggerKind,
 )
-from broker.core.group.requests import JoinResult, LeaveEntry, LeaveResult, SyncResult
-from protocol.errors import ErrorCode
+from kohort.broker.core.group.requests import JoinResult, LeaveEntry, LeaveResult, SyncResult
+from kohort.protocol.errors import ErrorCode
 from tests.unit.broker.core.group.scenario import Scenario
 
 NONE = ErrorCode.NONE

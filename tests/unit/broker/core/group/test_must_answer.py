@@ -3,8 +3,8 @@
 That no ticket is answered twice is checked by the scenario in every test of this folder.
 """
 
-from broker.core.group.requests import JoinResult, LeaveEntry, SyncResult
-from protocol.errors import ErrorCode
+from kohort.broker.core.group.requests import JoinResult, LeaveEntry, SyncResult
+from kohort.protocol.errors import ErrorCode
 from tests.unit.broker.core.group.scenario import SECOND, Scenario
 
 

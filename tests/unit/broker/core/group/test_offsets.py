@@ -2,12 +2,12 @@
 
 import pytest
 
-from broker.core.group.config import GroupConfig
-from broker.core.group.events import OffsetsStored
-from broker.core.group.offsets import TIMESTAMP_MAX, error_without_group
-from broker.core.group.records import OffsetRecord, decode_record, encode_value
-from broker.core.group.requests import CommitRequest, CommittedOffset, OffsetToCommit
-from protocol.errors import ErrorCode
+from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.events import OffsetsStored
+from kohort.broker.core.group.offsets import TIMESTAMP_MAX, error_without_group
+from kohort.broker.core.group.records import OffsetRecord, decode_record, encode_value
+from kohort.broker.core.group.requests import CommitRequest, CommittedOffset, OffsetToCommit
+from kohort.protocol.errors import ErrorCode
 from tests.unit.broker.core.group.scenario import Scenario
 
 NONE = ErrorCode.NONE

@@ -2,14 +2,14 @@
 
 import pytest
 
-from broker.core.group.protocols import (
+from kohort.broker.core.group.protocols import (
     choose_protocol,
     hash_partition_counts,
     parse_topics,
     union_of_topics,
 )
-from protocol.codec import encode_versioned
-from protocol.messages.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
+from kohort.protocol.codec import encode_versioned
+from kohort.protocol.messages.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
 from tests.unit.broker.core.group.scenario import Scenario, subscription
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.core.group.reasons import FORCING, ReasonSource, classify_text, state_reason
-from protocol.join_reason import JoinReason
+from kohort.broker.core.group.reasons import FORCING, ReasonSource, classify_text, state_reason
+from kohort.protocol.join_reason import JoinReason
 
 UNKNOWN = JoinReason.UNKNOWN
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.core.group.events import (
+from kohort.broker.core.group.events import (
     Fate,
     JoinPhaseEnd,
     JoinPhaseEnded,
@@ -10,9 +10,9 @@ from broker.core.group.events import (
     MemberRemoved,
     RebalanceStarted,
 )
-from broker.core.group.requests import JoinedMember, JoinResult, SyncResult
-from broker.core.group.states import GroupState
-from protocol.errors import ErrorCode
+from kohort.broker.core.group.requests import JoinedMember, JoinResult, SyncResult
+from kohort.broker.core.group.states import GroupState
+from kohort.protocol.errors import ErrorCode
 from tests.unit.broker.core.group.scenario import SECOND, Scenario, Ticket, subscription
 
 REBALANCING = ErrorCode.REBALANCE_IN_PROGRESS

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from broker.core.group.records import (
+from kohort.broker.core.group.records import (
     DurableRecord,
     GroupRecord,
     GroupTombstone,
@@ -19,10 +19,10 @@ from broker.core.group.records import (
     encode_key,
     encode_value,
 )
-from broker.core.group.requests import CommittedOffset
-from protocol.codec import encode_versioned
-from protocol.errors import DecodeError
-from protocol.messages.offsets_topic import GroupMetadataValue, MemberMetadata
+from kohort.broker.core.group.requests import CommittedOffset
+from kohort.protocol.codec import encode_versioned
+from kohort.protocol.errors import DecodeError
+from kohort.protocol.messages.offsets_topic import GroupMetadataValue, MemberMetadata
 
 A_TOPIC_ID = bytes(range(16))
 MEMBER = StoredMember("m-1", "i", "c", "/h", 10_000, 60_000, b"sub", b"share")

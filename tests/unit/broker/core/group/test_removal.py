@@ -2,11 +2,11 @@
 
 import pytest
 
-from broker.core.group.config import GroupConfig
-from broker.core.group.events import GroupRemoved, OffsetsRemoved
-from broker.core.group.records import GroupTombstone, OffsetRecord, OffsetTombstone
-from broker.core.group.requests import DeleteOffsetsResult, OffsetToCommit
-from protocol.errors import ErrorCode
+from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.events import GroupRemoved, OffsetsRemoved
+from kohort.broker.core.group.records import GroupTombstone, OffsetRecord, OffsetTombstone
+from kohort.broker.core.group.requests import DeleteOffsetsResult, OffsetToCommit
+from kohort.protocol.errors import ErrorCode
 from tests.unit.broker.core.group.scenario import MINUTE, SECOND, Scenario
 
 NONE = ErrorCode.NONE

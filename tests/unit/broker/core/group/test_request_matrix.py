@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from broker.core.group.requests import JoinResult, LeaveEntry, Now
-from protocol.errors import ErrorCode
+from kohort.broker.core.group.requests import JoinResult, LeaveEntry, Now
+from kohort.protocol.errors import ErrorCode
 from tests.unit.broker.core.group.scenario import Scenario, Ticket, subscription
 
 NONE = ErrorCode.NONE

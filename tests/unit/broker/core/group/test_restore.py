@@ -4,12 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from broker.core.group.classic_group import client_error
-from broker.core.group.config import GroupConfig
-from broker.core.group.events import RebalanceStarted
-from broker.core.group.records import GroupRecord, GroupTombstone, OffsetRecord, OffsetTombstone
-from broker.core.group.requests import JoinResult, OffsetToCommit, SyncResult
-from protocol.errors import ErrorCode
+from kohort.broker.core.group.classic_group import client_error
+from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.events import RebalanceStarted
+from kohort.broker.core.group.records import (
+    GroupRecord,
+    GroupTombstone,
+    OffsetRecord,
+    OffsetTombstone,
+)
+from kohort.broker.core.group.requests import JoinResult, OffsetToCommit, SyncResult
+from kohort.protocol.errors import ErrorCode
 from tests.unit.broker.core.group.scenario import RANGE, SECOND, Scenario, subscription
 
 

@@ -2,11 +2,17 @@
 
 import pytest
 
-from broker.core.group.config import GroupConfig
-from broker.core.group.events import CauseAdded, Fate, MemberRemoved, RebalanceStarted, TriggerKind
-from broker.core.group.member import Member
-from broker.core.group.requests import JoinResult
-from protocol.errors import ErrorCode
+from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.events import (
+    CauseAdded,
+    Fate,
+    MemberRemoved,
+    RebalanceStarted,
+    TriggerKind,
+)
+from kohort.broker.core.group.member import Member
+from kohort.broker.core.group.requests import JoinResult
+from kohort.protocol.errors import ErrorCode
 from tests.unit.broker.core.group.scenario import SECOND, Scenario
 
 SESSION = 10 * SECOND

@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 
-from broker.core.group.base import GroupBase
-from broker.core.group.config import GroupConfig
-from broker.core.group.requests import Now
-from broker.core.group.states import LEGAL_PREVIOUS, GroupState
+from kohort.broker.core.group.base import GroupBase
+from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.requests import Now
+from kohort.broker.core.group.states import LEGAL_PREVIOUS, GroupState
 
 EMPTY = GroupState.EMPTY
 PREPARING = GroupState.PREPARING_REBALANCE

@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from broker.core.group.config import GroupConfig
-from broker.core.group.events import (
+from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.events import (
     CauseAdded,
     MemberFenced,
     MemberReplaced,
     RebalanceStarted,
     TriggerKind,
 )
-from broker.core.group.requests import JoinRequest, JoinResult, LeaveEntry, SyncResult
-from protocol.errors import ErrorCode
-from protocol.join_reason import JoinReason
+from kohort.broker.core.group.requests import JoinRequest, JoinResult, LeaveEntry, SyncResult
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.join_reason import JoinReason
 from tests.unit.broker.core.group.scenario import RANGE, SECOND, Scenario, subscription
 
 FENCED = ErrorCode.FENCED_INSTANCE_ID

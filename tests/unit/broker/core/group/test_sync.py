@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.core.group.events import (
+from kohort.broker.core.group.events import (
     Fate,
     MemberRemoved,
     Outcome,
@@ -11,8 +11,8 @@ from broker.core.group.events import (
     SyncReceived,
     TriggerKind,
 )
-from broker.core.group.requests import LeaveEntry, SyncRequest, SyncResult
-from protocol.errors import ErrorCode
+from kohort.broker.core.group.requests import LeaveEntry, SyncRequest, SyncResult
+from kohort.protocol.errors import ErrorCode
 from tests.unit.broker.core.group.scenario import SECOND, Scenario
 
 INCONSISTENT = ErrorCode.INCONSISTENT_GROUP_PROTOCOL

@@ -5,22 +5,22 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from broker.core.group.config import GroupConfig
-from broker.core.group.events import Event
-from broker.core.history.build import build_avoided, build_steps
-from broker.core.history.fold import AvoidedFacts, GroupFold
-from broker.core.history.json_form import from_json
-from broker.core.history.model import (
+from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.events import Event
+from kohort.broker.core.history.build import build_avoided, build_steps
+from kohort.broker.core.history.fold import AvoidedFacts, GroupFold
+from kohort.broker.core.history.json_form import from_json
+from kohort.broker.core.history.model import (
     AvoidedRecord,
     HistoryRecord,
     MemberTimeline,
     RebalanceRecord,
 )
-from broker.core.history.moves import NONE_TAKEN, TakenPartitions
-from broker.core.history.text import text_steps
-from broker.core.steps import at_once
-from protocol.codec import encode_versioned
-from protocol.messages.consumer_protocol import (
+from kohort.broker.core.history.moves import NONE_TAKEN, TakenPartitions
+from kohort.broker.core.history.text import text_steps
+from kohort.broker.core.steps import at_once
+from kohort.protocol.codec import encode_versioned
+from kohort.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     TopicPartition,

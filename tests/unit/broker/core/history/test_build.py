@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from broker.core.group.config import GroupConfig
-from broker.core.group.requests import LeaveEntry
-from broker.core.history import limits
-from broker.core.history.model import MemberFate, RebalanceOutcome, WaitedFor
-from protocol.join_reason import JoinReason
+from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.requests import LeaveEntry
+from kohort.broker.core.history import limits
+from kohort.broker.core.history.model import MemberFate, RebalanceOutcome, WaitedFor
+from kohort.protocol.join_reason import JoinReason
 from tests.unit.broker.core.group.scenario import MINUTE, SECOND
 from tests.unit.broker.core.history.chronicle import Chronicle, owning, share
 
@@ -427,7 +427,7 @@ class TestBounds:
         assert only.partitions.gained[0] == "t-0"
 
     def test_members_that_come_and_go_do_not_pile_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("broker.core.history.facts.GONE_KEPT", 5)
+        monkeypatch.setattr("kohort.broker.core.history.facts.GONE_KEPT", 5)
         s = Chronicle()
         s.preparing(2)
         for _ in range(12):

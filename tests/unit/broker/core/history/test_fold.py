@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from broker.core.group.config import GroupConfig
-from broker.core.group.events import TriggerKind
-from broker.core.group.requests import LeaveEntry
-from broker.core.history.model import LeaderChange, MemberFate, RebalanceOutcome
-from protocol.errors import ErrorCode
-from protocol.join_reason import JoinReason
+from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.events import TriggerKind
+from kohort.broker.core.group.requests import LeaveEntry
+from kohort.broker.core.history.model import LeaderChange, MemberFate, RebalanceOutcome
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.join_reason import JoinReason
 from tests.unit.broker.core.group.scenario import MINUTE, SECOND, WALL_START_MS, subscription
 from tests.unit.broker.core.history.chronicle import Chronicle
 

@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from broker.core.group.events import TriggerKind
-from broker.core.history.json_form import as_json, from_json
-from broker.core.history.model import (
+from kohort.broker.core.group.events import TriggerKind
+from kohort.broker.core.history.json_form import as_json, from_json
+from kohort.broker.core.history.model import (
     AvoidedRecord,
     MemberTimeline,
     RebalanceOutcome,
     RebalanceRecord,
     TriggerRecord,
 )
-from broker.core.history.text import parse_text, text_steps
-from broker.core.steps import at_once
+from kohort.broker.core.history.text import parse_text, text_steps
+from kohort.broker.core.steps import at_once
 
 TRIGGER = TriggerRecord(kind=TriggerKind.MEMBER_LEFT, at_ms=5, removed=("a",), removed_count=1)
 AVOIDED = AvoidedRecord(group="g", sequence=2, generation=3, at_ms=5, trigger=TRIGGER)

@@ -6,9 +6,9 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.history.json_form import member_as_json
-from broker.core.history.member_text import member_text
-from broker.core.history.model import MemberFate, MemberPartitions, MemberTimeline
+from kohort.broker.core.history.json_form import member_as_json
+from kohort.broker.core.history.member_text import member_text
+from kohort.broker.core.history.model import MemberFate, MemberPartitions, MemberTimeline
 
 TEXTS = st.text(max_size=8)
 NUMBERS = st.integers(min_value=-(1 << 70), max_value=1 << 70)

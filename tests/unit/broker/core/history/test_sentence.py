@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from broker.core.group.events import TriggerKind
-from broker.core.history.model import (
+from kohort.broker.core.group.events import TriggerKind
+from kohort.broker.core.history.model import (
     AvoidedRecord,
     LeaderChange,
     PartitionCounts,
@@ -16,8 +16,8 @@ from broker.core.history.model import (
     TriggerRecord,
     WaitedFor,
 )
-from broker.core.history.sentence import evidence, sentence
-from broker.core.history.wording import duration, shown, utc_time
+from kohort.broker.core.history.sentence import evidence, sentence
+from kohort.broker.core.history.wording import duration, shown, utc_time
 
 AT_MS = 1_700_000_000_000 - 1_700_000_000_000 % 86_400_000 + (14 * 3600 + 3 * 60 + 7) * 1000
 EXPIRED = TriggerRecord(

@@ -2,13 +2,13 @@ from dataclasses import replace
 
 import pytest
 
-from broker.core.partition.validation import validate
-from broker.core.partition.verdict import (
+from kohort.broker.core.partition.validation import validate
+from kohort.broker.core.partition.verdict import (
     TopicRules,
 )
-from protocol.errors import ErrorCode
-from protocol.records.batch import Codec, read_header
-from protocol.records.builder import assemble, encode_batch
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.records.batch import Codec, read_header
+from kohort.protocol.records.builder import assemble, encode_batch
 from tests.batches import with_header
 from tests.produced import (
     DAY,

@@ -1,11 +1,15 @@
 import pytest
 
-from broker.core.partition.producers import BATCHES_REMEMBERED, ProducerSnapshot, ProducerState
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import BatchHeader, read_header
-from protocol.records.builder import encode_batch
-from protocol.records.control import ControlType, EndTransactionMarker, encode_marker
-from protocol.records.record import Record
+from kohort.broker.core.partition.producers import (
+    BATCHES_REMEMBERED,
+    ProducerSnapshot,
+    ProducerState,
+)
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.records.batch import BatchHeader, read_header
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
+from kohort.protocol.records.record import Record
 from tests.batches import sequenced
 
 PRODUCER = 1_000

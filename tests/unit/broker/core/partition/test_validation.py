@@ -2,18 +2,18 @@ from dataclasses import replace
 
 import pytest
 
-from broker.core.partition.record_checks import RECORD_ERRORS_MAX
-from broker.core.partition.validation import validate, validation_steps
-from broker.core.partition.verdict import (
+from kohort.broker.core.partition.record_checks import RECORD_ERRORS_MAX
+from kohort.broker.core.partition.validation import validate, validation_steps
+from kohort.broker.core.partition.verdict import (
     RejectedBatch,
     ValidationDepth,
     ValidationPolicy,
 )
-from protocol.errors import ErrorCode
-from protocol.records.batch import Codec, TimestampType, read_header
-from protocol.records.builder import assemble, encode_batch
-from protocol.records.record import Record, decode_records
-from protocol.records.walk import HEADERS_MAX
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.records.batch import Codec, TimestampType, read_header
+from kohort.protocol.records.builder import assemble, encode_batch
+from kohort.protocol.records.record import Record, decode_records
+from kohort.protocol.records.walk import HEADERS_MAX
 from tests.batches import one_record, with_block, with_header
 from tests.produced import (
     COMPACTED,

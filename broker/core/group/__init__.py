@@ -1,1 +1,0 @@
-"""The rules of consumer groups, pure: see :mod:`broker.core.group.classic_group`."""

@@ -1,6 +1,0 @@
-"""One module per API, named like its message module: check, translate, delegate.
-
-Rules about groups, logs or topics live behind the services in
-:class:`broker.handlers.context.BrokerServices`; a handler validates, resolves names and ids,
-delegates, and maps errors once. See :mod:`broker.handlers.registry` for how one is registered.
-"""

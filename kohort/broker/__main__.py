@@ -1,0 +1,48 @@
+"""The daemon's command line: ``python -m kohort`` and ``kohort serve``.
+
+The broker itself is imported when it is to run (:mod:`kohort.broker.daemon`), not for help.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from kohort.broker.collector import nothing_collected
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give ``parser`` the daemon's options."""
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="settings in Kafka's server.properties format",
+    )
+    parser.add_argument(
+        "--override",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="one setting, above the file and the environment (KAFKA_NUM_PARTITIONS=3); repeatable",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the broker with parsed options until it is told to stop; return the exit code."""
+    with nothing_collected():
+        from kohort.broker.daemon import run_daemon  # noqa: PLC0415 - nearly all of a start.
+    return run_daemon(options.config, options.override)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """``python -m kohort``; ``python -m broker`` in a checkout."""
+    parser = argparse.ArgumentParser(prog="python -m kohort", description="Start the broker.")
+    add_arguments(parser)
+    return run(parser.parse_args(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

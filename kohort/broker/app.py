@@ -1,0 +1,420 @@
+"""Wires the broker together; the only file that knows all the parts.
+
+Start, in this order, so that nothing is promised before it can be kept: lock the data directory,
+open the logs (recovering what a crash left), replay the groups, and only then accept connections.
+Stop is the reverse: accept nothing new, answer what waits, send what is written, close groups and
+logs, and leave the clean-shutdown mark.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import AsyncIterator
+from concurrent.futures import Executor
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final
+
+from kohort.broker.config import BrokerConfig, ConfigError, Endpoint, LoadedConfig
+from kohort.broker.config.endpoints import EVERY_INTERFACE, parse_ip_overrides
+from kohort.broker.coordinator import GroupCoordinator
+from kohort.broker.coordinator.coordinator import CoordinatorConfig
+from kohort.broker.coordinator.topic_log import TopicOffsetsLog
+from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.partition.verdict import ValidationDepth, ValidationPolicy
+from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.handlers.context import BrokerServices
+from kohort.broker.handlers.registry import Router, load_handlers
+from kohort.broker.history.history import HistoryLimits, RebalanceHistory
+from kohort.broker.history.topic import TopicHistoryLog
+from kohort.broker.http.groups import group_pages
+from kohort.broker.http.health import health_pages
+from kohort.broker.http.server import HttpServer
+from kohort.broker.machine import Machine
+from kohort.broker.memory_keeper import MemoryKeeper
+from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
+from kohort.broker.metrics.page import MetricsPage
+from kohort.broker.network.dispatch import Dispatcher
+from kohort.broker.network.limits import NetworkLimits
+from kohort.broker.network.listening import (
+    close_all,
+    connections_within,
+    raise_descriptor_limit,
+)
+from kohort.broker.network.peer_log import PeerLog
+from kohort.broker.network.server import NetworkServer
+from kohort.broker.purgatory_shell import PurgatoryShell
+from kohort.broker.storage.errors import DataDirectoryLockedError, StorageError
+from kohort.broker.storage.filesystem import OPEN_FILES_MAX
+from kohort.broker.storage.metadata_store import MetadataError
+from kohort.broker.topics.manager import TopicManager
+from kohort.broker.version import VERSION
+
+logger = logging.getLogger(__name__)
+
+FEW_CONNECTIONS: Final = 1_000
+"""Where the operating system allows fewer, the operator should know."""
+
+SUPPORTED_FEATURES: Final = {"join.reason": (1, 1)}
+"""What ApiVersions tells beside the apis: JoinGroup's tag 7728 is understood."""
+
+
+_CANNOT_START: Final = (
+    ConfigError,
+    DataDirectoryLockedError,
+    MetadataError,
+    StorageError,
+    OSError,
+)
+
+
+class StartError(Exception):
+    """The broker cannot start; the text says why and what to do."""
+
+
+class Broker:
+    """One broker, from its configuration to its last flush."""
+
+    def __init__(self, loaded: LoadedConfig, *, machine: Machine | None = None) -> None:
+        self.config: BrokerConfig = loaded.config
+        self._loaded = loaded
+        self._machine = machine or Machine()
+        self._clock = self._machine.clock
+        self.metrics = BrokerMetrics(self.config.kohort_metrics_groups_max)
+        self.history = self._make_history()
+        """Why the groups rebalanced."""
+        self.history.add_listener(self.metrics.rebalances.on_record)
+        self.has_own_process = False
+        """Set it before `running` where nothing else lives and a memory keeper will be started: the
+        allocator may then be changed while very many members are loaded.
+        """
+        self._not_ready: str | None = "starting"
+        """Why clients cannot be served now, for probes."""
+        self.services: BrokerServices
+        """Set once `running` has been entered."""
+        self.endpoint: Endpoint
+        """Where the first listener is, with the port it really has."""
+        self._connections_max: int
+        self.network: NetworkServer
+        """The open connections. Set once `running` has been entered."""
+
+    def new_memory_keeper(self) -> MemoryKeeper:
+        """For the process that this broker has to itself; not started yet."""
+        purgatory, history = self.services.purgatory, self.history
+        return MemoryKeeper(
+            lambda: purgatory.waiting_count,
+            lambda: history.waiting_weight,
+            (history.renew_steps, self.metrics.rebalances.by_group.renew_steps),
+        )
+
+    async def run_until_signalled(self) -> None:
+        """Run until SIGTERM or SIGINT. Raises StartError."""
+        stop = asyncio.Event()
+        self.has_own_process = True
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        async with self.running():
+            # What is there now stays; the collector need not look at it again. A collection before
+            # would find some 1,700 objects and delay the first answer by 20 ms.
+            keeper = self.new_memory_keeper()
+            keeper.start()
+            # Loading what that needs takes 10 ms, which the first clients need not wait for.
+            later = loop.call_later(1, loop.run_in_executor, None, _see_to_memory)
+            await stop.wait()
+            later.cancel()
+            keeper.stop()
+            logger.info("Stopping")
+        logger.info("Stopped")
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Broker]:
+        """The broker serves inside of the context and is cleanly stopped at its end.
+
+        Raises:
+            StartError: the data directory, an address or a setting cannot be used.
+        """
+        async with AsyncExitStack() as stack:
+            try:
+                await self._start(stack)
+            except _CANNOT_START as error:
+                raise StartError(str(error)) from error
+            yield self
+
+    async def _start(self, stack: AsyncExitStack) -> None:
+        """Start part by part; `stack` stops them in the reverse order."""
+        config = self.config
+        try:
+            stack.enter_context(self._machine.lock(config.data_directory))
+        except OSError as error:
+            where = config.data_directory.absolute()
+            raise StartError(f"the data directory {where} cannot be used: {error}") from error
+        self._connections_max = self._limit_connections()
+        # Before the logs are opened: a port that is taken should not cost a recovery.
+        sockets = self._bind(stack)
+        http = await self._start_http(stack)
+        purgatory = Purgatory(report=_report)
+        executor = self._machine.new_executor()
+        stack.callback(executor.shutdown)
+        topics = TopicManager(
+            self._loaded,
+            clock=self._clock,
+            purgatory=purgatory,
+            executor=executor,
+            files=self._machine.files,
+            store=self._machine.metadata,
+            new_uuid=self._machine.new_uuid,
+        )
+        await topics.start()
+        stack.push_async_callback(topics.close)
+        # Before the groups, which go on with the numbers of its records.
+        await self.history.start(TopicHistoryLog(topics, config, executor), executor)
+        stack.push_async_callback(self.history.close)
+        groups = self._make_groups(topics, purgatory)
+        await groups.start(_prepare_for_crowd if self.has_own_process else None)
+        stack.push_async_callback(groups.close)
+        self.history.end_recovery()
+        shell = PurgatoryShell(purgatory, self._clock)
+        self.services = self._make_services(topics, groups, purgatory)
+        server, dispatcher = self._make_server()
+        self.network = server
+        stack.push_async_callback(self._stop_serving, server, dispatcher, shell)
+        await server.listen(sockets)
+        self._start_metrics(stack, http, server, executor)
+        self._not_ready = None
+        logger.info(
+            "Kohort %s serves %s as node %d of cluster %s, data in %s",
+            VERSION,
+            ", ".join(str(endpoint) for endpoint in self._bound_endpoints),
+            config.node_id,
+            self.services.cluster_id,
+            config.data_directory.resolve(),
+        )
+
+    async def _stop_serving(
+        self, server: NetworkServer, dispatcher: Dispatcher, shell: PurgatoryShell
+    ) -> None:
+        """Answer what waits, then close the connections."""
+        self._not_ready = "stopping"
+        server.stop_serving()
+        # Before those who wait for an fsync are told that it came too late.
+        await self.services.topics.wait_flushed(self.config.kohort_shutdown_timeout_ms)
+        shell.close()
+        await self.services.groups.close()
+        await server.close(self.config.kohort_shutdown_timeout_ms)
+        await dispatcher.close()
+
+    def _limit_connections(self) -> int:
+        """How many connections there can be by the files that this process may open."""
+        descriptors = raise_descriptor_limit()
+        possible = connections_within(descriptors, OPEN_FILES_MAX)
+        if possible < min(self.config.max_connections, FEW_CONNECTIONS):
+            logger.warning(
+                "At most %d connections, because this process may open %d files (ulimit -n)",
+                possible,
+                descriptors,
+            )
+        return possible
+
+    def _bind(self, stack: AsyncExitStack) -> list[socket.socket]:
+        """Take the addresses of all listeners, without listening yet."""
+        sockets: list[socket.socket] = []
+        stack.callback(close_all, sockets)
+        self._bound_endpoints = []
+        for endpoint in self.config.listener_endpoints:
+            try:
+                bound = self._machine.bind(
+                    endpoint.host,
+                    endpoint.port,
+                    send_buffer_bytes=self.config.socket_send_buffer_bytes,
+                    receive_buffer_bytes=self.config.socket_receive_buffer_bytes,
+                )
+            except OSError as error:
+                raise StartError(f"listener {endpoint} cannot be opened: {error}") from error
+            sockets += bound
+            port = bound[0].getsockname()[1]
+            self._bound_endpoints.append(Endpoint(endpoint.listener, endpoint.host, port))
+        self.endpoint = self._bound_endpoints[0]
+        return sockets
+
+    def _advertised(self, bound: Endpoint) -> Endpoint:
+        """What clients are told to connect to who came by that listener.
+
+        A listener that is not advertised leads to the first that is.
+        """
+        advertised = self.config.advertised_endpoints
+        matching = [one for one in advertised if one.listener == bound.listener]
+        chosen = (matching or advertised)[0]
+        host = socket.gethostname() if chosen.host in EVERY_INTERFACE else chosen.host
+        return Endpoint(chosen.listener, host, chosen.port or bound.port)
+
+    def _make_history(self) -> RebalanceHistory:
+        config = self.config
+        limits = HistoryLimits(
+            size=config.kohort_rebalance_history_size,
+            memory_bytes=config.kohort_rebalance_history_memory_bytes,
+            removed_retention_ms=config.kohort_rebalance_history_retention_ms,
+        )
+        return RebalanceHistory(limits, self._clock)
+
+    def _make_groups(self, topics: TopicManager, purgatory: Purgatory) -> GroupCoordinator:
+        config = self.config
+
+        def partition_count(name: str) -> int | None:
+            topic = topics.get(name)
+            return None if topic is None else len(topic.partitions)
+
+        def topic_id(name: str) -> bytes | None:
+            topic = topics.get(name)
+            return None if topic is None else topic.topic_id
+
+        groups = GroupCoordinator(
+            CoordinatorConfig(
+                GroupConfig(
+                    min_session_timeout_ms=config.group_min_session_timeout_ms,
+                    max_session_timeout_ms=config.group_max_session_timeout_ms,
+                    initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+                    max_size=config.group_max_size,
+                    offset_metadata_max_units=config.offset_metadata_max_bytes,
+                    offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+                    pending_ids_max=config.kohort_group_pending_ids_max,
+                    metadata_bytes_max=config.kohort_group_metadata_bytes_max,
+                ),
+                commit_timeout_ms=config.offsets_commit_timeout_ms,
+                sweep_interval_ms=config.offsets_retention_check_interval_ms,
+                groups_max=config.kohort_groups_max,
+                inbox_max=config.kohort_group_inbox_max,
+            ),
+            log=TopicOffsetsLog(topics, config),
+            purgatory=purgatory,
+            clock=self._clock,
+            new_member_id=lambda prefix: f"{prefix}-{self._machine.new_uuid()}",
+            partition_count=partition_count,
+            topic_id=topic_id,
+            observers=(self.metrics.rebalances, self.history),
+        )
+        topics.on_topics_deleted(groups.forget_topics)
+        return groups
+
+    def _make_services(
+        self, topics: TopicManager, groups: GroupCoordinator, purgatory: Purgatory
+    ) -> BrokerServices:
+        advertised = self._advertised(self.endpoint)
+        by_listener = {bound.port: self._advertised(bound) for bound in self._bound_endpoints}
+        return BrokerServices(
+            config=self.config,
+            clock=self._clock,
+            purgatory=purgatory,
+            topics=topics,
+            groups=groups,
+            history=self.history,
+            node_id=self.config.node_id,
+            cluster_id=topics.cluster_id,
+            advertised_host=advertised.host,
+            advertised_port=advertised.port,
+            advertised_by_port={
+                port: (endpoint.host, endpoint.port) for port, endpoint in by_listener.items()
+            },
+            apis=load_handlers(),
+            features=dict(SUPPORTED_FEATURES),
+            validation=ValidationPolicy(
+                ValidationDepth(self.config.kohort_validate_records),
+                self.config.kohort_inflated_batch_bytes_max,
+            ),
+        )
+
+    def _make_server(self) -> tuple[NetworkServer, Dispatcher]:
+        log = PeerLog(logging.getLogger("kohort.broker.network"), self._clock)
+        edge = self.metrics.edge
+        dispatcher = Dispatcher(Router(self.services.apis), self.services, edge, log)
+        settings = self.services.topics.settings
+        server = NetworkServer(
+            dispatcher,
+            self._network_limits(settings.config),
+            clock=self._clock,
+            metrics=edge,
+            log=log,
+        )
+        settings.on_change(lambda: server.set_limits(self._network_limits(settings.config)))
+        return server, dispatcher
+
+    def _network_limits(self, config: BrokerConfig) -> NetworkLimits:
+        return NetworkLimits(
+            socket_request_max_bytes=config.socket_request_max_bytes,
+            queued_max_request_bytes=config.queued_max_request_bytes,
+            kohort_unsent_max_bytes=config.kohort_unsent_max_bytes,
+            socket_listen_backlog_size=config.socket_listen_backlog_size,
+            max_connections=min(config.max_connections, self._connections_max),
+            max_connections_per_ip=config.max_connections_per_ip,
+            max_connections_per_ip_overrides=parse_ip_overrides(
+                config.max_connections_per_ip_overrides
+            ),
+            connections_max_idle_ms=config.connections_max_idle_ms,
+            kohort_frame_timeout_ms=config.kohort_frame_timeout_ms,
+        )
+
+    async def _start_http(self, stack: AsyncExitStack) -> HttpServer:
+        """Answer probes before the logs are open, which may take a while after a crash."""
+        server = HttpServer(health_pages(lambda: self._not_ready))
+        host, port = self.config.kohort_metrics_host, self.config.kohort_metrics_port
+        if port >= 0:
+            try:
+                await server.start(host, port)
+            except OSError as error:
+                raise StartError(
+                    f"kohort.metrics.host={host}, kohort.metrics.port={port}: {error}; another "
+                    "port, 0 for any free one, or -1 for none"
+                ) from error
+            stack.push_async_callback(server.close)
+            logger.info("Metrics are on port %d of %s", server.port, host or "every interface")
+        return server
+
+    def _start_metrics(
+        self,
+        stack: AsyncExitStack,
+        http: HttpServer,
+        network: NetworkServer,
+        executor: Executor,
+    ) -> None:
+        self.metrics.start()
+        stack.callback(self.metrics.stop)
+        services = self.services
+        source = MetricsSource(
+            topics=services.topics,
+            groups=services.groups,
+            history=self.history,
+            purgatory=services.purgatory,
+            network=network,
+            node_id=services.node_id,
+            address=f"{services.advertised_host}:{services.advertised_port}",
+            version=VERSION,
+        )
+        page = MetricsPage(self.metrics, source, self.config, executor)
+        stack.push_async_callback(page.close)
+        http.add_pages({"/metrics": page.answer})
+        http.add_pages(group_pages(services.groups, self.history, executor))
+
+
+def _see_to_memory() -> None:
+    from kohort.broker.allocator import (  # noqa: PLC0415 - see where this is called.
+        give_back_free_memory,
+        limit_retained_memory,
+    )
+
+    limit_retained_memory()
+    # Half a megabyte of what the start needed.
+    give_back_free_memory()
+
+
+def _report(doing: str, error: Exception) -> None:
+    """A fault of ours in a delayed operation; its client has been answered."""
+    logger.error("A fault of ours while %s", doing, exc_info=error)
+
+
+def _prepare_for_crowd() -> None:
+    # The memory keeper does it when many wait, which would be after they were loaded.
+    from kohort.broker.allocator import serve_objects_by_library  # noqa: PLC0415 - rarely wanted.
+
+    serve_objects_by_library()

@@ -1,0 +1,19 @@
+"""The broker's configuration: settings declared once, under Kafka's own names.
+
+`load` reads it, `BrokerConfig` holds it, `TopicConfig` holds what applies to one topic.
+"""
+
+from kohort.broker.config.broker import BrokerConfig
+from kohort.broker.config.endpoints import Endpoint
+from kohort.broker.config.load import ConfigError, Given, LoadedConfig, load
+from kohort.broker.config.topic import TopicConfig
+
+__all__ = [
+    "BrokerConfig",
+    "ConfigError",
+    "Endpoint",
+    "Given",
+    "LoadedConfig",
+    "TopicConfig",
+    "load",
+]

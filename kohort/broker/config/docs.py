@@ -1,0 +1,142 @@
+"""Makes docs/configuration.md out of the declarations; `make docs` writes it."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from kohort.broker.config.current import BROKER_SETTINGS
+from kohort.broker.config.ignored import IGNORED, IGNORED_PREFIXES, REFUSED
+from kohort.broker.config.settings import ConfigType, Setting
+from kohort.broker.config.topic import TOPIC_SETTINGS
+from kohort.broker.config.unused import unused_settings
+
+PATH: Final = Path("docs/configuration.md")
+
+_HEAD: Final = """\
+<!-- Made from the declarations in broker/config by `make docs`; edit those. -->
+
+# Configuration
+
+Every setting has the name it has in Apache Kafka; those that Kafka has not begin with `kohort.`.
+A setting is taken from the first of these that gives it:
+
+1. `--override name=value` on the command line, which may be repeated;
+2. an environment variable;
+3. the file named by `--config`, in the format of Kafka's `server.properties`;
+4. its default.
+
+Environment variables follow the rule of Kafka's container image: `KAFKA_` and the name in upper
+case, with `_` for a dot, `__` for an underscore and `___` for a dash. `num.partitions` is
+`KAFKA_NUM_PARTITIONS`. Our own settings begin with `KOHORT_`: `kohort.metrics.port` is
+`KOHORT_METRICS_PORT`. A variable that begins so and resembles no setting is taken to be somebody
+else's and named in a warning; one that is nearly a setting stops the start, with the name that may
+be meant. What Kubernetes tells containers of a Service called `kohort` or `kafka`
+(`KOHORT_SERVICE_HOST`, `KOHORT_PORT=tcp://...`) is skipped.
+
+A name that does not exist, or a value out of range, stops the start with a message that says where
+it was given and what is allowed. Settings of Kafka that change nothing here are accepted and named
+once in the log at start; the last section lists them.
+
+Settings marked *at run time* can also be changed while the broker runs, for this broker or as the
+default of all, with IncrementalAlterConfigs (`kafka-configs.sh --entity-type brokers`), and hold
+from then on without a restart. As in Kafka 4, `min.insync.replicas` is always set as the default of
+all: to what was given at the start, until it is changed.
+"""
+
+_TOPIC_HEAD: Final = """\
+## Topic configs
+
+All topic configs of Kafka 4.4. They are set when a topic is created or with
+IncrementalAlterConfigs (`kafka-configs.sh --entity-type topics`); a topic on which one is not set
+has the value of the broker setting in the second column, whose default is shown. Both tables
+together are what DescribeConfigs answers.
+"""
+
+_IGNORED_HEAD: Final = """\
+## Accepted and ignored
+
+A `server.properties` made for Kafka can be used as it is: these settings are accepted and change
+nothing. DescribeConfigs describes those that Kafka describes, with Kafka's type and default, and
+those with an asterisk can be set at run time as well: they are checked as Kafka checks them,
+stored, described, and change nothing. Where to ignore a setting would be to promise what is not
+kept, it is refused:
+"""
+
+
+def document() -> str:
+    """The whole text."""
+    return "\n".join([_HEAD, *_broker_tables(), *_topic_tables(), *_ignored_lists()])
+
+
+def _broker_tables() -> Iterator[str]:
+    section = ""
+    honoured = (one for one in _listed(BROKER_SETTINGS.values()) if one.declared.honoured)
+    for known in honoured:
+        if known.section != section:
+            section = known.section
+            yield f"\n## {section}\n"
+            yield "| Setting | Default | Meaning |\n|---|---|---|"
+        meaning = known.declared.doc
+        if known.declared.falls_back_to:
+            meaning += f" Falls back to `{known.declared.falls_back_to}`."
+        if known.declared.dynamic:
+            meaning += " *At run time.*"
+        yield f"| `{known.name}` | {_default(known)} | {meaning} {_allowed(known)} |"
+
+
+def _topic_tables() -> Iterator[str]:
+    yield "\n" + _TOPIC_HEAD
+    for heading, wanted in (("Honoured", True), ("Accepted and stored, without effect", False)):
+        yield f"### {heading}\n"
+        yield "| Config | Broker setting | Default | Meaning |\n|---|---|---|---|"
+        for known in _listed(TOPIC_SETTINGS.values()):
+            if known.declared.honoured is wanted:
+                source = known.declared.falls_back_to
+                yield (
+                    f"| `{known.name}` | {f'`{source}`' if source else ''} | {_default(known)} "
+                    f"| {known.declared.doc} {_allowed(known)} |"
+                )
+        yield ""
+
+
+def _ignored_lists() -> Iterator[str]:
+    yield _IGNORED_HEAD
+    for name, why in REFUSED.items():
+        yield f"- `{name}`: {why}."
+    by_reason: dict[str, list[str]] = {}
+    unused_at_run_time = {
+        name for name, one in unused_settings().items() if one.setting.declared.dynamic
+    }
+    for name, reason in IGNORED.items():
+        mark = "*" if name in unused_at_run_time else ""
+        by_reason.setdefault(reason, []).append(f"`{name}`{mark}")
+    for prefix, reason in IGNORED_PREFIXES.items():
+        by_reason.setdefault(reason, []).append(f"`{prefix}*`")
+    unused = [
+        f"`{known.name}`"
+        for known in _listed(BROKER_SETTINGS.values())
+        if not known.declared.honoured
+    ]
+    by_reason["Settings that have no effect yet, and defaults of topic configs that have none."] = (
+        unused
+    )
+    for reason, names in by_reason.items():
+        yield f"\n**{reason}** {', '.join(names)}"
+    yield ""
+
+
+def _listed(settings: Iterable[Setting]) -> Iterator[Setting]:
+    yield from (one for one in settings if not one.declared.internal)
+
+
+def _default(known: Setting) -> str:
+    text = known.format(known.default)
+    if text is None:
+        return "not set"
+    return f"`{text}`" if text else "empty"
+
+
+def _allowed(known: Setting) -> str:
+    if known.type in {ConfigType.STRING, ConfigType.LIST} and not known.declared.one_of:
+        return ""
+    return f"Allowed: {known.allowed()}."

@@ -1,0 +1,120 @@
+"""Listeners: where the broker accepts connections, and what it tells clients to connect to.
+
+``listeners`` and ``advertised.listeners`` are lists of ``NAME://host:port``. The name is the
+security protocol itself, or one that ``listener.security.protocol.map`` translates. Only PLAINTEXT
+is served; a listener of another protocol is refused at start rather than served unprotected.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from kohort.protocol.lazy_dataclass import dataclass
+
+SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SUPPORTED_PROTOCOLS: Final = ("PLAINTEXT",)
+_PORT_MAX: Final = 65_535
+EVERY_INTERFACE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared, not bound.
+"""Hosts to listen at that are none to connect to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One entry of ``listeners`` or ``advertised.listeners``."""
+
+    listener: str
+    """Name of the listener, in upper case."""
+    host: str
+    """Host name or address without brackets; one of `EVERY_INTERFACE` for all of them."""
+    port: int
+    """0 in ``listeners`` takes any free port."""
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.listener}://{host}:{self.port}"
+
+
+def parse_endpoint(text: str) -> Endpoint:
+    """``PLAINTEXT://localhost:9092`` as an Endpoint; raises ValueError with the reason."""
+    name, separator, address = text.strip().partition("://")
+    host, colon, port = address.rpartition(":")
+    if not (separator and name and colon):
+        raise ValueError(f"{text!r} is not of the form NAME://host:port")
+    if not (port.isascii() and port.isdigit() and int(port) <= _PORT_MAX):
+        raise ValueError(f"{text!r}: the port must be 0 to {_PORT_MAX}")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(f"{text!r}: an IPv6 address is written in brackets")
+    return Endpoint(name.upper(), host, int(port))
+
+
+def parse_endpoints(items: Iterable[str]) -> tuple[Endpoint, ...]:
+    """All endpoints of a list; names and, but for 0, ports must differ."""
+    endpoints = tuple(parse_endpoint(item) for item in items)
+    names = [endpoint.listener for endpoint in endpoints]
+    if len(set(names)) != len(names):
+        raise ValueError("each listener must have a different name")
+    return endpoints
+
+
+def parse_protocol_map(text: str) -> dict[str, str]:
+    """``INTERNAL:PLAINTEXT,EXTERNAL:SSL`` as a dict from listener name to security protocol."""
+    protocols = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, colon, protocol = item.partition(":")
+        if not colon or protocol.strip().upper() not in SECURITY_PROTOCOLS:
+            known = ", ".join(SECURITY_PROTOCOLS)
+            raise ValueError(f"{item!r} is not NAME:PROTOCOL with a protocol of {known}")
+        protocols[name.strip().upper()] = protocol.strip().upper()
+    return protocols
+
+
+def endpoints_problem(items: tuple[str, ...]) -> str | None:
+    """What is wrong with a list of listeners, as the check of a setting."""
+    try:
+        endpoints = parse_endpoints(items)
+    except ValueError as error:
+        return str(error)
+    ports = [endpoint.port for endpoint in endpoints if endpoint.port]
+    return "each listener must have a different port" if len(set(ports)) != len(ports) else None
+
+
+def advertised_problem(items: tuple[str, ...] | None) -> str | None:
+    """What is wrong with ``advertised.listeners`` taken alone."""
+    try:
+        endpoints = parse_endpoints(items or ())
+    except ValueError as error:
+        return str(error)
+    for endpoint in endpoints:
+        if endpoint.host in EVERY_INTERFACE:
+            return f"{endpoint} names no host that a client could connect to"
+    return None
+
+
+def protocol_map_problem(text: str) -> str | None:
+    """What is wrong with ``listener.security.protocol.map``."""
+    try:
+        parse_protocol_map(text)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def ip_overrides_problem(text: str) -> str | None:
+    """What is wrong with ``max.connections.per.ip.overrides``."""
+    try:
+        parse_ip_overrides(text)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def parse_ip_overrides(text: str) -> Mapping[str, int]:
+    """``10.0.0.1:100,backup:5`` as a mapping from host to its limit of connections."""
+    limits = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        host, _, limit = item.rpartition(":")
+        if not host or not (limit.isascii() and limit.isdigit()):
+            raise ValueError(f"{item!r} is not of the form host:count")
+        limits[host.strip("[]")] = int(limit)
+    return limits

@@ -1,0 +1,55 @@
+"""Settings of consumer groups and of the offsets that they commit."""
+
+from kohort.broker.config.settings import INT_MAX, Int, Long, Settings, setting
+
+
+class GroupSettings(Settings):
+    """Consumer groups."""
+
+    group_min_session_timeout_ms: Int = setting(
+        6000,
+        at_least=1,
+        doc="Shortest session timeout a member may ask for; below it INVALID_SESSION_TIMEOUT.",
+    )
+    group_max_session_timeout_ms: Int = setting(
+        1_800_000,
+        at_least=1,
+        doc="Longest session timeout a member may ask for; above it INVALID_SESSION_TIMEOUT.",
+    )
+    group_initial_rebalance_delay_ms: Int = setting(
+        3000,
+        at_least=0,
+        doc="Wait this long for more members before the first assignment of an empty group, again "
+        "for each that arrives, up to the group's rebalance timeout.",
+    )
+    group_max_size: Int = setting(
+        INT_MAX, at_least=1, doc="Most members of a group; more get GROUP_MAX_SIZE_REACHED."
+    )
+    offset_metadata_max_bytes: Int = setting(
+        4096,
+        at_least=0,
+        doc="Longest text that may be committed with an offset, else OFFSET_METADATA_TOO_LARGE.",
+    )
+    offsets_topic_num_partitions: Int = setting(
+        50,
+        at_least=1,
+        doc="Partitions of __consumer_offsets when it is created; a group lives in one of them. "
+        "Not to be changed afterwards.",
+    )
+    offsets_topic_segment_bytes: Int = setting(
+        104_857_600,
+        at_least=1 << 20,
+        doc="segment.bytes of __consumer_offsets when it is created; no topic can have less.",
+    )
+    offsets_retention_minutes: Int = setting(
+        10_080,
+        at_least=1,
+        doc="Offsets of a group without members, and of topics its members no longer subscribe "
+        "to, are deleted after so long.",
+    )
+    offsets_retention_check_interval_ms: Long = setting(
+        600_000, at_least=1, doc="How often expired offsets are looked for."
+    )
+    offsets_commit_timeout_ms: Int = setting(
+        5000, at_least=1, doc="Longest wait for a commit to be stored before it fails."
+    )

@@ -1,0 +1,224 @@
+"""Puts the broker's configuration together from its four sources.
+
+In order of precedence: ``--override name=value``, environment variables, the properties file, and
+the defaults. Whatever is wrong is collected and reported at once, each problem with the setting,
+where it was given, and what is allowed.
+
+Environment variables follow the rule of Kafka's own container image: ``KAFKA_`` and the name in
+upper case with ``_`` for a dot (``__`` for an underscore, ``___`` for a dash), as in
+``KAFKA_NUM_PARTITIONS``. Our own settings begin with ``KOHORT_``: ``KOHORT_METRICS_PORT`` is
+``kohort.metrics.port``. As other programs use these beginnings too, a variable that resembles no
+setting is left alone with a warning; one that resembles a setting is taken for a misspelling and
+refused. What Kubernetes tells every container of a Service called "kohort" or "kafka" is skipped.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+
+from kohort.broker.config.broker import BrokerConfig, problems
+from kohort.broker.config.ignored import IGNORED, REFUSED, why_ignored
+from kohort.broker.config.properties import parse_properties
+from kohort.broker.config.settings import InvalidValueError, Value, settings_of
+from kohort.protocol.lazy_dataclass import dataclass
+
+_MISSPELT = 0.8
+"""Likeness, as difflib counts it, from which a name is taken for another one misspelt."""
+
+
+_OF_THE_PIPELINE = frozenset(
+    f"KOHORT_{name}"
+    for name in (
+        "BOOTSTRAP_SERVER",
+        "IVY_SETTINGS",
+        "JARS",
+        "KAFKA_CONFIG",
+        "LAKE",
+        "SPARK_LOG_LEVEL",
+        "SPARK_MASTER",
+    )
+)
+"""What `kohort pipeline` reads: whoever has set it for that may start a broker beside it."""
+
+
+_OF_A_SERVICE = re.compile(
+    r"_(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT(?:_[0-9]+_(?:TCP|UDP|SCTP)"
+    r"(?:_(?:PROTO|PORT|ADDR))?)?)$"
+)
+"""How the variables end by which Kubernetes, and Docker's links, tell of a Service."""
+_SERVICE_URL = re.compile(r"(?:tcp|udp|sctp)://")
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the text lists every problem on a line of its own."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One value from outside."""
+
+    name: str
+    text: str
+    origin: str
+    """Where it was given, for people: "server.properties:12", "--override", "environment X"."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedConfig:
+    """The configuration, and where it came from."""
+
+    config: BrokerConfig
+    given: Mapping[str, Given] = field(default_factory=dict)
+    """Settings that were given, by name; the others have their defaults."""
+    ignored: tuple[Given, ...] = ()
+    """Settings of Kafka that were given and change nothing here."""
+    warnings: tuple[str, ...] = ()
+
+
+def load(
+    *,
+    file: Path | None = None,
+    overrides: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+) -> LoadedConfig:
+    """Read all sources; raises ConfigError."""
+    wrong: list[str] = []
+    warnings: list[str] = []
+    # Later entries win, so the sources come in rising precedence.
+    sources = [
+        *_from_file(file, wrong),
+        *_from_environment(environment or {}, wrong, warnings),
+        *_from_overrides(overrides, wrong),
+    ]
+    given: dict[str, Given] = {}
+    ignored: dict[str, Given] = {}
+    for one in sources:
+        if one.name in settings_of(BrokerConfig):
+            given[one.name] = one
+        elif one.name in REFUSED and one.text.strip():
+            wrong.append(f"{one.origin}: {one.name} is not supported: {REFUSED[one.name]}")
+        elif one.name in REFUSED or why_ignored(one.name):
+            ignored[one.name] = one
+        else:
+            wrong.append(f"{one.origin}: there is no setting {one.name}{_near(one.name)}")
+    config = _build(given, wrong)
+    if wrong or config is None:
+        raise ConfigError(wrong)
+    return LoadedConfig(config, given, tuple(ignored.values()), tuple(warnings))
+
+
+def _build(given: Mapping[str, Given], wrong: list[str]) -> BrokerConfig | None:
+    known = settings_of(BrokerConfig)
+    values: dict[str, Value] = {}
+    for one in given.values():
+        try:
+            values[known[one.name].attribute] = known[one.name].parse(one.text)
+        except InvalidValueError as error:
+            allowed = known[one.name].allowed()
+            wrong.append(f"{one.origin}: {error} (allowed: {allowed})")
+    # A file made for an older Kafka has only broker.id; Kafka 4 shows both as equal.
+    if "node_id" not in values and isinstance(values.get("broker_id"), int):
+        values["node_id"] = max(0, int(str(values["broker_id"])))
+    if wrong:
+        return None
+    values.setdefault("broker_id", values.get("node_id", known["node.id"].default))
+    config = BrokerConfig(**values)  # type: ignore[arg-type]
+    wrong.extend(problems(config))
+    return config
+
+
+def _from_file(file: Path | None, wrong: list[str]) -> Iterator[Given]:
+    if file is None:
+        return
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        wrong.append(f"{file}: cannot be read: {error}")
+        return
+    for entry in parse_properties(text):
+        yield Given(entry.name, entry.value, f"{file}:{entry.line}")
+
+
+def _from_overrides(overrides: Sequence[str], wrong: list[str]) -> Iterator[Given]:
+    for override in overrides:
+        name, equals, text = override.partition("=")
+        if not equals or not name.strip():
+            wrong.append(f"--override {override}: not of the form name=value")
+        else:
+            yield Given(name.strip(), text, "--override")
+
+
+def _from_environment(
+    environment: Mapping[str, str], wrong: list[str], warnings: list[str]
+) -> Iterator[Given]:
+    known = settings_of(BrokerConfig)
+    for variable, text in environment.items():
+        name = _name_of(variable)
+        if name is None or _tells_of_a_service(variable, text):
+            continue
+        origin = f"environment variable {variable}"
+        if name in known or name in REFUSED or why_ignored(name):
+            yield Given(name, text, origin)
+        elif _is_misspelt(name):
+            wrong.append(f"{origin}: there is no setting {name}{_near(name)}")
+        else:
+            warnings.append(f"{origin} is no setting of this broker and is not used")
+
+
+def _name_of(variable: str) -> str | None:
+    """Name of the setting that a variable stands for; None for variables of other programs."""
+    if variable in _OF_THE_PIPELINE:
+        return None
+    if variable.startswith("KAFKA_"):
+        name = variable.removeprefix("KAFKA_")
+    elif variable.startswith("KOHORT_"):
+        name = variable
+    else:
+        return None
+    return name.lower().replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
+
+
+def _tells_of_a_service(variable: str, text: str) -> bool:
+    """Whether Kubernetes has set this variable, because of a Service with one of our beginnings.
+
+    A Service "kohort-metrics" sets KOHORT_METRICS_PORT to a URL, and one "kohort" KOHORT_PORT.
+    """
+    found = _OF_A_SERVICE.search(variable)
+    if found is None:
+        return False
+    return found[0] != "_PORT" or _SERVICE_URL.match(text) is not None
+
+
+def _is_misspelt(name: str) -> bool:
+    """Whether a name resembles a setting, the beginning that all of ours share left aside."""
+    ours = "kohort."
+    if not name.startswith(ours):
+        return bool(_similar(name, _MISSPELT))
+    rest = name.removeprefix(ours)
+    return any(
+        _likeness(rest, known.removeprefix(ours)) >= _MISSPELT
+        for known in settings_of(BrokerConfig)
+    )
+
+
+def _likeness(name: str, other: str) -> float:
+    from difflib import SequenceMatcher  # noqa: PLC0415 - as in `_similar`.
+
+    return SequenceMatcher(None, name, other).ratio()
+
+
+def _similar(name: str, cutoff: float) -> list[str]:
+    # Needed only on the way to an error; it would cost every start.
+    from difflib import get_close_matches  # noqa: PLC0415
+
+    return get_close_matches(name, [*settings_of(BrokerConfig), *IGNORED], n=3, cutoff=cutoff)
+
+
+def _near(name: str) -> str:
+    near = _similar(name, 0.6)
+    return f"; near to it: {', '.join(near)}" if near else "; see docs/configuration.md for all"

@@ -1,0 +1,96 @@
+"""Settings of the edge: listeners, sockets, connections."""
+
+from kohort.broker.config.endpoints import (
+    advertised_problem,
+    endpoints_problem,
+    ip_overrides_problem,
+    protocol_map_problem,
+)
+from kohort.broker.config.settings import INT_MAX, Int, List, Long, Settings, String, setting
+
+
+class NetworkSettings(Settings):
+    """Network."""
+
+    listeners: List = setting(
+        ("PLAINTEXT://localhost:9092",),
+        check=endpoints_problem,
+        doc="Addresses to accept connections at, as NAME://host:port. An empty host is every "
+        "interface, port 0 any free port. Kafka's own default is every interface; as there is no "
+        "authentication, ours is this machine only. Only the security protocol PLAINTEXT is "
+        "served.",
+    )
+    advertised_listeners: List | None = setting(
+        None,
+        check=advertised_problem,
+        doc="Addresses that clients are told to connect to, by listener name. Unset: the address "
+        "of `listeners`, with this machine's name where that is every interface.",
+    )
+    listener_security_protocol_map: String = setting(
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        check=protocol_map_problem,
+        doc="Security protocol of each listener name, as NAME:PROTOCOL pairs.",
+    )
+    controller_listener_names: List = setting(
+        (),
+        doc="Listeners of this broker's file that are for a controller. There is none here, so "
+        "they are not opened.",
+    )
+    socket_send_buffer_bytes: Int = setting(
+        102_400,
+        at_least=-1,
+        doc="SO_SNDBUF of client sockets; -1 leaves it to the operating system.",
+    )
+    socket_receive_buffer_bytes: Int = setting(
+        102_400,
+        at_least=-1,
+        doc="SO_RCVBUF of client sockets; -1 leaves it to the operating system.",
+    )
+    socket_request_max_bytes: Int = setting(
+        104_857_600,
+        at_least=1,
+        doc="Largest request. A connection that announces more is closed.",
+    )
+    queued_max_request_bytes: Long = setting(
+        268_435_456,
+        at_least=-1,
+        doc="Bytes of all requests that are being received or wait for something. Beyond it one "
+        "connection at a time goes on receiving a large request; small ones are not held up, and "
+        "slow uploads that hold more than their share make room for others. -1, which is Kafka's "
+        "default, sets no limit.",
+    )
+    socket_listen_backlog_size: Int = setting(
+        1024,
+        at_least=1,
+        doc="Connections that may wait to be accepted. Kafka's default of 50 costs a crowd of "
+        "clients that start together a second for the lost SYN.",
+    )
+    max_connections: Int = setting(
+        INT_MAX,
+        at_least=0,
+        dynamic=True,
+        doc="Connections open at a time; more are closed at once.",
+    )
+    max_connections_per_ip: Int = setting(
+        INT_MAX,
+        at_least=0,
+        dynamic=True,
+        doc="Connections open at a time from one address; more are closed at once.",
+    )
+    max_connections_per_ip_overrides: String = setting(
+        "",
+        check=ip_overrides_problem,
+        dynamic=True,
+        doc="Limits of single addresses that replace `max.connections.per.ip`, as host:count "
+        "pairs.",
+    )
+    connections_max_idle_ms: Long = setting(
+        600_000,
+        doc="A connection without a request for so long is closed; negative values turn this off.",
+    )
+    fetch_max_bytes: Int = setting(
+        57_671_680,
+        at_least=1024,
+        doc="Largest answer to a fetch, whatever the client allows. One batch is always sent "
+        "whole.",
+    )

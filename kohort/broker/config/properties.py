@@ -1,0 +1,61 @@
+"""Reads Java properties files, the format of Kafka's server.properties."""
+
+import re
+from collections.abc import Iterator
+
+from kohort.protocol.lazy_dataclass import dataclass
+
+_SEPARATOR = re.compile(r"(?<!\\)(?:\\\\)*(?P<separator>[ \t\f]*[=:][ \t\f]*|[ \t\f]+)")
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """One entry of a properties file."""
+
+    name: str
+    value: str
+    line: int
+    """Line it begins at, from 1."""
+
+
+def parse_properties(text: str) -> Iterator[Property]:
+    """The entries of a file in order; a name that comes twice is yielded twice."""
+    for number, line in _logical_lines(text):
+        found = _SEPARATOR.search(line)
+        if found is None:
+            yield Property(_unescape(line), "", number)
+        else:
+            name, value = line[: found.start("separator")], line[found.end() :]
+            yield Property(_unescape(name), _unescape(value).rstrip(), number)
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines without comments and blank ones; one that ends with a backslash goes on."""
+    begun: list[str] = []
+    start = 0
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = raw.lstrip(" \t\f")
+        if not begun:
+            if not line or line[0] in "#!":
+                continue
+            start = number
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2:
+            begun.append(line[:-1])
+            continue
+        yield start, "".join([*begun, line])
+        begun = []
+    if begun:
+        yield start, "".join(begun)
+
+
+def _unescape(text: str) -> str:
+    def replace(found: re.Match[str]) -> str:
+        escaped = found[1]
+        if len(escaped) > 1:
+            return chr(int(escaped[1:], 16))
+        return _CONTROL.get(escaped, escaped)
+
+    return _ESCAPE.sub(replace, text)

@@ -1,0 +1,352 @@
+"""How settings are declared: one line says type, default, bounds and help.
+
+    group_initial_rebalance_delay_ms: Int = setting(3000, at_least=0, doc="Wait this long for ...")
+
+The attribute is Kafka's name with dots as underscores, so that either spelling can be searched for.
+Everything else is derived from the declaration: parsing, the answers to DescribeConfigs, the
+refusal of values out of range, and docs/configuration.md.
+
+The classes that hold settings are frozen dataclasses. Their constructors take values as they are,
+for tests and for callers that know what they do; text from outside goes through
+:meth:`Setting.parse`.
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from functools import cache
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    TypeVar,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+)
+
+from kohort.protocol.lazy_dataclass import dataclass
+
+T = TypeVar("T")
+
+Value = bool | int | float | str | tuple[str, ...] | None
+"""What a setting can hold; None where it is not set and has no default of its own."""
+
+
+class ConfigType(IntEnum):
+    """Types of settings, with the numbers that DescribeConfigs v3 and later use."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+Boolean = Annotated[bool, ConfigType.BOOLEAN]
+String = Annotated[str, ConfigType.STRING]
+Int = Annotated[int, ConfigType.INT]
+Short = Annotated[int, ConfigType.SHORT]
+Long = Annotated[int, ConfigType.LONG]
+Double = Annotated[float, ConfigType.DOUBLE]
+List = Annotated[tuple[str, ...], ConfigType.LIST]
+
+TEXT_LENGTH_MAX: Final = 8000
+"""Every version of DescribeConfigs can tell such a text in UTF-8, and no client fills the disk."""
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+
+_INTEGER_BITS: Final = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
+
+
+class InvalidValueError(ValueError):
+    """A value that a setting does not take; the text is the one Kafka's clients are used to."""
+
+    def __init__(self, name: str, value: object, reason: str) -> None:
+        super().__init__(f"Invalid value {value} for configuration {name}: {reason}")
+        self.name = name
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """What a declaration says beside name and type; see `setting` for the meaning."""
+
+    doc: str
+    at_least: float | None
+    at_most: float | None
+    one_of: tuple[str, ...]
+    or_exactly: int | None
+    check: Callable[[Any], str | None] | None
+    falls_back_to: str | None
+    dynamic: bool
+    honoured: bool
+    internal: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One declared setting."""
+
+    name: str
+    """Kafka's name, with dots."""
+    attribute: str
+    type: ConfigType
+    optional: bool
+    """Whether it may be left without a value."""
+    default: Value
+    section: str
+    """Heading under which the documentation lists it."""
+    declared: Declaration
+
+    def parse(self, text: str) -> Value:
+        """The value that ``text`` stands for; raises InvalidValueError."""
+        text = text.strip()
+        if len(text) > TEXT_LENGTH_MAX:
+            beginning = f"{text[:20]}... ({len(text)} characters)"
+            raise self._invalid(beginning, f"Value must have at most {TEXT_LENGTH_MAX} characters")
+        value = self._convert(text)
+        self._check_bounds(value)
+        reason = self.declared.check and self.declared.check(value)
+        if reason:
+            shown = f"[{', '.join(value)}]" if isinstance(value, tuple) else value
+            raise InvalidValueError(self.name, shown, reason)
+        return value
+
+    def format(self, value: Value) -> str | None:
+        """The text of a value as Kafka's tools show it; None for no value."""
+        if value is None:
+            return None
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, tuple):
+            return ",".join(value)
+        if isinstance(value, float):
+            # Java writes 1.0E10 where Python writes 1e+10.
+            mantissa, _, exponent = repr(value).partition("e")
+            if not exponent:
+                return mantissa
+            return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
+        return str(value)
+
+    def allowed(self) -> str:
+        """What a value may be, as a phrase for error messages and the documentation."""
+        declared = self.declared
+        if declared.one_of:
+            kind = "a comma-separated list of" if self.type is ConfigType.LIST else "one of"
+            return f"{kind} {', '.join(declared.one_of)}"
+        phrase = {
+            ConfigType.BOOLEAN: "true or false",
+            ConfigType.DOUBLE: "a number",
+            ConfigType.LIST: "a comma-separated list",
+        }.get(self.type, "a whole number" if self.type in _INTEGER_BITS else "text")
+        if declared.at_least is not None:
+            phrase += f" of at least {declared.at_least}"
+        if declared.at_most is not None:
+            phrase += (
+                f"{' and' if declared.at_least is not None else ' of'} at most {declared.at_most}"
+            )
+        if declared.or_exactly is not None:
+            phrase += f", or {declared.or_exactly}"
+        return phrase
+
+    def _convert(self, text: str) -> Value:
+        match self.type:
+            case ConfigType.BOOLEAN:
+                if text.lower() not in {"true", "false"}:
+                    raise self._invalid(text, "Expected value to be either true or false")
+                return text.lower() == "true"
+            case ConfigType.SHORT | ConfigType.INT | ConfigType.LONG:
+                return self._convert_integer(text)
+            case ConfigType.DOUBLE:
+                try:
+                    return float(text)
+                except ValueError:
+                    raise self._not_a_number(text) from None
+            case ConfigType.LIST:
+                # Repeated items are dropped as Kafka drops them, the first one stays.
+                items = (item.strip() for item in text.split(","))
+                return tuple(dict.fromkeys(item for item in items if item))
+            case _:
+                return text
+
+    def _convert_integer(self, text: str) -> int:
+        # int() alone would also take "1_000" and digits of other alphabets.
+        digits = text[1:] if text[:1] in {"-", "+"} else text
+        if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
+            raise self._not_a_number(text)
+        number = int(text)
+        limit = 1 << (_INTEGER_BITS[self.type] - 1)
+        if not -limit <= number < limit:
+            raise self._not_a_number(text)
+        return number
+
+    def _check_bounds(self, value: Value) -> None:
+        declared = self.declared
+        if declared.one_of:
+            for item in value if isinstance(value, tuple) else (value,):
+                if item not in declared.one_of:
+                    raise self._invalid(
+                        item, f"String must be one of: {', '.join(declared.one_of)}"
+                    )
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return
+        if value == declared.or_exactly:
+            return
+        low, high = declared.at_least, declared.at_most
+        if declared.or_exactly is not None and not (low or value) <= value <= (high or value):
+            reason = f"Value must be between {low} and {high} or equal to {declared.or_exactly}"
+            raise self._invalid(value, reason)
+        # Written so that NaN is refused as well.
+        if low is not None and not value >= low:
+            raise self._invalid(value, f"Value must be at least {low}")
+        if high is not None and not value <= high:
+            raise self._invalid(value, f"Value must be no more than {high}")
+
+    def _not_a_number(self, text: str) -> InvalidValueError:
+        return self._invalid(text, f"Not a number of type {self.type.name}")
+
+    def _invalid(self, value: object, reason: str) -> InvalidValueError:
+        return InvalidValueError(self.name, value, reason)
+
+
+def setting(
+    default: T,
+    *,
+    doc: str,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    one_of: tuple[str, ...] = (),
+    or_exactly: int | None = None,
+    check: Callable[[Any], str | None] | None = None,
+    falls_back_to: str | None = None,
+    dynamic: bool = False,
+    honoured: bool = True,
+    internal: bool = False,
+) -> T:
+    """Declare a setting of a `Settings` class.
+
+    ``or_exactly`` is one value allowed outside the bounds. ``check`` returns what is wrong with a
+    value, or None. ``falls_back_to`` names the broker setting that gives the value when this one is
+    not set; units in the last part of the names (.ms, .minutes, .hours) are converted. A
+    ``dynamic`` setting can be changed while the broker runs (KIP-226). A setting that is not
+    ``honoured`` is accepted, stored and described, and changes nothing. An ``internal`` one is for
+    tests and is not listed.
+    """
+    declaration = Declaration(
+        doc=doc,
+        at_least=at_least,
+        at_most=at_most,
+        one_of=one_of,
+        or_exactly=or_exactly,
+        check=check,
+        falls_back_to=falls_back_to,
+        dynamic=dynamic,
+        honoured=honoured,
+        internal=internal,
+    )
+    field: Any = dataclasses.field(default=default, metadata={"declaration": declaration})
+    return cast(T, field)
+
+
+_without_generated_methods: Final = dataclasses.dataclass(init=False, repr=False, eq=False)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class Settings:
+    """Base of the classes whose attributes are settings; subclasses become frozen dataclasses.
+
+    What `dataclass` would generate is replaced by methods that work from the list of fields:
+    compiling an __init__ of a hundred arguments would take a tenth of the broker's time to start.
+    """
+
+    if TYPE_CHECKING:
+        __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
+    def __init_subclass__(cls) -> None:
+        _without_generated_methods(cls)
+
+    def __init__(self, **values: Value) -> None:
+        unknown = values.keys() - self.__dataclass_fields__.keys()
+        if unknown:
+            raise TypeError(f"{type(self).__name__} has no setting {', '.join(sorted(unknown))}")
+        defaults = {name: field.default for name, field in self.__dataclass_fields__.items()}
+        self.__dict__.update(defaults | values)
+
+    def __setattr__(self, name: str, _value: object) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot assign to setting {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot delete setting {name!r}")
+
+    def _values(self) -> tuple[Value, ...]:
+        return tuple(getattr(self, name) for name in self.__dataclass_fields__)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Settings) or type(other) is not type(self):
+            return NotImplemented
+        return self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        changed = (
+            f"{name}={value!r}"
+            for (name, field), value in zip(
+                self.__dataclass_fields__.items(), self._values(), strict=True
+            )
+            if value != field.default
+        )
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+
+# The base must be one too, for its subclasses to be taken for dataclasses of one kind.
+_without_generated_methods(Settings)
+
+
+@cache
+def settings_of(cls: type[Settings]) -> Mapping[str, Setting]:
+    """All settings of a class by Kafka's name, in order of declaration."""
+    sections = {
+        attribute: (owner.__doc__ or owner.__name__).partition("\n")[0].rstrip(".")
+        for owner in reversed(cls.__mro__)
+        for attribute in inspect.get_annotations(owner)
+    }
+    found = {}
+    for field in dataclasses.fields(cls):
+        kind, optional = _type_of(field.type)
+        name = field.name.replace("_", ".")
+        found[name] = Setting(
+            name=name,
+            attribute=field.name,
+            type=kind,
+            optional=optional,
+            default=cast(Value, field.default),
+            section=sections[field.name],
+            declared=field.metadata["declaration"],
+        )
+    return found
+
+
+def _type_of(annotation: object) -> tuple[ConfigType, bool]:
+    if get_origin(annotation) is Annotated:
+        return get_args(annotation)[1], False
+    inner = next(arg for arg in get_args(annotation) if arg is not type(None))
+    return get_args(inner)[1], True
+
+
+_UNIT_MS: Final = {"ms": 1, "seconds": 1000, "minutes": 60_000, "hours": 3_600_000}
+
+
+def unit_ms(name: str) -> int:
+    """Milliseconds in the unit that a setting's name ends with; 1 for names without one."""
+    return _UNIT_MS.get(name.rpartition(".")[2], 1)

@@ -1,0 +1,296 @@
+"""Settings of the data directory, of topics, and the defaults of topic configs."""
+
+from kohort.broker.config.settings import (
+    LONG_MAX,
+    Boolean,
+    Double,
+    Int,
+    List,
+    Long,
+    Settings,
+    String,
+    setting,
+)
+
+
+class TopicSettings(Settings):
+    """Topics."""
+
+    auto_create_topics_enable: Boolean = setting(
+        True,
+        doc="Create a topic when a client asks for the metadata of one that does not exist and "
+        "allows it.",
+    )
+    delete_topic_enable: Boolean = setting(
+        True, doc="Whether topics can be deleted; otherwise TOPIC_DELETION_DISABLED is answered."
+    )
+    num_partitions: Int = setting(
+        1, at_least=1, doc="Partitions of a topic that is created without saying how many."
+    )
+    default_replication_factor: Int = setting(
+        1,
+        doc="Replication factor of a topic that is created without one. With one broker only 1 can "
+        "be satisfied.",
+    )
+    max_request_partition_size_limit: Int = setting(
+        2000, at_least=1, doc="Most partitions in one answer to DescribeTopicPartitions."
+    )
+
+
+class LogSettings(Settings):
+    """Logs: where they are kept, and the defaults of topic configs."""
+
+    log_dirs: List | None = setting(
+        None,
+        doc="The data directory; overrules `log.dir`. Several directories are not supported.",
+    )
+    log_dir: List = setting(
+        ("data",),
+        doc="The data directory, relative to the working directory. (Kafka's default, "
+        "/tmp/kafka-logs, does not survive every restart of a machine.)",
+    )
+    log_segment_bytes: Int = setting(
+        1 << 30, at_least=1 << 20, dynamic=True, doc="Default of the topic config segment.bytes."
+    )
+    log_roll_ms: Long | None = setting(
+        None,
+        at_least=1,
+        dynamic=True,
+        falls_back_to="log.roll.hours",
+        doc="Default of the topic config segment.ms.",
+    )
+    log_roll_hours: Int = setting(168, at_least=1, doc="As `log.roll.ms`, in hours.")
+    log_roll_jitter_ms: Long | None = setting(
+        None,
+        at_least=0,
+        dynamic=True,
+        falls_back_to="log.roll.jitter.hours",
+        honoured=False,
+        doc="Default of the topic config segment.jitter.ms.",
+    )
+    log_roll_jitter_hours: Int = setting(
+        0, at_least=0, honoured=False, doc="As `log.roll.jitter.ms`, in hours."
+    )
+    log_retention_ms: Long | None = setting(
+        None,
+        dynamic=True,
+        falls_back_to="log.retention.minutes",
+        doc="Default of the topic config retention.ms; -1 keeps records for ever.",
+    )
+    log_retention_minutes: Int | None = setting(
+        None, falls_back_to="log.retention.hours", doc="As `log.retention.ms`, in minutes."
+    )
+    log_retention_hours: Int = setting(168, doc="As `log.retention.ms`, in hours.")
+    log_retention_bytes: Long = setting(
+        -1, dynamic=True, doc="Default of the topic config retention.bytes; -1 is no limit."
+    )
+    log_retention_check_interval_ms: Long = setting(
+        300_000, at_least=1, doc="How often logs are looked through for segments to delete."
+    )
+    log_cleanup_policy: List = setting(
+        ("delete",),
+        one_of=("compact", "delete"),
+        dynamic=True,
+        doc="Default of the topic config cleanup.policy.",
+    )
+    log_index_size_max_bytes: Int = setting(
+        10_485_760,
+        at_least=4,
+        dynamic=True,
+        doc="Default of the topic config segment.index.bytes.",
+    )
+    log_index_interval_bytes: Int = setting(
+        4096, at_least=0, dynamic=True, doc="Default of the topic config index.interval.bytes."
+    )
+    log_flush_interval_messages: Long = setting(
+        LONG_MAX, at_least=1, dynamic=True, doc="Default of the topic config flush.messages."
+    )
+    log_flush_interval_ms: Long | None = setting(
+        None,
+        dynamic=True,
+        falls_back_to="log.flush.scheduler.interval.ms",
+        doc="Default of the topic config flush.ms.",
+    )
+    log_flush_scheduler_interval_ms: Long = setting(
+        LONG_MAX,
+        doc="As `log.flush.interval.ms`. In Kafka also how often logs are looked through for one "
+        "to flush; here flush.ms alone decides.",
+    )
+    log_flush_offset_checkpoint_interval_ms: Int = setting(
+        60_000,
+        at_least=0,
+        doc="How often the offsets up to which logs are known to be on disk are written down: "
+        "what lies before them is not read again after a crash.",
+    )
+    log_flush_start_offset_checkpoint_interval_ms: Int = setting(
+        60_000, at_least=0, doc="How often the offsets at which logs start are written down."
+    )
+    log_segment_delete_delay_ms: Long = setting(
+        60_000, at_least=0, dynamic=True, doc="Default of the topic config file.delete.delay.ms."
+    )
+    log_message_timestamp_type: String = setting(
+        "CreateTime",
+        one_of=("CreateTime", "LogAppendTime"),
+        dynamic=True,
+        doc="Default of the topic config message.timestamp.type.",
+    )
+    log_message_timestamp_before_max_ms: Long = setting(
+        LONG_MAX,
+        at_least=0,
+        dynamic=True,
+        doc="Default of the topic config message.timestamp.before.max.ms.",
+    )
+    log_message_timestamp_after_max_ms: Long = setting(
+        3_600_000,
+        at_least=0,
+        dynamic=True,
+        doc="Default of the topic config message.timestamp.after.max.ms.",
+    )
+    message_max_bytes: Int = setting(
+        1_048_588, at_least=0, dynamic=True, doc="Default of the topic config max.message.bytes."
+    )
+    max_decompressed_message_bytes: Int = setting(
+        2_147_483_639,
+        at_least=1,
+        at_most=2_147_483_639,
+        dynamic=True,
+        doc="Default of the topic config max.decompressed.message.bytes.",
+    )
+    min_insync_replicas: Int = setting(
+        1, at_least=1, dynamic=True, doc="Default of the topic config min.insync.replicas."
+    )
+    log_preallocate: Boolean = setting(
+        False,
+        dynamic=True,
+        honoured=False,
+        doc="Default of the topic config preallocate.",
+    )
+    unclean_leader_election_enable: Boolean = setting(
+        False,
+        dynamic=True,
+        honoured=False,
+        doc="Default of the topic config unclean.leader.election.enable.",
+    )
+    compression_type: String = setting(
+        "producer",
+        one_of=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+        dynamic=True,
+        honoured=False,
+        doc="Default of the topic config compression.type.",
+    )
+    compression_gzip_level: Int = setting(
+        -1,
+        at_least=1,
+        at_most=9,
+        or_exactly=-1,
+        dynamic=True,
+        honoured=False,
+        doc="Default of the topic config compression.gzip.level.",
+    )
+    compression_lz4_level: Int = setting(
+        9,
+        at_least=1,
+        at_most=17,
+        dynamic=True,
+        honoured=False,
+        doc="Default of the topic config compression.lz4.level.",
+    )
+    compression_zstd_level: Int = setting(
+        3,
+        at_least=-131_072,
+        at_most=22,
+        dynamic=True,
+        honoured=False,
+        doc="Default of the topic config compression.zstd.level.",
+    )
+    log_local_retention_ms: Long = setting(
+        -2,
+        at_least=-2,
+        dynamic=True,
+        honoured=False,
+        doc="Default of the topic config local.retention.ms.",
+    )
+    log_local_retention_bytes: Long = setting(
+        -2,
+        at_least=-2,
+        dynamic=True,
+        honoured=False,
+        doc="Default of the topic config local.retention.bytes.",
+    )
+    log_remote_copy_lag_ms: Long = setting(
+        0,
+        at_least=-1,
+        dynamic=True,
+        honoured=False,
+        doc="Default of the topic config remote.copy.lag.ms.",
+    )
+    log_remote_copy_lag_bytes: Long = setting(
+        -1,
+        at_least=-1,
+        dynamic=True,
+        honoured=False,
+        doc="Default of the topic config remote.copy.lag.bytes.",
+    )
+
+
+class CleanerSettings(Settings):
+    """Compaction."""
+
+    log_cleaner_enable: Boolean = setting(
+        True,
+        doc="Whether compacted topics are compacted; without it they grow for ever.",
+    )
+    log_cleaner_backoff_ms: Long = setting(
+        15_000,
+        at_least=0,
+        dynamic=True,
+        doc="How long compaction rests when it finds nothing to do.",
+    )
+    log_cleaner_dedupe_buffer_size: Long = setting(
+        134_217_728,
+        at_least=1 << 20,
+        dynamic=True,
+        doc="Bytes of memory for the map of keys to offsets of one round of compaction.",
+    )
+    log_cleaner_min_cleanable_ratio: Double = setting(
+        0.5,
+        at_least=0,
+        at_most=1,
+        dynamic=True,
+        doc="Default of the topic config min.cleanable.dirty.ratio.",
+    )
+    log_cleaner_delete_retention_ms: Long = setting(
+        86_400_000,
+        at_least=0,
+        dynamic=True,
+        doc="Default of the topic config delete.retention.ms.",
+    )
+    log_cleaner_min_compaction_lag_ms: Long = setting(
+        0,
+        at_least=0,
+        dynamic=True,
+        doc="Default of the topic config min.compaction.lag.ms.",
+    )
+    log_cleaner_max_compaction_lag_ms: Long = setting(
+        LONG_MAX,
+        at_least=1,
+        dynamic=True,
+        doc="Default of the topic config max.compaction.lag.ms.",
+    )
+
+
+class ProducerSettings(Settings):
+    """Idempotent producers."""
+
+    producer_id_expiration_ms: Int = setting(
+        86_400_000,
+        at_least=1,
+        dynamic=True,
+        doc="What is known of a producer id is forgotten after so long without a batch from it.",
+    )
+    producer_id_expiration_check_interval_ms: Int = setting(
+        600_000,
+        at_least=1,
+        internal=True,
+        doc="How often expired producer ids are looked for.",
+    )

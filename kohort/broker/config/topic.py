@@ -1,0 +1,349 @@
+"""Topic configs: every one that Kafka 4.4 has, with its default, told apart by what we honour.
+
+A topic stores only what was set on it. The rest comes from the broker's settings at the time of
+asking: `effective` puts the two together.
+"""
+
+import dataclasses
+import re
+from collections.abc import Mapping
+
+from kohort.broker.config.broker import BrokerConfig, effective_ms
+from kohort.broker.config.settings import (
+    LONG_MAX,
+    Boolean,
+    Double,
+    Int,
+    List,
+    Long,
+    Setting,
+    Settings,
+    String,
+    Value,
+    setting,
+    settings_of,
+)
+
+_THROTTLED = re.compile(r"\*|\d+:\d+(,\d+:\d+)*|")
+
+
+def _throttled_problem(items: tuple[str, ...]) -> str | None:
+    if _THROTTLED.fullmatch(",".join(items)):
+        return None
+    return (
+        "must be the literal '*' or a list of replicas in the following format: "
+        "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+    )
+
+
+class TopicConfig(Settings):
+    """Topic configs."""
+
+    cleanup_policy: List = setting(
+        ("delete",),
+        one_of=("compact", "delete"),
+        falls_back_to="log.cleanup.policy",
+        doc="`delete` drops old segments by time and size, `compact` keeps at least the last "
+        "record of each key; both may be given, or neither.",
+    )
+    compression_gzip_level: Int = setting(
+        -1,
+        at_least=1,
+        at_most=9,
+        or_exactly=-1,
+        falls_back_to="compression.gzip.level",
+        honoured=False,
+        doc="Level of gzip where the broker compresses; it does not.",
+    )
+    compression_lz4_level: Int = setting(
+        9,
+        at_least=1,
+        at_most=17,
+        falls_back_to="compression.lz4.level",
+        honoured=False,
+        doc="Level of lz4 where the broker compresses; it does not.",
+    )
+    compression_type: String = setting(
+        "producer",
+        one_of=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+        falls_back_to="compression.type",
+        honoured=False,
+        doc="Codec that batches are stored with. They are stored as the producer sent them, "
+        "whatever is set here.",
+    )
+    compression_zstd_level: Int = setting(
+        3,
+        at_least=-131_072,
+        at_most=22,
+        falls_back_to="compression.zstd.level",
+        honoured=False,
+        doc="Level of zstd where the broker compresses; it does not.",
+    )
+    delete_retention_ms: Long = setting(
+        86_400_000,
+        at_least=0,
+        falls_back_to="log.cleaner.delete.retention.ms",
+        doc="How long a tombstone stays readable in a compacted topic after it was compacted.",
+    )
+    errors_deadletterqueue_group_enable: Boolean = setting(
+        False,
+        honoured=False,
+        doc="Whether share groups may use the topic as dead-letter queue; there are none here.",
+    )
+    file_delete_delay_ms: Long = setting(
+        60_000,
+        at_least=0,
+        falls_back_to="log.segment.delete.delay.ms",
+        doc="How long the files of a deleted segment stay on disk under another name.",
+    )
+    flush_messages: Long = setting(
+        LONG_MAX,
+        at_least=1,
+        falls_back_to="log.flush.interval.messages",
+        doc="Records after which a log is forced to disk; with 1 an acks=all answer waits for it. "
+        "The default leaves it to the operating system.",
+    )
+    flush_ms: Long = setting(
+        LONG_MAX,
+        at_least=0,
+        falls_back_to="log.flush.interval.ms",
+        doc="Milliseconds after which a record not yet on disk is forced there.",
+    )
+    follower_replication_throttled_replicas: List = setting(
+        (),
+        check=_throttled_problem,
+        honoured=False,
+        doc="Replicas whose fetching is throttled; there are no followers.",
+    )
+    index_interval_bytes: Int = setting(
+        4096,
+        at_least=0,
+        falls_back_to="log.index.interval.bytes",
+        doc="Bytes of log between two entries of its index.",
+    )
+    leader_replication_throttled_replicas: List = setting(
+        (),
+        check=_throttled_problem,
+        honoured=False,
+        doc="Replicas whose serving of followers is throttled; there are no followers.",
+    )
+    local_retention_bytes: Long = setting(
+        -2,
+        at_least=-2,
+        falls_back_to="log.local.retention.bytes",
+        honoured=False,
+        doc="Local part of retention.bytes with tiered storage, which is not supported.",
+    )
+    local_retention_ms: Long = setting(
+        -2,
+        at_least=-2,
+        falls_back_to="log.local.retention.ms",
+        honoured=False,
+        doc="Local part of retention.ms with tiered storage, which is not supported.",
+    )
+    max_compaction_lag_ms: Long = setting(
+        LONG_MAX,
+        at_least=1,
+        falls_back_to="log.cleaner.max.compaction.lag.ms",
+        doc="A record older than this makes its compacted log due for compaction.",
+    )
+    max_decompressed_message_bytes: Int = setting(
+        2_147_483_639,
+        at_least=1,
+        at_most=2_147_483_639,
+        falls_back_to="max.decompressed.message.bytes",
+        doc="Largest size of a batch's records once decompressed; the broker's own limit applies "
+        "as well.",
+    )
+    max_message_bytes: Int = setting(
+        1_048_588,
+        at_least=0,
+        falls_back_to="message.max.bytes",
+        doc="Largest batch as stored; larger ones are refused with MESSAGE_TOO_LARGE.",
+    )
+    message_timestamp_after_max_ms: Long = setting(
+        3_600_000,
+        at_least=0,
+        falls_back_to="log.message.timestamp.after.max.ms",
+        doc="How far a record's timestamp may lie in the future.",
+    )
+    message_timestamp_before_max_ms: Long = setting(
+        LONG_MAX,
+        at_least=0,
+        falls_back_to="log.message.timestamp.before.max.ms",
+        doc="How far a record's timestamp may lie in the past.",
+    )
+    message_timestamp_type: String = setting(
+        "CreateTime",
+        one_of=("CreateTime", "LogAppendTime"),
+        falls_back_to="log.message.timestamp.type",
+        doc="Whether records keep the producer's timestamp or get the time of arrival.",
+    )
+    min_cleanable_dirty_ratio: Double = setting(
+        0.5,
+        at_least=0,
+        at_most=1,
+        falls_back_to="log.cleaner.min.cleanable.ratio",
+        doc="Share of a compacted log that must be new since the last compaction before the next.",
+    )
+    min_compaction_lag_ms: Long = setting(
+        0,
+        at_least=0,
+        falls_back_to="log.cleaner.min.compaction.lag.ms",
+        doc="A record younger than this is not compacted away.",
+    )
+    min_insync_replicas: Int = setting(
+        1,
+        at_least=1,
+        falls_back_to="min.insync.replicas",
+        doc="Replicas that must have an acks=all batch. Never more are asked for than there are "
+        "replicas, here one.",
+    )
+    preallocate: Boolean = setting(
+        False,
+        falls_back_to="log.preallocate",
+        honoured=False,
+        doc="Whether a new segment takes its full size on disk at once; it never does.",
+    )
+    remote_copy_lag_bytes: Long = setting(
+        -1,
+        at_least=-1,
+        falls_back_to="log.remote.copy.lag.bytes",
+        honoured=False,
+        doc="When a segment is copied to tiered storage, which is not supported.",
+    )
+    remote_copy_lag_ms: Long = setting(
+        0,
+        at_least=-1,
+        falls_back_to="log.remote.copy.lag.ms",
+        honoured=False,
+        doc="When a segment is copied to tiered storage, which is not supported.",
+    )
+    remote_log_copy_disable: Boolean = setting(
+        False, honoured=False, doc="Stops copying to tiered storage, which is not supported."
+    )
+    remote_log_delete_on_disable: Boolean = setting(
+        False,
+        honoured=False,
+        doc="What becomes of remote segments when tiered storage, which is not supported, is "
+        "turned off.",
+    )
+    remote_storage_enable: Boolean = setting(
+        False,
+        honoured=False,
+        doc="Tiered storage, which is not supported: true is refused as by a Kafka without it.",
+    )
+    retention_bytes: Long = setting(
+        -1,
+        falls_back_to="log.retention.bytes",
+        doc="Size above which the oldest segments of a partition are deleted; -1 is no limit.",
+    )
+    retention_ms: Long = setting(
+        604_800_000,
+        at_least=-1,
+        falls_back_to="log.retention.ms",
+        doc="Age above which segments are deleted, by their newest record; -1 is no limit.",
+    )
+    segment_bytes: Int = setting(
+        1 << 30,
+        at_least=1 << 20,
+        falls_back_to="log.segment.bytes",
+        doc="Size at which a new segment is begun.",
+    )
+    segment_index_bytes: Int = setting(
+        10_485_760,
+        at_least=4,
+        falls_back_to="log.index.size.max.bytes",
+        doc="Largest size of a segment's offset index; a full one begins a new segment.",
+    )
+    segment_jitter_ms: Long = setting(
+        0,
+        at_least=0,
+        falls_back_to="log.roll.jitter.ms",
+        honoured=False,
+        doc="Random part to be taken off segment.ms, so that not all partitions roll together. "
+        "Here each partition rolls at its next append after segment.ms.",
+    )
+    segment_ms: Long = setting(
+        604_800_000,
+        at_least=1,
+        falls_back_to="log.roll.ms",
+        doc="Age at which a new segment is begun though the old one is not full.",
+    )
+    unclean_leader_election_enable: Boolean = setting(
+        False,
+        falls_back_to="unclean.leader.election.enable",
+        honoured=False,
+        doc="Whether a replica that is behind may lead; with one replica there is no election.",
+    )
+    internal_segment_bytes: Int | None = setting(
+        None,
+        internal=True,
+        doc="Replaces segment.bytes without its lower bound. For tests only.",
+    )
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether old records go when a newer one has their key."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deletes_old_segments(self) -> bool:
+        """Whether old segments go by time and size."""
+        return "delete" in self.cleanup_policy
+
+
+TOPIC_SETTINGS: Mapping[str, Setting] = settings_of(TopicConfig)
+"""Every topic config by name, internal ones included."""
+
+
+class InvalidConfigError(ValueError):
+    """A topic config that does not exist, or values that contradict each other."""
+
+
+def parse_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
+    """What is set on a topic, as values; raises InvalidValueError or InvalidConfigError."""
+    values = {}
+    for name, text in overrides.items():
+        known = TOPIC_SETTINGS.get(name)
+        if known is None:
+            raise InvalidConfigError(f"Unknown topic config name: {name}")
+        values[name] = known.parse(text)
+    return values
+
+
+def broker_default(known: Setting, broker: BrokerConfig) -> Value:
+    """Value of a topic config on a topic where it is not set."""
+    source = known.declared.falls_back_to
+    if source is None:
+        return known.default
+    if source.endswith(".ms"):
+        value: Value = effective_ms(broker, source)
+    else:
+        value = getattr(broker, source.replace(".", "_"))
+    return known.default if value is None else value
+
+
+def effective(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
+    """The configs of a topic with these overrides; raises what `parse_overrides` raises.
+
+    Values that contradict each other raise InvalidConfigError, as does tiered storage.
+    """
+    values = {name: broker_default(known, broker) for name, known in TOPIC_SETTINGS.items()}
+    values.update(parse_overrides(overrides))
+    config = TopicConfig(
+        **{TOPIC_SETTINGS[name].attribute: value for name, value in values.items()}  # type: ignore[arg-type]
+    )
+    if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+        raise InvalidConfigError(
+            f"conflict topic config setting min.compaction.lag.ms ({config.min_compaction_lag_ms}) "
+            f"> max.compaction.lag.ms ({config.max_compaction_lag_ms})"
+        )
+    if config.remote_storage_enable:
+        raise InvalidConfigError(
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage."
+        )
+    if config.internal_segment_bytes is not None:
+        return dataclasses.replace(config, segment_bytes=config.internal_segment_bytes)
+    return config

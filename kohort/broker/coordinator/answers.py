@@ -1,0 +1,88 @@
+"""Gives out a group's answers, so many in a turn of the loop.
+
+The end of a phase answers every member: thousands of responses to be made and written. Each of them
+is settled by the step that asked for it, so others may have a turn in between; answers that come
+meanwhile stand behind.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Final
+
+from kohort.broker.coordinator.ticket import Ticket
+from kohort.broker.coordinator.turn_queue import TurnQueue
+from kohort.broker.core.group.effects import Reply
+from kohort.broker.core.group.requests import JoinResult
+
+ANSWERS_PER_TURN: Final = 100
+"""To encode one and have it written at the end of the turn takes some 20 microseconds."""
+
+MEMBERS_PER_ANSWER: Final = 25
+"""As much work as an answer that names nobody: the leader's names all members."""
+
+
+class AnswerQueue:
+    """The answers of one group that are to be given."""
+
+    __slots__ = ("_is_turn_coming", "_queue", "_turns", "_waiting")
+
+    def __init__(self, waiting: dict[Ticket[Any], None], turns: TurnQueue) -> None:
+        """`waiting` are the group's unanswered tickets, from which those answered are taken;
+        `turns` is that of all groups.
+        """
+        self._waiting = waiting
+        self._turns = turns
+        self._queue: deque[Iterator[Reply]] = deque()
+        self._is_turn_coming = False
+
+    @property
+    def has_more(self) -> bool:
+        """Are there answers that a later turn will give?"""
+        return bool(self._queue)
+
+    def give(self, reply: Reply) -> None:
+        """Answer at once, unless others come first."""
+        if self._queue:
+            self._queue.append(iter((reply,)))
+        else:
+            self._answer(reply)
+
+    def give_all(self, replies: Iterator[Reply], count: int) -> None:
+        """Answer all `count` at once if they are few and no others come first, else by and by: the
+        step that they come from has made thousands of changes already.
+        """
+        self._queue.append(replies)
+        if self._is_turn_coming:
+            return
+        if count > ANSWERS_PER_TURN or self.take_turn():
+            self._is_turn_coming = True
+            self._turns.add(self)
+
+    def flush(self) -> None:
+        """Give all that there are."""
+        while self._queue:
+            for reply in self._queue.popleft():
+                self._answer(reply)
+
+    def take_turn(self) -> bool:
+        """Called by the queue of all groups; True if there is more for another turn."""
+        left = ANSWERS_PER_TURN
+        while self._queue and left > 0:
+            reply = next(self._queue[0], None)
+            if reply is None:
+                self._queue.popleft()
+                continue
+            self._answer(reply)
+            left -= 1
+            if isinstance(reply.body, JoinResult):
+                left -= len(reply.body.members) // MEMBERS_PER_ANSWER
+        self._is_turn_coming = bool(self._queue)
+        return self._is_turn_coming
+
+    def _answer(self, reply: Reply) -> None:
+        ticket = reply.ticket
+        assert isinstance(ticket, Ticket)
+        self._waiting.pop(ticket, None)
+        ticket.answer(reply.body)

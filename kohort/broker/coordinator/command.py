@@ -1,0 +1,88 @@
+"""What is put into a group's inbox, and what the group's actor asks of its surroundings."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from kohort.broker.coordinator.ticket import Ticket
+from kohort.broker.coordinator.turn_queue import TurnQueue
+from kohort.broker.core.group.classic_group import ClassicGroup
+from kohort.broker.core.group.effects import TimerKey
+from kohort.broker.core.group.events import Event
+from kohort.broker.core.group.records import DurableRecord
+from kohort.broker.core.group.requests import Now
+from kohort.broker.core.keyed_timers import KeyedTimers
+from kohort.broker.core.steps import Steps
+
+if TYPE_CHECKING:
+    from kohort.broker.coordinator.actor import GroupActor
+
+Step = Callable[[ClassicGroup, Now], Steps[None] | None]
+
+
+def _nothing() -> None:
+    """The answer to those who do not wait for one."""
+
+
+class Command(NamedTuple):
+    """One thing to do to a group, in its turn."""
+
+    step: Step
+    """What is to be gone through over several turns is returned, by an exclusive command only."""
+    ticket: Ticket[Any] | None = None
+    """Answered by the step, or by a later one."""
+    answer_absent: Callable[[], object] = _nothing
+    """Makes the ticket's answer, if there is no such group when the turn comes."""
+    creates_group: bool = False
+    """Makes the group instead, if there is none."""
+    is_exclusive: bool = False
+    """Wants a turn of its own, with nothing else on its way to the log."""
+    is_gathered: bool = False
+    """Steps with those that come in the same turn of the loop, so that they share one append."""
+    writes_group: bool = False
+    """Will probably write all members down, and can wait a little so that others share the record.
+    """
+
+
+class ActorHost(Protocol):
+    """What actors share: time, the log, the purgatory, and who watches."""
+
+    inbox_max: int
+    commit_timeout_ms: int
+    session_turns: TurnQueue
+    answer_turns: TurnQueue
+
+    def now(self) -> Now: ...
+
+    def monotonic_ms(self) -> int: ...
+
+    def append(
+        self, group_id: str, records: Sequence[DurableRecord], wall_ms: int
+    ) -> Awaitable[None] | None:
+        """See `OffsetsLog.append`."""
+        ...
+
+    def new_timers(
+        self, on_expired: Callable[[list[TimerKey], int], None], kind: str
+    ) -> KeyedTimers[TimerKey]: ...
+
+    def start_task(self, work: Any, name: str) -> None:  # noqa: ANN401 - a coroutine of anything.
+        """Run it under the host's eyes."""
+        ...
+
+    def observe(self, group_id: str, event: Event, now: Now) -> None:
+        """For the history and the metrics."""
+        ...
+
+    def remove(self, actor: GroupActor) -> None:
+        """The group is gone."""
+        ...
+
+    def submit(self, group_id: str, command: Command) -> None:
+        """To whatever group has this id now."""
+        ...
+
+    def reload(self, group_id: str) -> ClassicGroup:
+        """A new group of this id, restored from the log; its effects are still to be taken."""
+        ...

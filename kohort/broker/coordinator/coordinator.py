@@ -1,0 +1,179 @@
+"""Finds the group a request speaks to.
+
+Promises: all groups are loaded before the first request is served; a group's requests are stepped
+in the order in which they came; every request is answered exactly once, also when the broker stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kohort.broker.coordinator.command import Command
+from kohort.broker.coordinator.host import CoordinatorConfig, GroupHost, GroupObserver
+from kohort.broker.coordinator.ticket import Ticket
+from kohort.broker.core.group.join import check_request
+from kohort.broker.core.group.leave import ENTRIES_PER_STEP
+from kohort.broker.core.group.offsets import error_without_group
+from kohort.broker.core.group.requests import (
+    CommitRequest,
+    CommitResult,
+    CommittedOffset,
+    DeleteOffsetsResult,
+    GroupDescription,
+    JoinRequest,
+    JoinResult,
+    LeaveEntry,
+    LeaveResult,
+    SyncRequest,
+    SyncResult,
+    TopicPartition,
+)
+from kohort.protocol.errors import ErrorCode
+
+__all__ = ["CoordinatorConfig", "GroupCoordinator", "GroupObserver"]
+
+
+class GroupCoordinator(GroupHost):
+    """All groups of this broker, by the requests that they are sent."""
+
+    # Requests. Those that return a ticket are answered through it.
+
+    def join(self, group_id: str, request: JoinRequest) -> Ticket[JoinResult]:
+        """JoinGroup."""
+        ticket: Ticket[JoinResult] = Ticket()
+        error = check_request(group_id, request, self.config.group)
+        if error:
+            ticket.answer(JoinResult(error, request.member_id))
+            return ticket
+        command = Command(
+            lambda group, now: group.join(request, ticket, now),
+            ticket,
+            answer_absent=lambda: JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id),
+            creates_group=not request.member_id,
+            writes_group=not request.member_id and request.instance_id is not None,
+        )
+        return self._send(group_id, command, ticket)
+
+    def sync(self, group_id: str, request: SyncRequest) -> Ticket[SyncResult]:
+        """SyncGroup."""
+        ticket: Ticket[SyncResult] = Ticket()
+        if not group_id:
+            ticket.answer(SyncResult(ErrorCode.INVALID_GROUP_ID))
+            return ticket
+        command = Command(
+            lambda group, now: group.sync(request, ticket, now),
+            ticket,
+            answer_absent=_no_member_to_sync,
+        )
+        return self._send(group_id, command, ticket)
+
+    def heartbeat(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int
+    ) -> ErrorCode:
+        """Heartbeat; never waits."""
+        if not group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        if self._is_closed:
+            return ErrorCode.NOT_COORDINATOR
+        actor = self._actors.get(group_id)
+        if actor is None:
+            return self._error_of_partition(group_id) or ErrorCode.UNKNOWN_MEMBER_ID
+        return actor.heartbeat(member_id, instance_id, generation)
+
+    def leave(self, group_id: str, entries: Sequence[LeaveEntry]) -> Ticket[LeaveResult]:
+        """LeaveGroup."""
+        ticket: Ticket[LeaveResult] = Ticket()
+        if not group_id:
+            ticket.answer(LeaveResult(ErrorCode.INVALID_GROUP_ID))
+            return ticket
+
+        def answer_absent() -> LeaveResult:
+            return LeaveResult(entries=(ErrorCode.UNKNOWN_MEMBER_ID,) * len(entries))
+
+        if len(entries) <= ENTRIES_PER_STEP:
+            command = Command(
+                lambda group, now: group.leave(entries, ticket, now),
+                ticket,
+                answer_absent=answer_absent,
+            )
+        else:
+            command = Command(
+                lambda group, now: group.leave_steps(entries, ticket, now),
+                ticket,
+                answer_absent=answer_absent,
+                is_exclusive=True,
+            )
+        return self._send(group_id, command, ticket)
+
+    def commit(
+        self, group_id: str, request: CommitRequest, *, names_group_errors: bool
+    ) -> Ticket[CommitResult]:
+        """OffsetCommit; `names_group_errors` from v9 on."""
+        ticket: Ticket[CommitResult] = Ticket()
+        error = error_without_group(request, names_group_errors=names_group_errors)
+        command = Command(
+            lambda group, now: group.commit(request, ticket, now),
+            ticket,
+            answer_absent=lambda: CommitResult((error,) * len(request.offsets)),
+            creates_group=not error,
+            is_gathered=True,
+        )
+        return self._send(group_id, command, ticket)
+
+    def delete_group(self, group_id: str) -> Ticket[ErrorCode]:
+        """DeleteGroups, one of them."""
+        ticket: Ticket[ErrorCode] = Ticket()
+        command = Command(
+            lambda group, _: group.delete(ticket),
+            ticket,
+            answer_absent=lambda: ErrorCode.GROUP_ID_NOT_FOUND,
+            is_exclusive=True,
+        )
+        return self._send(group_id, command, ticket)
+
+    def delete_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition]
+    ) -> Ticket[DeleteOffsetsResult]:
+        """OffsetDelete, of partitions that exist."""
+        ticket: Ticket[DeleteOffsetsResult] = Ticket()
+        if not group_id:
+            ticket.answer(DeleteOffsetsResult(ErrorCode.INVALID_GROUP_ID))
+            return ticket
+        command = Command(
+            lambda group, _: group.delete_offsets(partitions, ticket),
+            ticket,
+            answer_absent=lambda: DeleteOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND),
+            is_exclusive=True,
+        )
+        return self._send(group_id, command, ticket)
+
+    # Reads, of what is durable; they never wait.
+
+    def read_error(self, group_id: str) -> ErrorCode:
+        """Why nothing can be said about this group; NONE if it can, also if there is none."""
+        if self._is_closed:
+            return ErrorCode.NOT_COORDINATOR
+        actor = self._actors.get(group_id)
+        if actor is None:
+            return self._error_of_partition(group_id)
+        return ErrorCode.NONE if actor.is_available else ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    def describe(self, group_id: str) -> GroupDescription | None:
+        """None if there is no such group."""
+        group = self.group(group_id)
+        return None if group is None else group.describe()
+
+    def committed(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        """The position of a group, None without one."""
+        group = self.group(group_id)
+        return None if group is None else group.committed(topic, partition)
+
+    def _send(self, group_id: str, command: Command, ticket: Ticket[Any]) -> Ticket[Any]:
+        self.submit(group_id, command)
+        return ticket
+
+
+def _no_member_to_sync() -> SyncResult:
+    """Not a lambda in `sync`: while a group is written down, thousands of commands may wait."""
+    return SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)

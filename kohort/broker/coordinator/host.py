@@ -1,0 +1,331 @@
+"""What all groups share: they are loaded, found, made, swept and unloaded here.
+
+Actors see this as their `ActorHost`; clients see `GroupCoordinator`, which is made of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from kohort.broker.clock import Clock
+from kohort.broker.coordinator.actor import GroupActor
+from kohort.broker.coordinator.command import Command
+from kohort.broker.coordinator.loading import load_groups, read_group
+from kohort.broker.coordinator.offsets_log import OffsetsLog, partition_of
+from kohort.broker.coordinator.rehoming import former_partition_of
+from kohort.broker.coordinator.turn_queue import TurnQueue
+from kohort.broker.core.group.classic_group import ClassicGroup
+from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.effects import TimerKey
+from kohort.broker.core.group.events import Event
+from kohort.broker.core.group.protocols import PartitionCount
+from kohort.broker.core.group.records import DurableRecord
+from kohort.broker.core.group.requests import Now
+from kohort.broker.core.group.states import GroupState
+from kohort.broker.core.keyed_timers import KeyedTimers
+from kohort.broker.core.purgatory import Purgatory
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.lazy_dataclass import dataclass
+
+logger = logging.getLogger(__name__)
+
+GROUPS_PER_TURN: Final = 20
+"""Groups that a start restores, or a stop lets go of, before others get the loop."""
+
+SWEPT_PER_TURN: Final = 5
+"""Groups that a sweep looks at before others get the loop: one that goes is a write to the log."""
+
+SWEEP_TURN_MS: Final = 5
+"""As long as a turn of a sweep goes on: a group that had thousands of members takes that long."""
+
+SIZE_OF_A_GROUP: Final = 50
+"""Members and positions that count as one group there: five thousand are a few milliseconds."""
+
+CLOSE_PATIENCE_S: Final = 5.0
+"""How long a stop waits for appends under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorConfig:
+    """What the coordinator itself is told; `group` goes to the groups."""
+
+    group: GroupConfig
+    commit_timeout_ms: int = 5_000
+    sweep_interval_ms: int = 600_000
+    groups_max: int = 200_000
+    """Groups that may be there at once; more are refused with COORDINATOR_NOT_AVAILABLE."""
+    inbox_max: int = 100_000
+    """Requests of one group that may wait for an append under way."""
+
+
+class GroupObserver(Protocol):
+    """Somebody who watches all groups: the history, the metrics."""
+
+    def observe(self, group_id: str, event: Event, now: Now) -> None:
+        """Must not call back."""
+        ...
+
+
+class GroupHost:
+    """All groups of this broker."""
+
+    def __init__(
+        self,
+        config: CoordinatorConfig,
+        *,
+        log: OffsetsLog,
+        purgatory: Purgatory,
+        clock: Clock,
+        new_member_id: Callable[[str], str],
+        partition_count: PartitionCount | None = None,
+        topic_id: Callable[[str], bytes | None] | None = None,
+        observers: Sequence[GroupObserver] = (),
+    ) -> None:
+        """`new_member_id` makes an id that was never used, `partition_count` tells how many
+        partitions a topic has, `topic_id` its id; None stands for a topic that is not there.
+        """
+        self.config = config
+        self.inbox_max = config.inbox_max
+        self.commit_timeout_ms = config.commit_timeout_ms
+        self.session_turns = TurnQueue()
+        self.answer_turns = TurnQueue()
+        self._log = log
+        self._purgatory = purgatory
+        self._clock = clock
+        self._new_member_id = new_member_id
+        self._partition_count = partition_count
+        self._topic_id = topic_id
+        self._observers = tuple(observers)
+        self._actors: dict[str, GroupActor] = {}
+        self.load_times_ms: Sequence[int] = ()
+        """How long the start took for each partition of the log that has records."""
+        self._unreadable: frozenset[int] = frozenset()
+        self._refused: frozenset[str] = frozenset()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._sweeper: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    # Beginning and end.
+
+    async def start(self, on_crowd: Callable[[], object] | None = None) -> None:
+        """Load all groups; to be called before requests are served. See `load_groups`."""
+        loaded = await load_groups(self._log, self._clock, on_crowd)
+        self.load_times_ms = loaded.load_times_ms
+        self._unreadable = loaded.unreadable_partitions
+        self._refused = loaded.refused_groups
+        now = self.now()
+        work = 0
+        for group_id, records in loaded.records_by_group.items():
+            group = self._make_group(group_id)
+            group.restore(records, now, loaded.earlier_by_group.get(group_id, ()))
+            self._adopt(group)
+            work += 1 + group.size // SIZE_OF_A_GROUP
+            if work >= GROUPS_PER_TURN:
+                # Nobody is served yet, but probes are answered.
+                work = 0
+                await asyncio.sleep(0)
+        count = len(self._actors)
+        logger.info("Loaded %d %s", count, "group" if count == 1 else "groups")
+        self._forget_lost_topics()
+        self._sweeper = asyncio.create_task(self._sweep_for_ever(), name="sweep of groups")
+
+    async def close(self) -> None:
+        """Answer whoever waits NOT_COORDINATOR, after appends under way had a chance to end."""
+        self._is_closed = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.wait([self._sweeper])
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_PATIENCE_S)
+        work = 0
+        for actor in list(self._actors.values()):
+            work += 1 + actor.group.size // SIZE_OF_A_GROUP
+            await actor.unload(ErrorCode.NOT_COORDINATOR)
+            if work >= GROUPS_PER_TURN:
+                work = 0
+                await asyncio.sleep(0)
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def forget_topics(self, topics: Iterable[str]) -> None:
+        """Topics were deleted: drop what was committed for them, group by group.
+
+        A group with work to do is asked whatever it holds: a commit may be on its way, and comes
+        before this. What is committed for the next topic of that name comes behind it.
+        """
+        self._forget(dict.fromkeys(topics))
+
+    def _forget(self, topics: Mapping[str, bytes | None]) -> None:
+        command = Command(lambda group, _: group.forget_topics(topics), is_exclusive=True)
+        for actor in list(self._actors.values()):
+            if not actor.is_at_rest or actor.group.offsets.has_any(topics):
+                actor.submit(command)
+
+    # Looks.
+
+    def group(self, group_id: str) -> ClassicGroup | None:
+        """To look at, not to step."""
+        actor = self._actors.get(group_id)
+        return None if actor is None else actor.group
+
+    def group_ids(self) -> list[str]:
+        """All groups, by name; for those who need several turns to look at them."""
+        return list(self._actors)
+
+    def groups(self) -> Iterable[ClassicGroup]:
+        """All groups, to look at; not to be kept across an await."""
+        return (actor.group for actor in self._actors.values())
+
+    def stats(self) -> dict[str, int]:
+        """For people who debug."""
+        actors = self._actors.values()
+        return {
+            "groups": len(self._actors),
+            "members": sum(len(actor.group.roster) for actor in actors),
+            "unused_ids": sum(len(actor.group.roster.pending) for actor in actors),
+            "offsets": sum(actor.group.offsets.count for actor in actors),
+            "waiting_requests": sum(actor.waiting_count for actor in actors),
+            "tasks": len(self._tasks),
+            "faults": sum(actor.fault_count for actor in actors),
+        }
+
+    # For the actors.
+
+    def now(self) -> Now:
+        """Both clocks."""
+        return Now(self._clock.monotonic_ms(), self._clock.wall_ms())
+
+    def monotonic_ms(self) -> int:
+        """The one that sessions go by."""
+        return self._clock.monotonic_ms()
+
+    def append(
+        self, group_id: str, records: Sequence[DurableRecord], wall_ms: int
+    ) -> Awaitable[None] | None:
+        partition = partition_of(group_id, self._log.partition_count)
+        return self._log.append(partition, records, wall_ms=wall_ms)
+
+    def new_timers(
+        self, on_expired: Callable[[list[TimerKey], int], None], kind: str
+    ) -> KeyedTimers[TimerKey]:
+        return self._purgatory.keyed_timers(on_expired, kind=kind)
+
+    def start_task(self, work: Any, name: str) -> None:  # noqa: ANN401 - see ActorHost.
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._forget_task)
+
+    def observe(self, group_id: str, event: Event, now: Now) -> None:
+        for observer in self._observers:
+            observer.observe(group_id, event, now)
+
+    def remove(self, actor: GroupActor) -> None:
+        if self._actors.get(actor.group.group_id) is actor:
+            del self._actors[actor.group.group_id]
+
+    def submit(self, group_id: str, command: Command) -> None:
+        """Have the group of this id take the command in its turn; make it if need be."""
+        ticket = command.ticket
+        error = ErrorCode.NOT_COORDINATOR if self._is_closed else ErrorCode.NONE
+        actor = self._actors.get(group_id)
+        if actor is None and not error:
+            error = self._error_of_partition(group_id)
+            if not error and not command.creates_group:
+                if ticket is not None:
+                    ticket.answer(command.answer_absent())
+                return
+            if not error and len(self._actors) >= self.config.groups_max:
+                error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if error:
+            if ticket is not None:
+                ticket.fail(KafkaError(error))
+            return
+        if actor is None:
+            actor = self._adopt(self._make_group(group_id))
+        actor.submit(command)
+
+    def reload(self, group_id: str) -> ClassicGroup:
+        group = self._make_group(group_id)
+        group.restore(read_group(self._log, group_id), self.now())
+        return group
+
+    # Within.
+
+    def _make_group(self, group_id: str) -> ClassicGroup:
+        return ClassicGroup(
+            group_id,
+            self.config.group,
+            new_member_id=self._new_member_id,
+            partition_count=self._partition_count,
+        )
+
+    def _adopt(self, group: ClassicGroup) -> GroupActor:
+        actor = self._actors[group.group_id] = GroupActor(group, self)
+        actor.begin()
+        return actor
+
+    def _error_of_partition(self, group_id: str) -> ErrorCode:
+        """Groups whose part of the log could not be read must not seem to be absent."""
+        if group_id in self._refused:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if self._unreadable:
+            count = self._log.partition_count
+            # A group that was found is where it belongs; another may lie where it lay once.
+            places = {partition_of(group_id, count), former_partition_of(group_id, count)}
+            if not places.isdisjoint(self._unreadable):
+                return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return ErrorCode.NONE
+
+    def _forget_task(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error(
+                "%s ended by a mistake of ours", task.get_name(), exc_info=task.exception()
+            )
+
+    def _forget_lost_topics(self) -> None:
+        """Finish what a crash may have cut short: offsets go with their topic, also where another
+        has its name by now.
+        """
+        if self._topic_id is None:
+            return
+        living: dict[str, bytes | None] = {}
+        lost: dict[str, bytes | None] = {}
+        for group in self.groups():
+            for topic, partitions in group.offsets.topics().items():
+                if topic not in living:
+                    living[topic] = self._topic_id(topic)
+                topic_id = living[topic]
+                if topic_id is None or not all(
+                    committed.is_of(topic_id) for committed in partitions.values()
+                ):
+                    lost[topic] = topic_id
+        if lost:
+            logger.info("Dropping offsets of topics that are gone: %s", ", ".join(sorted(lost)))
+            self._forget(lost)
+
+    async def _sweep_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(self.config.sweep_interval_ms / 1_000)
+            await self.sweep()
+
+    async def sweep(self) -> None:
+        """Have every group drop what has expired, a few of them at a time."""
+        command = Command(lambda group, now: group.expire_offsets(now), is_exclusive=True)
+        work, began_ms = 0, self._clock.monotonic_ms()
+        actors = list(self._actors.values())
+        actors.reverse()
+        while actors:
+            # Not held any longer than that: what is freed at once would be one long turn.
+            actor = actors.pop()
+            work += 1 + actor.group.size // SIZE_OF_A_GROUP
+            if actor.group.state is not GroupState.DEAD:
+                actor.submit(command)
+            if work >= SWEPT_PER_TURN or self._clock.monotonic_ms() - began_ms >= SWEEP_TURN_MS:
+                await asyncio.sleep(0)
+                work, began_ms = 0, self._clock.monotonic_ms()

@@ -1,0 +1,205 @@
+"""Reading groups back from the log.
+
+Only the last record of a key counts, so keys and values are kept as bytes until the end of the log
+and decoded once. A record that cannot be understood is left out and reported: its batch was whole,
+so somebody else has written it. A partition that cannot be read to its end is another matter. Its
+groups would seem to have no offsets, and their consumers would start over, so they are refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from kohort.broker.clock import Clock
+from kohort.broker.coordinator.offsets_log import OffsetsLog, StoredRecord, partition_of
+from kohort.broker.coordinator.rehoming import Rehoming, Stray
+from kohort.broker.core.group.records import (
+    BEGUN_HEADER,
+    DurableRecord,
+    GroupRecord,
+    decode_key,
+    decode_record,
+)
+from kohort.protocol.errors import DecodeError, KafkaError
+from kohort.protocol.lazy_dataclass import dataclass
+
+logger = logging.getLogger(__name__)
+
+GROUP_KEY: Final = b"\0\2"
+"""How keys of groups begin."""
+
+RECENT_MS: Final = 60_000
+"""The history has written down a generation some ten seconds after it was stored."""
+
+EARLIER_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Of the generations of a group that are kept beside the last."""
+
+RECORDS_PER_TURN: Final = 2_000
+"""Before probes get the loop; when they are decoded, each member of a group counts as one."""
+
+CROWD: Final = 6_000
+"""So many members are worth preparing for while they are loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedGroups:
+    """What the log holds."""
+
+    records_by_group: dict[str, list[DurableRecord]]
+    earlier_by_group: dict[str, list[GroupRecord]]
+    """Generations before the last, of those that were stored within `RECENT_MS` of each other."""
+    unreadable_partitions: frozenset[int]
+    refused_groups: frozenset[str]
+    """Those that could not be moved to their partition."""
+    load_times_ms: tuple[int, ...]
+    """How long each partition took that has records."""
+
+
+async def load_groups(
+    log: OffsetsLog, clock: Clock, on_crowd: Callable[[], object] | None = None
+) -> LoadedGroups:
+    """All groups, as the last record of each of their keys, each in its own partition: what lies
+    elsewhere is moved. `on_crowd` is called when it turns out that they have very many members.
+    """
+    member_count = 0
+    rehoming = Rehoming(log, clock.wall_ms())
+    load_times_ms: list[int] = []
+    by_group: dict[str, list[DurableRecord]] = {}
+    earlier: dict[str, list[GroupRecord]] = {}
+    unreadable: set[int] = set()
+    for partition in range(log.partition_count):
+        begun_ms = clock.monotonic_ms()
+        content = _PartitionContent()
+        try:
+            await content.read(log, partition)
+        except KafkaError as error:
+            logger.error(  # noqa: TRY400 - what is wrong is the disk, not this code.
+                "Partition %d of the groups' log cannot be read, its groups are unavailable: %s",
+                partition,
+                error,
+            )
+            unreadable.add(partition)
+            continue
+        work = 0
+        is_home: dict[str, bool] = {}
+        for stored, durable in _decode(content.latest.values()):
+            group_id = durable.group_id
+            if group_id not in is_home:
+                is_home[group_id] = partition_of(group_id, log.partition_count) == partition
+            if is_home[group_id]:
+                by_group.setdefault(group_id, []).append(durable)
+            else:
+                rehoming.add(Stray(partition, stored, durable))
+            members = len(durable.members) if isinstance(durable, GroupRecord) else 0
+            work += 1 + members
+            member_count += members
+            if on_crowd is not None and member_count >= CROWD:
+                on_crowd()
+                on_crowd = None
+            if work >= RECORDS_PER_TURN:
+                work = 0
+                await asyncio.sleep(0)
+        earlier.update(content.earlier())
+        if content.count:
+            load_times_ms.append(clock.monotonic_ms() - begun_ms)
+    refused: frozenset[str] = frozenset()
+    if rehoming.is_needed:
+        refused = await rehoming.carry_out(by_group, unreadable)
+    return LoadedGroups(by_group, earlier, frozenset(unreadable), refused, tuple(load_times_ms))
+
+
+def read_group(log: OffsetsLog, group_id: str) -> list[DurableRecord]:
+    """One group, from a log that may hold many.
+
+    Raises:
+        KafkaError: the log cannot be read.
+    """
+    latest: dict[bytes, StoredRecord] = {}
+    for record in log.read(partition_of(group_id, log.partition_count)):
+        _keep(latest, record)
+    return [durable for _, durable in _decode(latest.values()) if durable.group_id == group_id]
+
+
+class _Recent:
+    """The last records of one group."""
+
+    def __init__(self) -> None:
+        self.records: deque[StoredRecord] = deque()
+        self._size_bytes = 0
+
+    def add(self, record: StoredRecord) -> None:
+        self.records.append(record)
+        self._size_bytes += len(record.value or b"")
+        while self._size_bytes > EARLIER_BYTES_MAX:
+            self._drop_oldest()
+
+    def forget_before(self, wall_ms: int) -> None:
+        while self.records and self.records[0].timestamp < wall_ms:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        self._size_bytes -= len(self.records.popleft().value or b"")
+
+
+class _PartitionContent:
+    """What one partition holds: of each key the last record, and generations before that one."""
+
+    def __init__(self) -> None:
+        self.latest: dict[bytes, StoredRecord] = {}
+        self.count = 0
+        self._generations: dict[bytes, _Recent] = {}
+
+    async def read(self, log: OffsetsLog, partition: int) -> None:
+        """Raises KafkaError: it cannot be read to its end."""
+        for record in log.read(partition):
+            self.count += 1
+            if record.key[:2] == GROUP_KEY:
+                self._keep_generation(record)
+            _keep(self.latest, record)
+            if self.count % RECORDS_PER_TURN == 0:
+                await asyncio.sleep(0)
+
+    def _keep_generation(self, record: StoredRecord) -> None:
+        """Keep what `record` replaces if that is not long ago: else the history has it.
+
+        The time is that of the append; only records that say why there was a rebalance are of use.
+        """
+        previous = self.latest.get(record.key)
+        if record.value is None or previous is None:
+            self._generations.pop(record.key, None)
+            return
+        kept = self._generations.get(record.key)
+        if any(name == BEGUN_HEADER for name, _ in previous.headers):
+            if kept is None:
+                kept = self._generations[record.key] = _Recent()
+            kept.add(previous)
+        if kept is not None:
+            kept.forget_before(record.timestamp - RECENT_MS)
+
+    def earlier(self) -> Iterator[tuple[str, list[GroupRecord]]]:
+        """Generations of each group before the last, in their order."""
+        for kept in self._generations.values():
+            records = [one for _, one in _decode(kept.records) if isinstance(one, GroupRecord)]
+            if records:
+                yield records[0].group_id, records
+
+
+def _keep(latest: dict[bytes, StoredRecord], record: StoredRecord) -> None:
+    if record.value is None:
+        latest.pop(record.key, None)
+    else:
+        latest[record.key] = record
+
+
+def _decode(records: Iterable[StoredRecord]) -> Iterator[tuple[StoredRecord, DurableRecord]]:
+    for record in records:
+        try:
+            key = decode_key(record.key)
+            if key is not None:
+                yield record, decode_record(key, record.value, record.headers)
+        except DecodeError as error:
+            logger.warning("Left out a record of the groups' log, key %r: %s", record.key, error)

@@ -1,0 +1,215 @@
+"""Where groups write: __consumer_offsets as the coordinator sees it, and one that forgets.
+
+A group lives in one partition, chosen as Kafka does, so that tools find it. The records of one call
+become one batch, all or nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from kohort.broker.core.group.records import (
+    DurableRecord,
+    GroupRecord,
+    RecordHeaders,
+    encode_headers,
+    encode_key,
+    encode_value,
+    value_steps,
+)
+from kohort.broker.core.steps import Steps
+from kohort.protocol.errors import EncodeError, ErrorCode, KafkaError
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record, decode_records
+
+PARTITION_COUNT_DEFAULT: Final = 50
+
+_JAVA_INT_MIN: Final = -0x8000_0000
+
+MEMBERS_AT_ONCE: Final = 500
+"""Of a group that is written down in the turn that asks for it: two milliseconds."""
+
+
+class StoredRecord(NamedTuple):
+    """A record as it lies in the log."""
+
+    key: bytes
+    value: bytes | None
+    headers: RecordHeaders
+    timestamp: int
+    """Wall time of the append, milliseconds."""
+
+
+class OffsetsLog(Protocol):
+    """The log, in partitions."""
+
+    @property
+    def partition_count(self) -> int: ...
+
+    def append(
+        self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
+    ) -> Awaitable[None] | None:
+        """Append in order, as one batch; None if that is durable already.
+
+        The awaitable ends when the records are durable, and may be cancelled without an effect on
+        them. Either way KafkaError means that they are not in the log and will not be.
+        """
+        ...
+
+    def read(self, partition: int) -> Iterator[StoredRecord]:
+        """All durable records, in order.
+
+        Raises:
+            KafkaError: what follows cannot be read.
+        """
+        ...
+
+    def append_stored(
+        self, partition: int, records: Sequence[StoredRecord], *, wall_ms: int
+    ) -> Awaitable[None] | None:
+        """As `append`, records as they lie in a log already, with their own timestamps."""
+        ...
+
+    async def force(self, partition: int) -> None:
+        """Return when all that the partition holds is on the disk, whatever is configured.
+
+        Raises:
+            KafkaError: it may not be.
+        """
+        ...
+
+
+def partition_of(group_id: str, partition_count: int) -> int:
+    """The partition a group lives in: the absolute value of Java's string hash, modulo the count.
+
+    As in Kafka, the one hash that has no absolute value in 32 bits counts as 0 (`Utils.abs`).
+    """
+    hashed = java_hash(group_id)
+    return 0 if hashed == _JAVA_INT_MIN else abs(hashed) % partition_count
+
+
+def java_hash(text: str) -> int:
+    """What `String.hashCode` returns."""
+    hashed = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for position in range(0, len(units), 2):
+        hashed = (31 * hashed + (units[position] << 8 | units[position + 1])) & 0xFFFF_FFFF
+    return hashed - 0x1_0000_0000 if hashed & 0x8000_0000 else hashed
+
+
+def encode_as_batch(records: Sequence[DurableRecord], wall_ms: int) -> bytes:
+    """The records as one batch of the topic.
+
+    Raises:
+        KafkaError: INVALID_RECORD, for what the topic's format cannot say.
+    """
+    try:
+        return encode_batch([_stored(record, encode_value(record), wall_ms) for record in records])
+    except EncodeError as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
+
+
+def encode_stored(records: Sequence[StoredRecord]) -> bytes:
+    """Records that lie in a log already as one batch of another partition."""
+    return encode_batch(
+        [
+            Record(record.value, key=record.key, headers=record.headers, timestamp=record.timestamp)
+            for record in records
+        ]
+    )
+
+
+def is_large(records: Sequence[DurableRecord]) -> bool:
+    """Is there a group among them that is better written in steps?"""
+    return any(
+        isinstance(record, GroupRecord) and len(record.members) > MEMBERS_AT_ONCE
+        for record in records
+    )
+
+
+def batch_steps(records: Sequence[DurableRecord], wall_ms: int) -> Steps[bytes]:
+    """As `encode_as_batch`, in steps."""
+    encoded: list[Record] = []
+    try:
+        for record in records:
+            value = yield from value_steps(record)
+            encoded.append(_stored(record, value, wall_ms))
+        yield
+        return encode_batch(encoded)
+    except EncodeError as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
+
+
+def _stored(record: DurableRecord, value: bytes | None, wall_ms: int) -> Record:
+    return Record(value, key=encode_key(record), headers=encode_headers(record), timestamp=wall_ms)
+
+
+class MemoryOffsetsLog:
+    """Keeps batches in memory; for tests, and for brokers whose groups need not outlive them.
+
+    Can be made slow (`hold`, `release`) and made to fail (`failure`), as a disk can.
+    """
+
+    def __init__(self, partition_count: int = PARTITION_COUNT_DEFAULT) -> None:
+        self._batches: list[list[bytes]] = [[] for _ in range(partition_count)]
+        self._held: list[tuple[asyncio.Future[None], int, bytes]] | None = None
+        self.failure: KafkaError | None = None
+        """Raised by every append that begins, or is released, while it is set."""
+        self.append_count = 0
+
+    @property
+    def partition_count(self) -> int:
+        return len(self._batches)
+
+    def append(
+        self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
+    ) -> Awaitable[None] | None:
+        """Durable at once unless held."""
+        return self._append(partition, encode_as_batch(records, wall_ms))
+
+    def append_stored(
+        self, partition: int, records: Sequence[StoredRecord], *, wall_ms: int
+    ) -> Awaitable[None] | None:
+        del wall_ms
+        return self._append(partition, encode_stored(records))
+
+    async def force(self, partition: int) -> None:
+        """Memory is as durable as it gets."""
+
+    def _append(self, partition: int, batch: bytes) -> Awaitable[None] | None:
+        self.append_count += 1
+        if self._held is None:
+            self._store(partition, batch)
+            return None
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._held.append((future, partition, batch))
+        return asyncio.shield(future)
+
+    def read(self, partition: int) -> Iterator[StoredRecord]:
+        for batch in self._batches[partition]:
+            for record in decode_records(batch):
+                assert record.key is not None
+                yield StoredRecord(record.key, record.value, record.headers, record.timestamp)
+
+    def hold(self) -> None:
+        """Appends from now on wait for `release`."""
+        if self._held is None:
+            self._held = []
+
+    def release(self) -> None:
+        """What waits becomes durable, or fails, and so does what comes, at once."""
+        held, self._held = self._held or [], None
+        for future, partition, batch in held:
+            try:
+                self._store(partition, batch)
+            except KafkaError as error:
+                future.set_exception(error)
+            else:
+                future.set_result(None)
+
+    def _store(self, partition: int, batch: bytes) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self._batches[partition].append(batch)

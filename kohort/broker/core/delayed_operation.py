@@ -1,0 +1,66 @@
+"""One request that cannot be answered yet, as the purgatory sees it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+from enum import Enum, auto
+from typing import ClassVar
+
+from kohort.broker.core.timing_wheel import TimerEntry
+
+
+class Completion(Enum):
+    """Why an operation is answered now."""
+
+    SATISFIED = auto()
+    """The condition holds."""
+    EXPIRED = auto()
+    """The deadline came first."""
+    REFUSED = auto()
+    """There is no room to wait: answer as at the deadline."""
+    SHUTDOWN = auto()
+    """The broker stops: answer with what there is."""
+
+
+class DelayedOperation(TimerEntry, ABC):
+    """Subclass it per kind of request: DelayedFetch, DelayedProduce.
+
+    The purgatory calls exactly one of `on_complete` and `on_cancelled`, once; and `on_failed` once
+    if the operation's own code raises, be it after `on_complete` has begun.
+    """
+
+    __slots__ = ("held_bytes", "is_completed", "owner", "watch_keys")
+
+    kind: ClassVar[str]
+    """Name in the gauges: Fetch, Produce, DeleteRecords ..."""
+
+    def __init__(self, *, owner: Hashable | None = None, held_bytes: int = 0) -> None:
+        """`owner` is the connection whose share pays for the wait, `held_bytes` what the wait keeps
+        alive.
+        """
+        super().__init__()
+        self.owner = owner
+        self.held_bytes = held_bytes
+        self.watch_keys: tuple[Hashable, ...] = ()
+        """Under what it waits; the purgatory's to set."""
+        self.is_completed = False
+        """Answered, failed or cancelled; the purgatory's to set."""
+
+    @abstractmethod
+    def try_complete(self, key: Hashable | None = None) -> bool:
+        """Does the condition hold? Must not have effects that a second call would repeat.
+
+        `key` is the one whose change woke the operation, so that a running total can be kept
+        instead of a new sum over all keys; None asks for a full check.
+        """
+
+    @abstractmethod
+    def on_complete(self, completion: Completion) -> None:
+        """Do the work and answer."""
+
+    @abstractmethod
+    def on_failed(self, error: Exception) -> None:
+        """Answer UNKNOWN_SERVER_ERROR, unless `on_complete` got as far as answering."""
+
+    def on_cancelled(self) -> None:
+        """The client is gone; there is nobody to answer. Let go of what is held."""
+        return

@@ -1,0 +1,73 @@
+"""What is stored with a generation of why it came to be, for those who find it after a crash.
+
+The history of rebalances is written when all members have their assignment, a while after the group
+has stored it. Whoever is killed in between leaves the group's own record, and these few facts in a
+header of it: enough for a record of the history.
+"""
+
+import json
+from typing import Any, Final, NamedTuple
+
+from kohort.broker.core.group.events import Trigger, TriggerKind
+from kohort.broker.core.group.requests import Now
+from kohort.broker.core.group.states import GroupState
+
+CHARS: Final = 1_000
+"""Of each text: a client id may be thirty times as long, and is written with every generation."""
+
+
+class Begun(NamedTuple):
+    """A rebalance as it began."""
+
+    previous_state: str
+    previous_generation: int
+    started_at_ms: int
+    kind: str
+    """Of the trigger."""
+    member: tuple[str, str | None, str, str] | None
+    """Member id, instance id, client id and host of whom the trigger names."""
+    was_leader: bool
+    reason: str | None
+    reason_source: str
+    reason_number: int
+    reason_text: str | None
+
+
+def encode_begun(trigger: Trigger, state: GroupState, generation: int, now: Now) -> bytes:
+    """A rebalance that begins; `state` and `generation` are those that it ends."""
+    stated, member = trigger.reason, trigger.member
+    begun = Begun(
+        previous_state=state.value,
+        previous_generation=generation,
+        started_at_ms=now.wall_ms,
+        kind=trigger.kind.value,
+        member=None
+        if member is None
+        else (
+            member.member_id[:CHARS],
+            member.instance_id and member.instance_id[:CHARS],
+            member.client_id[:CHARS],
+            member.client_host[:CHARS],
+        ),
+        was_leader=trigger.was_leader,
+        reason=stated.reason.name if stated.reason else None,
+        reason_source=stated.source.value,
+        reason_number=stated.raw,
+        reason_text=stated.text,
+    )
+    return json.dumps(begun, separators=(",", ":")).encode()
+
+
+def decode_begun(data: bytes) -> Begun:
+    """Raises ValueError for what is not such a rebalance, or of a later version."""
+    try:
+        values: Any = json.loads(data)
+        begun = Begun(*values)
+        TriggerKind(begun.kind)
+        member = begun.member
+        if member is not None:
+            member_id, instance_id, client_id, host = member
+            begun = begun._replace(member=(member_id, instance_id, client_id, host))
+    except TypeError as error:
+        raise ValueError(f"not the beginning of a rebalance: {error}") from error
+    return begun

@@ -1,0 +1,123 @@
+"""One member of a classic group, and an id that may become one."""
+
+from dataclasses import field
+from typing import TypeAlias
+
+from kohort.broker.core.group.effects import TimerKey
+from kohort.broker.core.group.events import MemberRef
+from kohort.broker.core.group.reasons import NO_REASON, StatedReason
+from kohort.broker.core.group.requests import Ticket
+from kohort.protocol.lazy_dataclass import dataclass
+
+Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
+"""(name, metadata), in order of preference."""
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """Whoever takes part in the group under one member id."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = b""
+    is_new: bool = False
+    """Has never completed a join. Its session ends even while it is parked."""
+    join_ticket: Ticket | None = None
+    """The parked join."""
+    sync_ticket: Ticket | None = None
+    """The parked sync."""
+    session_deadline_ms: int = 0
+    """When the session ends. A heartbeat moves only this number."""
+    session_timer_ms: int | None = None
+    """When the timer looks at the session next: at or before its end, None while no timer runs."""
+    told_to_rejoin: bool = False
+    """Has had a REBALANCE_IN_PROGRESS since the rebalance began."""
+    reason: StatedReason = field(default=NO_REASON)
+    """What its last join said."""
+    _ref: MemberRef | None = None
+    _session_key: TimerKey | None = None
+
+    @property
+    def is_static(self) -> bool:
+        """Has an identity that outlives its process (KIP-345)."""
+        return self.instance_id is not None
+
+    @property
+    def is_parked(self) -> bool:
+        """Waits for an answer, so its silence means nothing."""
+        return self.join_ticket is not None or self.sync_ticket is not None
+
+    @property
+    def metadata_bytes(self) -> int:
+        """Of what it offers, and of its names."""
+        return size_of(self.protocols) + size_of_ids(self.client_id, self.instance_id)
+
+    @property
+    def protocol_names(self) -> tuple[str, ...]:
+        """In order of preference."""
+        return tuple([name for name, _ in self.protocols])
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        """What it told the assignor `protocol_name`; empty if it does not offer it."""
+        return metadata_for(protocol_name, self.protocols)
+
+    @property
+    def ref(self) -> MemberRef:
+        """Who it is, for the history. Kept, because every rebalance names everybody twice."""
+        ref = self._ref
+        if ref is None:
+            ref = self._ref = MemberRef(
+                self.member_id, self.instance_id, self.client_id, self.client_host
+            )
+        return ref
+
+    @property
+    def session_key(self) -> TimerKey:
+        """Of its session's timer. Kept, because thousands of sessions start together."""
+        key = self._session_key
+        if key is None:
+            key = self._session_key = TimerKey("session", self.member_id)
+        return key
+
+
+def size_of(protocols: Protocols) -> int:
+    """What it takes to keep them, names included."""
+    size = 0
+    for name, data in protocols:
+        size += len(name) + len(data)
+    return size
+
+
+def size_of_ids(client_id: str, instance_id: str | None) -> int:
+    """What a member chose to be called; it may be a hundred times as long as what is usual."""
+    return len(client_id) + (0 if instance_id is None else len(instance_id))
+
+
+def cut_text(text: str, bytes_max: int) -> str:
+    """As many characters of it, from the beginning, as `bytes_max` bytes hold in UTF-8."""
+    if len(text) * 4 <= bytes_max:
+        return text
+    return text.encode()[:bytes_max].decode(errors="ignore")
+
+
+def metadata_for(name: str | None, protocols: Protocols) -> bytes:
+    """What goes with a protocol name; empty if it is not among them."""
+    for offered, data in protocols:
+        if offered == name:
+            return data
+    return b""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingMember:
+    """An id that was handed out with MEMBER_ID_REQUIRED and not used yet."""
+
+    member_id: str
+    reason: StatedReason
+    """What the first join said; the second may say nothing new."""
+    deadline_ms: int

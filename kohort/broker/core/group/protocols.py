@@ -1,0 +1,91 @@
+"""Which assignor a group uses, and which topics its members want.
+
+A protocol, in the words of JoinGroup, is an assignor's name with metadata for it. A group can use
+one that every member offers. For consumers the metadata is a ConsumerProtocolSubscription.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import blake2b
+from typing import Final
+
+from kohort.protocol.codec import codec
+from kohort.protocol.errors import DecodeError
+from kohort.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+
+CONSUMER: Final = "consumer"
+"""The protocol type of consumers: the one whose metadata we can read."""
+
+_SUBSCRIPTION: Final = codec(ConsumerProtocolSubscription, 0)
+_VERSION_BYTES: Final = 2
+
+Names = tuple[str, ...]
+"""Of protocols, in order of preference."""
+
+PartitionCount = Callable[[str], int | None]
+"""How many partitions a topic has now, None if there is no such topic."""
+
+
+def choose_protocol(lists: Mapping[Names, int], ranking: Names) -> str | None:
+    """The protocol for the next generation, None without members.
+
+    Args:
+        lists: how many members offer just these names, in this order of preference.
+        ranking: the leader's own list.
+
+    Each member votes for the first name in its own list that all members offer; most votes win. A
+    tie goes to what stands first in the leader's list, so that the same group always chooses the
+    same way (in Kafka the order of a hash map decides).
+    """
+    if not lists:
+        return None
+    candidates = frozenset.intersection(*(frozenset(names) for names in lists))
+    votes: Counter[str] = Counter()
+    for names, count in lists.items():
+        vote = next((name for name in names if name in candidates), None)
+        if vote is not None:
+            votes[vote] += count
+    ranked = [name for name in ranking if name in candidates]
+    assert ranked, "members without a common protocol cannot have been admitted"
+    return max(ranked, key=lambda name: votes[name])
+
+
+def parse_topics(metadata: bytes) -> frozenset[str] | None:
+    """The topics of a subscription, None if it is not one.
+
+    Every version begins with what version 0 has, so only that is read; what follows is the
+    assignor's business, and a fault in it is not ours to notice.
+    """
+    if len(metadata) < _VERSION_BYTES:
+        return None
+    try:
+        subscription, _ = _SUBSCRIPTION.decode(metadata, _VERSION_BYTES)
+    except DecodeError:
+        return None
+    return frozenset(subscription.topics)
+
+
+def union_of_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
+    """All topics of these subscriptions; None if that cannot be known, to be read as "all"."""
+    wanted: set[str] = set()
+    for subscription in set(subscriptions):
+        topics = parse_topics(subscription)
+        if topics is None:
+            return None
+        wanted |= topics
+    return frozenset(wanted)
+
+
+def hash_partition_counts(
+    topics: frozenset[str] | None, partition_count: PartitionCount | None
+) -> bytes | None:
+    """A fingerprint of (topic -> partition count), equal across restarts; None if unknown.
+
+    Kept with an assignment, it tells later whether the topics changed since.
+    """
+    if topics is None or partition_count is None:
+        return None
+    digest = blake2b(digest_size=8)
+    for topic in sorted(topics):
+        digest.update(f"{topic}\0{partition_count(topic)}\n".encode())
+    return digest.digest()

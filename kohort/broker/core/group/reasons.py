@@ -1,0 +1,99 @@
+"""Why a member joins: what it states in the JoinReason tag, and what its reason text suggests.
+
+Only the tag takes part in decisions. The text (KIP-800) is wording of client libraries that changes
+without notice; it is classified for the rebalance history alone, and marked as inferred.
+"""
+
+import re
+from enum import Enum
+from functools import lru_cache
+from typing import Final
+
+from kohort.protocol.join_reason import JoinReason
+from kohort.protocol.lazy_dataclass import dataclass
+
+FORCING: Final = frozenset(
+    {
+        JoinReason.UPGRADE,
+        JoinReason.SUBSCRIPTION_CHANGE,
+        JoinReason.PARTITIONS_REVOKED,
+        JoinReason.ENFORCED,
+        JoinReason.ASSIGNOR_STATE_CHANGE,
+    }
+)
+"""Reasons that make a Stable group rebalance whoever states them."""
+
+
+class ReasonSource(Enum):
+    """How a reason came to be known."""
+
+    TAG = "tag"
+    INFERRED = "inferred"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class StatedReason:
+    """What a join said about itself."""
+
+    reason: JoinReason = JoinReason.UNKNOWN
+    source: ReasonSource = ReasonSource.NONE
+    raw: int = 0
+    """The number in the tag, kept when it means nothing to us."""
+    text: str | None = None
+    """The reason text, at most `TEXT_MAX` characters of it."""
+
+    @property
+    def decisive(self) -> JoinReason:
+        """What decisions may rest on: the tag or nothing."""
+        return self.reason if self.source is ReasonSource.TAG else JoinReason.UNKNOWN
+
+
+NO_REASON: Final = StatedReason()
+
+TEXT_MAX: Final = 255
+"""Longest reason text that is kept; the Java client cuts its own at this length."""
+
+_KEYWORDS: Final = (
+    ("metadata has changed", JoinReason.TOPIC_METADATA_CHANGE),
+    ("subscription", JoinReason.SUBSCRIPTION_CHANGE),
+    ("revoke", JoinReason.PARTITIONS_REVOKED),
+    ("enforced", JoinReason.ENFORCED),
+    ("already rebalancing", JoinReason.GROUP_REBALANCING),
+    # The second leg of a first join (KIP-394).
+    ("given member-id", JoinReason.RESTART),
+    ("failed", JoinReason.MEMBERSHIP_LOST),
+    ("leaving the group", JoinReason.MEMBERSHIP_LOST),
+)
+_ERROR_NAME: Final = re.compile(r"\b[A-Z]\w*(?:Exception|Error)\b|\b[A-Z]{2,}(?:_[A-Z]{2,})+\b")
+"""UnknownMemberIdException, ILLEGAL_GENERATION."""
+
+
+def classify_text(text: str | None) -> JoinReason:
+    """The reason a text suggests; UNKNOWN if it suggests none."""
+    if not text:
+        return JoinReason.UNKNOWN
+    lower = text.lower()
+    for keyword, reason in _KEYWORDS:
+        if keyword in lower:
+            return reason
+    return JoinReason.MEMBERSHIP_LOST if _ERROR_NAME.search(text) else JoinReason.UNKNOWN
+
+
+def state_reason(tag: int, text: str | None) -> StatedReason:
+    """What a request with this tag (0 if absent) and text says."""
+    if not tag and text is None:
+        return NO_REASON
+    return _stated(tag, None if text is None else text[:TEXT_MAX])
+
+
+@lru_cache(maxsize=64)
+def _stated(tag: int, text: str | None) -> StatedReason:
+    """Kept for the last few, because all members of a group say the same in a rebalance; so they
+    share what is kept of it, too.
+    """
+    if tag:
+        return StatedReason(JoinReason.from_tag(tag), ReasonSource.TAG, tag, text)
+    reason = classify_text(text)
+    source = ReasonSource.INFERRED if reason else ReasonSource.NONE
+    return StatedReason(reason, source, 0, text)

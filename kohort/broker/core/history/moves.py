@@ -1,0 +1,168 @@
+"""What happened to partitions in a rebalance, and how long each had nobody."""
+
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import field
+from typing import Final, NamedTuple, TypeAlias
+
+from kohort.broker.core.history.limits import PARTITIONS_COUNTED, PARTITIONS_LISTED, cut_id
+from kohort.broker.core.history.model import MemberPartitions, PartitionCounts
+from kohort.broker.core.history.shares import NOTHING, Share, TopicPartition, parse_share
+from kohort.protocol.lazy_dataclass import dataclass
+
+PARTITIONS_PER_STEP: Final = 5_000
+"""About a millisecond."""
+
+
+class Taken(NamedTuple):
+    """A partition that a cooperative member gave up, and nobody has got yet."""
+
+    from_member: str
+    at_ms: int
+    """When the member learned that it was to give it up, or ceased to be one."""
+    sequence: int
+    """Of the rebalance that took it."""
+
+
+TakenPartitions: TypeAlias = Mapping[TopicPartition, Taken]
+NONE_TAKEN: Final[TakenPartitions] = {}
+
+
+class Move(NamedTuple):
+    """One member's share before and after."""
+
+    kept: int
+    given_up: Share
+    gained: Share
+
+
+NO_MOVE: Final = Move(0, NOTHING, NOTHING)
+
+
+@dataclass(slots=True)
+class Moves:
+    """Those of all members of one rebalance, added one by one."""
+
+    taken_before: TakenPartitions
+    is_known: bool
+    by_member: dict[str, Move] = field(default_factory=dict)
+    given_up_by: dict[TopicPartition, str] = field(default_factory=dict)
+    gained_by: dict[TopicPartition, str] = field(default_factory=dict)
+    kept_count: int = 0
+    moved_count: int = 0
+    gained_count: int = 0
+    given_up_count: int = 0
+    _partition_count: int = 0
+    _parsed: dict[bytes, Share | None] = field(default_factory=dict)
+    """Members that hold nothing, or have not changed, share their bytes."""
+
+    def add(self, member_id: str, before: bytes, after: bytes) -> None:
+        """What a member held before the rebalance and holds after it."""
+        if not self.is_known:
+            return
+        old, new = self._parse(before), self._parse(after)
+        self._partition_count += 0 if new is None else len(new)
+        if old is None or new is None or self._partition_count > PARTITIONS_COUNTED:
+            self.is_known = False
+            return
+        move = Move(len(old & new), old - new, new - old)
+        self.by_member[member_id] = move
+        self.kept_count += move.kept
+        self.gained_count += len(move.gained)
+        self.given_up_count += len(move.given_up)
+        for partition in move.given_up:
+            self.given_up_by[partition] = member_id
+        for partition in move.gained:
+            self.gained_by[partition] = member_id
+
+    def _parse(self, assignment: bytes) -> Share | None:
+        found = self._parsed.get(assignment, _UNSEEN)
+        if found is _UNSEEN:
+            found = self._parsed[assignment] = parse_share(assignment)
+        assert not isinstance(found, str)
+        return found
+
+    def count_moved(self, member_id: str) -> None:
+        """Once all are added: see who had before what this member gained."""
+        for partition in self.of(member_id).gained:
+            self.moved_count += self._owner_before(partition) not in {None, member_id}
+
+    def of(self, member_id: str) -> Move:
+        return self.by_member.get(member_id, NO_MOVE) if self.is_known else NO_MOVE
+
+    def counts(self) -> PartitionCounts:
+        """Over all members."""
+        if not self.is_known:
+            return PartitionCounts()
+        return PartitionCounts(
+            known=True,
+            kept=self.kept_count,
+            moved=self.moved_count,
+            gained=self.gained_count,
+            given_up=self.given_up_count,
+        )
+
+    def listed(self, member_id: str) -> MemberPartitions:
+        """For the timeline of a member."""
+        if not self.is_known:
+            return MemberPartitions()
+        move = self.of(member_id)
+        return MemberPartitions(
+            known=True,
+            kept=move.kept,
+            given_up=_names(move.given_up),
+            given_up_count=len(move.given_up),
+            gained=_names(move.gained),
+            gained_count=len(move.gained),
+        )
+
+    def _owner_before(self, partition: TopicPartition) -> str | None:
+        owner = self.given_up_by.get(partition)
+        if owner is None:
+            taken = self.taken_before.get(partition)
+            owner = None if taken is None else taken.from_member
+        return owner
+
+    def longest_stop_ms(
+        self, gained: Iterable[TopicPartition], at_ms: int, taken_at: Mapping[str, int]
+    ) -> int:
+        """How long a partition of `gained` had been without an owner at `at_ms`, at most.
+
+        Args:
+            taken_at: when each member gave up what it had to give up in this rebalance.
+        """
+        longest_ms = 0
+        for partition in gained:
+            since_ms: int | None = None
+            owner = self.given_up_by.get(partition)
+            if owner is not None:
+                since_ms = taken_at.get(owner)
+            elif partition in self.taken_before:
+                since_ms = self.taken_before[partition].at_ms
+            if since_ms is not None:
+                longest_ms = max(longest_ms, at_ms - since_ms)
+        return longest_ms
+
+    def still_taken(
+        self, taken_at: Mapping[str, int], sequence: int
+    ) -> Generator[None, None, TakenPartitions]:
+        """What stands still after this rebalance, for the next one to give. In steps."""
+        left: dict[TopicPartition, Taken] = {}
+        for count, (partition, taken) in enumerate(self.taken_before.items()):
+            if partition not in self.gained_by:
+                left[partition] = taken
+            if count % PARTITIONS_PER_STEP == 0:
+                yield
+        for count, (partition, owner) in enumerate(self.given_up_by.items()):
+            if partition not in self.gained_by and owner in taken_at:
+                left[partition] = Taken(owner, taken_at[owner], sequence)
+            if count % PARTITIONS_PER_STEP == 0:
+                yield
+        return left
+
+
+_UNSEEN: Final = "unseen"
+
+
+def _names(partitions: Share) -> tuple[str, ...]:
+    chosen = sorted(partitions)[:PARTITIONS_LISTED]
+    return tuple(f"{cut_id(topic)}-{index}" for topic, index in chosen)

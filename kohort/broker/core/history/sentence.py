@@ -1,0 +1,223 @@
+"""Why a group rebalanced, in one sentence, and what that sentence rests on.
+
+Everything is said from the record alone, so that the broker's log, the command line and the pages
+say the same of the same rebalance, also of one from another day. Times of day are in UTC unless the
+caller knows better.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+
+from kohort.broker.core.history.model import (
+    AvoidedRecord,
+    HistoryRecord,
+    LeaderChange,
+    MemberFate,
+    MemberTimeline,
+    RebalanceOutcome,
+    RebalanceRecord,
+)
+from kohort.broker.core.history.wording import (
+    ClockText,
+    cause_text,
+    counted,
+    duration,
+    listed,
+    member_text,
+    shown,
+    utc_time,
+)
+
+_CAUSES_SHOWN = 10
+_MEMBERS_SHOWN = 5
+
+
+def sentence(record: HistoryRecord, clock_text: ClockText = utc_time) -> str:
+    """One line, without a full stop and without the group's name."""
+    if isinstance(record, AvoidedRecord):
+        return (
+            f"did not rebalance {clock_text(record.at_ms)}, generation {record.generation} stays, "
+            f"although {cause_text(record.trigger)}"
+        )
+    cause = cause_text(record.trigger, record.protocol_type)
+    parts = [f"{_beginning(record, clock_text)} because {cause}"]
+    parts += _effects(record)
+    return "; ".join(parts)
+
+
+def _beginning(record: RebalanceRecord, clock_text: ClockText) -> str:
+    at = clock_text(record.started_at_ms)
+    match record.outcome:
+        case RebalanceOutcome.RUNNING:
+            return f"is rebalancing since {at}, after generation {record.previous_generation},"
+        case RebalanceOutcome.STABLE | RebalanceOutcome.EMPTY:
+            return f"rebalanced {at}, generation {_generations(record)},"
+        case RebalanceOutcome.UNFINISHED:
+            return f"began to rebalance {at}, after generation {record.previous_generation},"
+        case RebalanceOutcome.SUPERSEDED | RebalanceOutcome.STORE_FAILED:
+            return f"rebalanced in vain {at}, after generation {record.previous_generation},"
+
+
+def _generations(record: RebalanceRecord) -> str:
+    return f"{record.previous_generation} -> {record.generation}"
+
+
+def _effects(record: RebalanceRecord) -> Iterator[str]:
+    match record.outcome:
+        case RebalanceOutcome.EMPTY:
+            yield "nobody is left"
+        case RebalanceOutcome.SUPERSEDED:
+            after = duration(record.timeline.finished_ms or 0)
+            yield f"another rebalance took over after {after}"
+        case RebalanceOutcome.STORE_FAILED:
+            yield f"the assignment could not be stored ({record.error})"
+        case RebalanceOutcome.UNFINISHED:
+            yield "the broker stopped before it ended"
+        case RebalanceOutcome.STABLE | RebalanceOutcome.RUNNING:
+            pass
+    stopped = record.stopped
+    if stopped.member_count:
+        up_to = "up to " if stopped.member_count > 1 else ""
+        who = counted(stopped.member_count, "member")
+        yield f"{who} stopped for {up_to}{duration(stopped.longest_ms)}"
+    waited = _waited(record)
+    if waited:
+        is_running = record.outcome is RebalanceOutcome.RUNNING
+        yield f"it has been waiting {waited}" if is_running else f"it waited {waited}"
+    if _moved_nothing(record):
+        yield "no partition moved"
+
+
+def _waited(record: RebalanceRecord) -> str:
+    waited = record.waited_for
+    time = duration(waited.ms)
+    match waited.phase:
+        case "join" if waited.member_ids:
+            ids = waited.member_ids
+            noun = "member" if len(ids) == 1 else "members"
+            return f"{time} for {noun} {listed(ids)}"
+        case "join":
+            return f"{time} for a member that got an id and did not use it"
+        case "initial_delay":
+            return f"{time} for more members, as the first rebalance of a group does"
+        case "sync":
+            return f"{time} for the assignment by its leader {listed(waited.member_ids)}"
+        case "store":
+            return f"{time} for the assignment to be stored"
+        case _:
+            return ""
+
+
+def _moved_nothing(record: RebalanceRecord) -> bool:
+    partitions = record.partitions
+    is_over = record.outcome is RebalanceOutcome.STABLE
+    changed = partitions.gained or partitions.given_up
+    return is_over and partitions.known and bool(partitions.kept) and not changed
+
+
+def evidence(record: HistoryRecord, clock_text: ClockText = utc_time) -> list[str]:
+    """What the sentence rests on, and what else is known: a line each."""
+    if isinstance(record, AvoidedRecord):
+        return [*_trigger_lines(record)]
+    lines = [*_trigger_lines(record), *_cause_lines(record), *_phase_lines(record)]
+    lines += [*_member_lines(record), *_partition_lines(record), *_slowest_lines(record)]
+    lines += _link_lines(record)
+    started = clock_text(record.started_at_ms)
+    lines.append(f"rebalance {record.sequence} of the group, began {started}")
+    return lines
+
+
+def _trigger_lines(record: HistoryRecord) -> Iterator[str]:
+    trigger = record.trigger
+    line = f"the broker saw: {trigger.kind.value}"
+    if trigger.row is not None:
+        line += f", by row {trigger.row} of the table for members that join again"
+    yield line
+    if trigger.reason_source == "tag":
+        yield f"the client stated: {trigger.reason or trigger.reason_number}"
+    elif trigger.reason_source == "text":
+        yield f"the client's text suggests: {trigger.reason}"
+    if trigger.was_leader:
+        yield "it led the group"
+
+
+def _cause_lines(record: RebalanceRecord) -> Iterator[str]:
+    for cause in record.further_causes[:_CAUSES_SHOWN]:
+        text = cause_text(cause, record.protocol_type)
+        yield f"also, after {duration(cause.after_ms or 0)}: {text}"
+    left = len(record.further_causes) - _CAUSES_SHOWN + record.further_causes_dropped
+    if left > 0:
+        yield f"and {counted(left, 'further cause')}"
+
+
+def _phase_lines(record: RebalanceRecord) -> Iterator[str]:
+    times = record.timeline
+    if times.extensions_ms:
+        times_word = counted(len(times.extensions_ms), "time")
+        yield f"the initial delay was extended {times_word}"
+    for stalled_ms in times.stalled_ms[:1]:
+        yield f"after {duration(stalled_ms)} none of its static members had joined; it waited on"
+    if times.join_phase_ms is None:
+        return
+    end = (times.join_phase_end or "").replace("_", " ")
+    yield f"joins took {duration(times.join_phase_ms)} (ended by: {end})"
+    if times.leader_synced_ms is not None:
+        took = duration(times.leader_synced_ms - times.join_phase_ms)
+        yield f"the leader {shown(record.leader or '')} took {took} for the assignment"
+        if times.durable_ms is not None:
+            yield f"storing it took {duration(times.durable_ms - times.leader_synced_ms)}"
+    if record.leader_change is not None:
+        yield _LEADER_WORDS[record.leader_change].format(shown(record.leader or ""))
+
+
+_LEADER_WORDS = {
+    LeaderChange.FIRST: "{} leads, as the first to join",
+    LeaderChange.LEFT: "{} leads now, because the leader before it is gone",
+    LeaderChange.REPLACED: "the leader came back as {}",
+    LeaderChange.ABSENT: "{} leads now, because the leader before it had not joined in time",
+}
+
+
+def _member_lines(record: RebalanceRecord) -> Iterator[str]:
+    yield f"{counted(record.members_before, 'member')} before, {record.members_after} after"
+    by_fate: dict[MemberFate, list[str]] = {}
+    for member in record.members:
+        by_fate.setdefault(member.fate, []).append(member.member_id)
+    for fate, ids in by_fate.items():
+        if fate is not MemberFate.KEPT:
+            yield f"{fate.value.replace('_', ' ')}: {listed(ids)}"
+
+
+def _partition_lines(record: RebalanceRecord) -> Iterator[str]:
+    partitions = record.partitions
+    if partitions.known:
+        yield (
+            f"partitions: {partitions.kept} kept, {partitions.moved} moved, "
+            f"{partitions.gained} gained, {partitions.given_up} given up"
+        )
+
+
+def _slowest_lines(record: RebalanceRecord) -> Iterator[str]:
+    stopped = [member for member in record.members if member.stopped_ms]
+    stopped.sort(key=lambda member: -(member.stopped_ms or 0))
+    for member in islice(stopped, _MEMBERS_SHOWN):
+        yield _stop_line(member)
+    if record.stopped.open_count:
+        yield f"for {counted(record.stopped.open_count, 'member')} the stop had not ended"
+
+
+def _stop_line(member: MemberTimeline) -> str:
+    who = member_text(member.member_id, member.instance_id, member.host)
+    verb = "waited" if member.fate is MemberFate.NEW else "stopped"
+    line = f"{who} {verb} {duration(member.stopped_ms or 0)}"
+    if member.told_ms is not None and member.join_received_ms is not None:
+        took_ms = member.join_received_ms - member.told_ms
+        line += f", and took {duration(max(took_ms, 0))} to join after it was told"
+    return line
+
+
+def _link_lines(record: RebalanceRecord) -> Iterator[str]:
+    if record.follows is not None:
+        yield f"it follows from rebalance {record.follows}"
+    if record.superseded_by is not None:
+        yield f"rebalance {record.superseded_by} took over"

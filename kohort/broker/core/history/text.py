@@ -1,0 +1,43 @@
+"""Records as JSON texts: in steps, since a thousand members take milliseconds to write."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from kohort.broker.core.history.json_form import as_json, from_json
+from kohort.broker.core.history.member_text import member_text
+from kohort.broker.core.history.model import HistoryRecord, RebalanceRecord
+from kohort.broker.core.steps import Steps
+
+MEMBERS_PER_STEP: Final = 100
+"""About a millisecond."""
+
+
+def text_steps(record: HistoryRecord) -> Steps[bytes]:
+    """The record in one line of ASCII; of a rebalance, the members come last."""
+    if not isinstance(record, RebalanceRecord):
+        return _dump(as_json(record)).encode()
+    data = as_json(replace(record, members=()))
+    del data["members"]
+    yield
+    head = _dump(data)[:-1]
+    yield
+    parts: list[str] = []
+    for start in range(0, len(record.members), MEMBERS_PER_STEP):
+        members = record.members[start : start + MEMBERS_PER_STEP]
+        parts.append(",".join(map(member_text, members)))
+        yield
+    return f'{head},"members":[{",".join(parts)}]}}'.encode()
+
+
+def parse_text(text: bytes | str) -> HistoryRecord:
+    """Back again. Raises ValueError for what is not a record."""
+    data = json.loads(text)
+    if not isinstance(data, Mapping):
+        raise ValueError("not an object")  # noqa: TRY004 - to the caller it is bad data.
+    return from_json(data)
+
+
+def _dump(data: Any) -> str:  # noqa: ANN401 - whatever JSON takes.
+    return json.dumps(data, separators=(",", ":"))

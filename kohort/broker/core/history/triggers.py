@@ -1,0 +1,60 @@
+"""Causes as records."""
+
+from typing import Any, Final
+
+from kohort.broker.core.group.events import TriggerKind
+from kohort.broker.core.group.reasons import ReasonSource, StatedReason
+from kohort.broker.core.history.facts import Cause
+from kohort.broker.core.history.limits import PROTOCOLS_LISTED, cut_id, cut_ids, cut_text
+from kohort.broker.core.history.model import TriggerRecord
+
+_SOURCES: Final = {ReasonSource.TAG: "tag", ReasonSource.INFERRED: "text", ReasonSource.NONE: None}
+
+_LEAVING: Final = frozenset({TriggerKind.MEMBER_LEFT, TriggerKind.REMOVED_BY_ADMIN})
+
+
+def trigger_record(cause: Cause, began_ms: int | None = None) -> TriggerRecord:
+    """`began_ms` (monotonic) is for a further cause: when the rebalance that it adds to began."""
+    trigger = cause.trigger
+    member = trigger.member
+    timeout_ms = trigger.timeout_ms
+    # What LeaveGroup says is the member's own text, as that of a join is.
+    is_leaving = trigger.kind in _LEAVING
+    stated = stated_fields(trigger.reason)
+    if is_leaving:
+        stated["reason_text"] = cut_text(trigger.detail)
+    return TriggerRecord(
+        kind=trigger.kind,
+        at_ms=cause.at.wall_ms,
+        after_ms=None if began_ms is None else cause.at.ms - began_ms,
+        member_id=None if member is None else cut_id(member.member_id),
+        instance_id=None if member is None else cut_or_none(member.instance_id),
+        client_id=None if member is None else cut_id(member.client_id),
+        host=None if member is None else cut_id(member.client_host),
+        was_leader=trigger.was_leader,
+        row=trigger.row,
+        old_protocols=cut_ids(trigger.old_protocols, PROTOCOLS_LISTED),
+        new_protocols=cut_ids(trigger.new_protocols, PROTOCOLS_LISTED),
+        removed=cut_ids(trigger.removed),
+        removed_count=len(trigger.removed),
+        session_timeout_ms=timeout_ms if trigger.kind is TriggerKind.SESSION_EXPIRED else None,
+        rebalance_timeout_ms=timeout_ms if trigger.kind is TriggerKind.SYNC_EXPIRED else None,
+        error=trigger.error.name if trigger.error else None,
+        detail=None if is_leaving else cut_text(trigger.detail),
+        **stated,
+    )
+
+
+def stated_fields(stated: StatedReason) -> dict[str, Any]:
+    """What a join said of itself, as the four fields that records have for it."""
+    return {
+        "reason": stated.reason.name if stated.reason else None,
+        "reason_source": _SOURCES[stated.source],
+        "reason_number": stated.raw or None,
+        "reason_text": cut_text(stated.text),
+    }
+
+
+def cut_or_none(text: str | None) -> str | None:
+    """As `cut_id`, of what may be absent."""
+    return None if text is None else cut_id(text)

@@ -1,0 +1,114 @@
+"""What is wrong with a batch can mostly be told from the 61 bytes of its header, and its CRC.
+
+Each check returns for what is right and raises RejectionError for what is not.
+"""
+
+from __future__ import annotations
+
+from kohort.broker.core.partition.verdict import ProduceTerms, TopicRules, reject
+from kohort.protocol.errors import DecodeError, ErrorCode
+from kohort.protocol.records.batch import (
+    HEADER_BYTES,
+    LENGTH_MIN,
+    LENGTH_OVERHEAD_BYTES,
+    MAGIC,
+    BatchHeader,
+    Codec,
+    crc_matches,
+    read_header,
+)
+from kohort.protocol.records.varint import Buffer
+from kohort.protocol.records.walk import RECORD_BYTES_MIN
+
+ZSTD_SINCE_VERSION = 7
+_MAGIC_POSITION = 16
+
+
+def only_batch(records: Buffer | None) -> tuple[BatchHeader, memoryview]:
+    """The one batch there must be. Nothing here depends on the partition."""
+    if not records:
+        reject(ErrorCode.INVALID_RECORD, "no batch", tells_log_start=False)
+    view = memoryview(records)
+    _check_beginning(view)
+    try:
+        header = read_header(view)
+    except DecodeError as error:
+        reject(ErrorCode.INVALID_RECORD, str(error), tells_log_start=False)
+    excess = len(view) - header.size_bytes
+    if excess:
+        what = "are missing" if excess < 0 else "follow the one batch there may be"
+        reject(ErrorCode.INVALID_RECORD, f"{abs(excess)} bytes {what}", tells_log_start=False)
+    return header, view
+
+
+def _check_beginning(view: memoryview) -> None:
+    """Magic and length, which Kafka answers in its own way when they cannot be right."""
+    if len(view) <= _MAGIC_POSITION:
+        reject(ErrorCode.INVALID_RECORD, "batch is cut short", tells_log_start=False)
+    (magic,) = view[_MAGIC_POSITION : _MAGIC_POSITION + 1].cast("b")
+    if 0 <= magic < MAGIC:
+        # Sets of the formats before 2017; clients that write them can be told to write newer ones.
+        message = f"message format {magic} is not supported, only {MAGIC}"
+        reject(ErrorCode.INVALID_RECORD, message, tells_log_start=False)
+    if magic != MAGIC:
+        message = f"invalid magic {magic}"
+        reject(ErrorCode.CORRUPT_MESSAGE, message, tells_log_start=False)
+    length = int.from_bytes(view[8:LENGTH_OVERHEAD_BYTES], "big", signed=True)
+    if length < LENGTH_MIN:
+        message = f"batch length {length} is less than that of a header"
+        reject(ErrorCode.CORRUPT_MESSAGE, message, tells_log_start=False)
+
+
+def check_terms(header: BatchHeader, terms: ProduceTerms) -> None:
+    """What the batch and the request around it must agree on."""
+    if header.codec_id == Codec.ZSTD and terms.api_version < ZSTD_SINCE_VERSION:
+        reject(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"zstd needs Produce v{ZSTD_SINCE_VERSION} or later",
+            tells_log_start=False,
+        )
+    if terms.acks not in {-1, 0, 1}:
+        message = f"acks {terms.acks} is none of -1, 0, 1"
+        reject(ErrorCode.INVALID_REQUIRED_ACKS, message, tells_log_start=False)
+    if header.is_transactional and not terms.has_transactional_id:
+        reject(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "transactional batch in a request without transactional id",
+            tells_log_start=False,
+        )
+
+
+def check_envelope(header: BatchHeader, batch: memoryview, topic: TopicRules) -> None:
+    if header.base_offset != 0:
+        reject(ErrorCode.INVALID_RECORD, f"base offset {header.base_offset} instead of 0")
+    if header.size_bytes > topic.max_message_bytes:
+        reject(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"batch of {header.size_bytes} bytes where {topic.max_message_bytes} are allowed",
+            tells_log_start=False,
+        )
+    if not crc_matches(batch, header):
+        message = "CRC does not match"
+        reject(ErrorCode.CORRUPT_MESSAGE, message, tells_log_start=False)
+
+
+def check_header(header: BatchHeader) -> None:
+    count = header.record_count
+    if count <= 0:
+        reject(ErrorCode.INVALID_RECORD, f"record count {count}")
+    if header.last_offset_delta != count - 1:
+        message = f"last offset delta {header.last_offset_delta} with {count} records"
+        reject(ErrorCode.INVALID_RECORD, message)
+    if header.codec_id > Codec.ZSTD:
+        reject(ErrorCode.INVALID_RECORD, f"unknown compression codec {header.codec_id}")
+    payload_bytes = header.size_bytes - HEADER_BYTES
+    if header.codec_id == Codec.NONE and count > payload_bytes // RECORD_BYTES_MIN:
+        reject(ErrorCode.INVALID_RECORD, f"{count} records in {payload_bytes} bytes")
+    if header.is_control:
+        reject(ErrorCode.INVALID_RECORD, "clients may not write control batches")
+    if header.has_producer_id and header.base_sequence < 0:
+        message = f"producer id {header.producer_id} with sequence {header.base_sequence}"
+        reject(ErrorCode.INVALID_RECORD, message)
+    if header.is_transactional:
+        # No partition is ever registered with a transaction: there is no coordinator of them yet.
+        reject(ErrorCode.INVALID_TXN_STATE, "no transaction is open in this partition")

@@ -1,0 +1,216 @@
+"""Whether a partition takes what a Produce request holds for it.
+
+Pure: buffer, topic configs and time in, a verdict out; one partition's refusal says nothing of the
+others. The order of the checks is Kafka's, as it decides which of two faults is told. Where Kafka
+answers UNKNOWN_SERVER_ERROR or not at all (records that do not decompress, null records, unknown
+codecs) the answer is INVALID_RECORD, and bytes behind the one batch, which Kafka drops while it
+acknowledges the rest, are refused: an answer must not cover what is not stored.
+
+How much is looked at is told in `verdict.ValidationDepth`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from kohort.broker.core.partition.envelope import (
+    check_envelope,
+    check_header,
+    check_terms,
+    only_batch,
+)
+from kohort.broker.core.partition.record_checks import (
+    ANY_TIMESTAMP,
+    RECORD_ERRORS_MAX,
+    RecordRules,
+    TimestampRange,
+    framing_steps,
+    full_steps,
+    timestamp_range,
+)
+from kohort.broker.core.partition.verdict import (
+    ProduceTerms,
+    RecordError,
+    RejectedBatch,
+    RejectionError,
+    TopicRules,
+    ValidationDepth,
+    ValidationPolicy,
+    ValidBatch,
+    Verdict,
+    reject,
+)
+from kohort.protocol.errors import DecodeError, ErrorCode
+from kohort.protocol.records.batch import (
+    HEADER_BYTES,
+    BatchHeader,
+    TimestampType,
+    encode_header,
+    with_create_time,
+    with_log_append_time,
+)
+from kohort.protocol.records.compression import decompress_steps
+from kohort.protocol.records.varint import Buffer
+
+_INT32_MAX = (1 << 31) - 1
+_INT64_MAX = (1 << 63) - 1
+_LOG_APPEND_TIME = "LogAppendTime"
+_COMPACT = "compact"
+_REJECTED_RECORDS = "One or more records have been rejected"
+_AT_LEAST_FRAMING = {depth: depth for depth in ValidationDepth} | {
+    ValidationDepth.HEADER: ValidationDepth.FRAMING
+}
+_DEFAULT_POLICY = ValidationPolicy()
+
+
+def validate(
+    records: Buffer | None,
+    topic: TopicRules,
+    terms: ProduceTerms,
+    policy: ValidationPolicy = _DEFAULT_POLICY,
+) -> Verdict:
+    """The verdict at once, however long it takes; for what validation_steps does in steps."""
+    steps = validation_steps(records, topic, terms, policy)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            verdict: Verdict = done.value
+            return verdict
+
+
+def validation_steps(
+    records: Buffer | None,
+    topic: TopicRules,
+    terms: ProduceTerms,
+    policy: ValidationPolicy = _DEFAULT_POLICY,
+) -> Generator[None, None, Verdict]:
+    """Judge what a request holds for one partition; the verdict is the generator's return value.
+
+    It yields after every few milliseconds of work on a batch, which for ordinary batches is never.
+    An unfinished one may hold `policy.inflated_bytes_limit` bytes and twice that for a moment, so a
+    broker should finish one that has yielded before it continues the next.
+    """
+    try:
+        header, batch = only_batch(records)
+        check_terms(header, terms)
+        check_envelope(header, batch, topic)
+        check_header(header)
+        verdict = yield from _judge_records(header, batch, topic, terms, policy)
+        if header.size_bytes > topic.segment_bytes:
+            reject(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"batch of {header.size_bytes} bytes where a segment has {topic.segment_bytes}",
+                tells_log_start=False,
+            )
+    except RejectionError as rejection:
+        return rejection.verdict
+    except DecodeError as error:
+        return RejectedBatch(ErrorCode.INVALID_RECORD, str(error))
+    return verdict
+
+
+def _judge_records(
+    header: BatchHeader,
+    batch: memoryview,
+    topic: TopicRules,
+    terms: ProduceTerms,
+    policy: ValidationPolicy,
+) -> Generator[None, None, ValidBatch]:
+    """Look behind the header as far as need be, and set the timestamps as the topic wants them."""
+    stamps_itself = topic.message_timestamp_type == _LOG_APPEND_TIME
+    allowed = timestamp_range(
+        terms.wall_ms, topic.message_timestamp_before_max_ms, topic.message_timestamp_after_max_ms
+    )
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        _check_claimed_append_time(header, allowed, stamps_itself=stamps_itself)
+    has_own_timestamps = not stamps_itself and header.timestamp_type is TimestampType.CREATE_TIME
+    rules = RecordRules(
+        timestamps=allowed if has_own_timestamps else ANY_TIMESTAMP,
+        needs_key=_COMPACT in topic.cleanup_policy,
+        body_bytes_max=topic.max_decompressed_message_bytes if header.codec_id else _INT32_MAX,
+    )
+    depth = _depth(header, topic, rules, policy, has_own_timestamps=has_own_timestamps)
+    max_timestamp = header.max_timestamp
+    if depth is not ValidationDepth.HEADER:
+        block = yield from decompress_steps(
+            header.codec, batch[HEADER_BYTES:], policy.inflated_bytes_limit
+        )
+        if depth is ValidationDepth.FULL or len(block) > rules.body_bytes_max:
+            yield from full_steps(block, header, rules)
+            _check_findings(rules)
+            if has_own_timestamps:
+                max_timestamp = rules.max_timestamp
+        else:
+            yield from framing_steps(block, header.record_count)
+    return _stamped(header, batch, max_timestamp, terms.wall_ms if stamps_itself else None)
+
+
+def _check_claimed_append_time(
+    header: BatchHeader, allowed: TimestampRange, *, stamps_itself: bool
+) -> None:
+    """A client says that a broker set the timestamps. All records have the header's, then."""
+    if stamps_itself:
+        error = RecordError(0, "Producer should not set timestamp type to LogAppendTime.")
+    elif header.max_timestamp not in allowed:
+        error = allowed.objection(header.max_timestamp, 0)
+    else:
+        return
+    errors = tuple(
+        RecordError(index, error.message.replace("offset 0", f"offset {index}"))
+        for index in range(min(header.record_count, RECORD_ERRORS_MAX))
+    )
+    message = f"{_REJECTED_RECORDS} due to invalid timestamp"
+    raise RejectionError(RejectedBatch(ErrorCode.INVALID_TIMESTAMP, message, errors))
+
+
+def _depth(
+    header: BatchHeader,
+    topic: TopicRules,
+    rules: RecordRules,
+    policy: ValidationPolicy,
+    *,
+    has_own_timestamps: bool,
+) -> ValidationDepth:
+    """The policy's, but more where rules speak of records or the header seems wrong about them.
+
+    Every client writes its first record's timestamp as base and the highest as maximum; a batch
+    where that cannot be so is parsed, and gets its true maximum, which the time index relies on.
+    """
+    if rules.needs_key:
+        return ValidationDepth.FULL
+    if has_own_timestamps and (
+        topic.message_timestamp_before_max_ms < _INT64_MAX
+        or header.max_timestamp < header.base_timestamp
+        or header.max_timestamp > rules.timestamps.latest
+    ):
+        return ValidationDepth.FULL
+    if rules.body_bytes_max < policy.inflated_bytes_limit:
+        # Only what is inflated can be seen to hold a record that is too large.
+        return _AT_LEAST_FRAMING[policy.depth]
+    return policy.depth
+
+
+def _check_findings(rules: RecordRules) -> None:
+    if rules.bad_timestamps:
+        code, why = ErrorCode.INVALID_TIMESTAMP, "due to invalid timestamp"
+    elif rules.bad_keys:
+        code, why = ErrorCode.INVALID_RECORD, f"due to {rules.bad_keys} record errors in total"
+    else:
+        return
+    errors = tuple(rules.errors)
+    raise RejectionError(RejectedBatch(code, f"{_REJECTED_RECORDS} {why}", errors))
+
+
+def _stamped(
+    header: BatchHeader, batch: memoryview, max_timestamp: int, append_time_ms: int | None
+) -> ValidBatch:
+    """The batch as it is stored; copied only where its header has to change behind the CRC."""
+    if append_time_ms is not None:
+        changed = with_log_append_time(batch, header, append_time_ms)
+    elif header.timestamp_type or max_timestamp != header.max_timestamp:
+        changed = with_create_time(batch, header, max_timestamp)
+    else:
+        return ValidBatch(header, batch)
+    stored = encode_header(changed) + batch[HEADER_BYTES:]
+    return ValidBatch(changed, stored, -1 if append_time_ms is None else append_time_ms)

@@ -1,0 +1,328 @@
+"""Where operations wait for a condition or a deadline, whichever comes first.
+
+A `DelayedOperation` waits under watch keys (a partition, a group). Whoever changes what a key
+stands for calls `check_and_complete(key)` after the change; the operations under it are then
+tried by `drain`. `KeyedTimers` are for those who only need deadlines of their own.
+
+Promises, all of which rest on there being one thread and no await in here:
+
+- Every operation completes exactly once: by its condition, its deadline, a fault, a cancel or the
+  shutdown. At that moment it has left all its keys and the wheel; nothing stale is ever listed.
+- No event is lost between the last check and the listing, because nothing runs between them.
+- Nothing expires early, and a condition that holds when the deadline is looked at is a success.
+- Wake-ups are queued and worked off by `drain`, never by recursion, however long the chain of
+  operations that wake each other. A walk over a key visits what was listed when it began.
+- An exception in one operation is reported, fails that operation and touches no other.
+- Equal deadlines fire in scheduling order; a key's operations are tried in registration order.
+
+Prior art: Kafka's DelayedOperationPurgatory. Its double check, its purge of completed entries and
+its 512 shards answer to threads and have no counterpart here.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Protocol, TypeVar
+
+from kohort.broker.core.delayed_operation import Completion, DelayedOperation
+from kohort.broker.core.keyed_timers import ExpirySink, KeyedEntry, KeyedTimers
+from kohort.broker.core.parking import Parking, ParkingLimits
+from kohort.broker.core.timing_wheel import TimerEntry, TimingWheel
+
+__all__ = [
+    "Completion",
+    "DelayedOperation",
+    "Driver",
+    "KeyedTimers",
+    "ParkingLimits",
+    "Purgatory",
+]
+
+K = TypeVar("K", bound=Hashable)
+
+ENTRIES_PER_TURN = 1_000
+"""What one call of `drain` or `expire` looks at unless told otherwise; a few milliseconds' worth.
+"""
+
+Report = Callable[[str, Exception], None]
+"""Takes what was being done and what it raised. The fault is ours, never a client's."""
+
+
+class Driver(Protocol):
+    """Who calls `drain` and `expire`. Told only what it cannot know yet."""
+
+    def wake_soon(self) -> None:
+        """There is work for `drain` now."""
+        ...
+
+    def wake_at(self, deadline_ms: int) -> None:
+        """`expire` must be called at this time, which is earlier than it was told before."""
+        ...
+
+
+class _Walk:
+    """A woken key, and who was listed under it when the walk began."""
+
+    __slots__ = ("key", "operations", "position")
+
+    def __init__(self, key: Hashable, operations: list[DelayedOperation]) -> None:
+        self.key = key
+        self.operations = operations
+        self.position = 0
+
+
+class Purgatory:
+    """All that waits in one broker."""
+
+    def __init__(self, *, report: Report, limits: ParkingLimits | None = None) -> None:
+        self._report = report
+        self._parking = Parking(limits or ParkingLimits())
+        self._driver: Driver | None = None
+        self._wheel: TimingWheel[TimerEntry] = TimingWheel()
+        self._announced_ms: int | None = None
+        self._watched: dict[Hashable, dict[DelayedOperation, None]] = {}
+        self._woken_keys: dict[Hashable, None] = {}
+        self._walk: _Walk | None = None
+        self._is_draining = False
+        self._is_shut_down = False
+        self._watch_counts: dict[str, int] = {}
+        self._waiting_counts: dict[str, int] = {}
+
+    # For those who wait.
+
+    def try_complete_else_watch(
+        self, operation: DelayedOperation, keys: Sequence[Hashable], deadline_ms: int
+    ) -> bool:
+        """Complete `operation` now if its condition holds, else let it wait; True if completed.
+
+        It is also completed at once when the broker is stopping or there is no room to wait. The
+        caller must not await between its own look at the state and this call.
+        """
+        assert not operation.is_completed
+        assert operation not in self._parking
+        if self._try(operation, None):
+            return True
+        if self._is_shut_down:
+            self._complete(operation, Completion.SHUTDOWN)
+        elif not self._parking.has_room_for(operation):
+            self._complete(operation, Completion.REFUSED)
+        else:
+            self._park(operation, keys)
+            self.schedule_entry(operation, deadline_ms)
+        return operation.is_completed
+
+    def check_and_complete(self, key: Hashable) -> None:
+        """What `key` stands for has changed: have `drain` try the operations under it.
+
+        Cheap where nobody waits. Changes of one key before its walk begins share one walk.
+        """
+        if key not in self._watched:
+            return
+        self._woken_keys[key] = None
+        if not self._is_draining and self._driver is not None:
+            self._driver.wake_soon()
+
+    def cancel_operation(self, operation: DelayedOperation) -> bool:
+        """Complete `operation` without an answer; False if it was completed already."""
+        if operation.is_completed:
+            return False
+        self._release(operation)
+        try:
+            operation.on_cancelled()
+        except Exception as error:  # noqa: BLE001
+            self._report(f"cancelling a delayed {operation.kind}", error)
+        return True
+
+    def cancel_owner(self, owner: Hashable) -> int:
+        """The client is gone: cancel all it has parked, and return how many that was."""
+        operations = self._parking.of_owner(owner)
+        return sum(self.cancel_operation(operation) for operation in operations)
+
+    def keyed_timers(
+        self, on_expired: Callable[[list[K], int], None], *, kind: str
+    ) -> KeyedTimers[K]:
+        """Deadlines for one owner, with `schedule(key, deadline_ms)` and `cancel(key)`.
+
+        `on_expired(keys, now_ms)` gets all keys that come due in one turn; `kind` is the name in
+        the gauges.
+        """
+        return KeyedTimers(self, on_expired, kind)
+
+    # For the driver.
+
+    def attach(self, driver: Driver) -> None:
+        """Tell `driver` from now on when there is something to do."""
+        assert self._driver is None, "one driver per purgatory"
+        self._driver = driver
+        self._announced_ms = self.next_deadline_ms
+        if self._announced_ms is not None:
+            driver.wake_at(self._announced_ms)
+        if self.has_work:
+            driver.wake_soon()
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When `expire` has something to look at, None for never."""
+        return self._wheel.next_deadline_ms
+
+    @property
+    def has_work(self) -> bool:
+        """Is there anything for `drain`?"""
+        return self._walk is not None or bool(self._woken_keys)
+
+    def drain(self, operations_max: int = ENTRIES_PER_TURN) -> int:
+        """Try operations under keys that changed, and those that they wake in turn.
+
+        Stops after `operations_max`; `has_work` tells whether to call again. Returns how many
+        were tried.
+        """
+        assert not self._is_draining, "an operation's completion must not drain"
+        self._is_draining = True
+        tried = 0
+        try:
+            while tried < operations_max and self.has_work:
+                tried += self._walk_on(operations_max - tried)
+        finally:
+            self._is_draining = False
+        return tried
+
+    def expire(self, now_ms: int, entries_max: int = ENTRIES_PER_TURN) -> int:
+        """Complete what is due at `now_ms`, earliest deadline first.
+
+        Looks at no more than `entries_max`; call again while `next_deadline_ms` is due. Returns
+        how many operations and keys were due.
+        """
+        due = self._wheel.take_due(now_ms, entries_max)
+        batches: dict[ExpirySink, list[TimerEntry]] = {}
+        for entry in due:
+            if isinstance(entry, DelayedOperation):
+                # An earlier entry of this very batch may have completed it.
+                if not entry.is_completed and not self._try(entry, None):
+                    self._complete(entry, Completion.EXPIRED)
+            else:
+                assert isinstance(entry, KeyedEntry)
+                batches.setdefault(entry.sink, []).append(entry)
+        for sink, entries in batches.items():
+            try:
+                sink.fire(entries, now_ms)
+            except Exception as error:  # noqa: BLE001
+                self._report("handing over expired timers", error)
+        self._announced_ms = self.next_deadline_ms
+        return len(due)
+
+    def shutdown(self) -> None:
+        """Complete all operations, those that come later included; timers are left alone."""
+        self._is_shut_down = True
+        while self._parking:
+            for operation in self._parking.all():
+                if not operation.is_completed:
+                    self._complete(operation, Completion.SHUTDOWN)
+
+    # For the gauges.
+
+    def stats(self) -> dict[str, dict[str, int]]:
+        """Per kind: `watched` counts an operation once per key, `delayed` once."""
+        return {
+            kind: {"watched": self._watch_counts.get(kind, 0), "delayed": count}
+            for kind, count in self._waiting_counts.items()
+        }
+
+    @property
+    def waiting_count(self) -> int:
+        """Operations and deadlines of all kinds."""
+        return sum(self._waiting_counts.values())
+
+    @property
+    def held_bytes(self) -> int:
+        """What parked operations keep alive, by their own account."""
+        return self._parking.held_bytes
+
+    # For KeyedTimers.
+
+    def schedule_entry(self, entry: TimerEntry, deadline_ms: int) -> None:
+        self._wheel.schedule(entry, deadline_ms)
+        if self._announced_ms is None or deadline_ms < self._announced_ms:
+            self._announced_ms = deadline_ms
+            if self._driver is not None:
+                self._driver.wake_at(deadline_ms)
+
+    def cancel_entry(self, entry: TimerEntry) -> bool:
+        return self._wheel.cancel(entry)
+
+    def count_timers(self, kind: str, change: int) -> None:
+        self._waiting_counts[kind] = self._waiting_counts.get(kind, 0) + change
+
+    # Within.
+
+    def _walk_on(self, operations_max: int) -> int:
+        """Go on with the walk under way, or begin one; returns how many operations it passed."""
+        walk = self._walk
+        if walk is None:
+            key = next(iter(self._woken_keys))
+            del self._woken_keys[key]
+            walk = self._walk = _Walk(key, list(self._watched.get(key, ())))
+        first = walk.position
+        walk.position += operations_max
+        operations = walk.operations[first : walk.position]
+        if walk.position >= len(walk.operations):
+            self._walk = None
+        for operation in operations:
+            if not operation.is_completed:
+                self._try(operation, walk.key)
+        return max(1, len(operations))
+
+    def _try(self, operation: DelayedOperation, key: Hashable | None) -> bool:
+        """Complete `operation` if its condition holds; True if it is completed now."""
+        try:
+            holds = operation.try_complete(key)
+        except Exception as error:  # noqa: BLE001
+            self._report(f"checking a delayed {operation.kind}", error)
+            self._release(operation)
+            self._fail(operation, error)
+            return True
+        if holds and not operation.is_completed:
+            self._complete(operation, Completion.SATISFIED)
+        return operation.is_completed
+
+    def _complete(self, operation: DelayedOperation, completion: Completion) -> None:
+        self._release(operation)
+        try:
+            operation.on_complete(completion)
+        except Exception as error:  # noqa: BLE001
+            self._report(f"completing a delayed {operation.kind}", error)
+            self._fail(operation, error)
+
+    def _fail(self, operation: DelayedOperation, error: Exception) -> None:
+        try:
+            operation.on_failed(error)
+        except Exception as second_error:  # noqa: BLE001
+            self._report(f"failing a delayed {operation.kind}", second_error)
+
+    def _park(self, operation: DelayedOperation, keys: Sequence[Hashable]) -> None:
+        operation.watch_keys = tuple(dict.fromkeys(keys))
+        self._parking.add(operation)
+        for key in operation.watch_keys:
+            self._watched.setdefault(key, {})[operation] = None
+        self._count(operation, 1)
+
+    def _release(self, operation: DelayedOperation) -> None:
+        """Mark `operation` completed; from here on nothing in here knows it."""
+        assert not operation.is_completed
+        operation.is_completed = True
+        if operation not in self._parking:
+            return
+        self._parking.remove(operation)
+        self._wheel.cancel(operation)
+        for key in operation.watch_keys:
+            watchers = self._watched[key]
+            del watchers[operation]
+            if not watchers:
+                del self._watched[key]
+        if not self._watched:
+            # An emptied dict keeps the table of its largest size.
+            self._watched = {}
+        self._count(operation, -1)
+
+    def _count(self, operation: DelayedOperation, change: int) -> None:
+        kind = operation.kind
+        watches = change * len(operation.watch_keys)
+        self._waiting_counts[kind] = self._waiting_counts.get(kind, 0) + change
+        self._watch_counts[kind] = self._watch_counts.get(kind, 0) + watches

@@ -1,0 +1,55 @@
+"""The broker as a process of its own.
+
+Reads the configuration, tells what of it is not used, and runs the broker until SIGTERM or SIGINT.
+Exit codes: 0 after a clean stop, 1 if the broker could not start, 2 for a configuration that cannot
+be used.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import uvloop
+
+from kohort.broker.app import Broker, StartError
+from kohort.broker.config import ConfigError, LoadedConfig, load
+
+logger = logging.getLogger("broker")
+
+START_FAILED: Final = 1
+BAD_CONFIG: Final = 2
+
+
+def run_daemon(file: Path | None, overrides: Sequence[str]) -> int:
+    """Run a broker with these settings until it is told to stop; return the exit code."""
+    try:
+        loaded = load(file=file, overrides=overrides, environment=os.environ)
+    except ConfigError as error:
+        for problem in error.problems:
+            print(f"kohort: {problem}", file=sys.stderr)
+        return BAD_CONFIG
+    logging.basicConfig(
+        level=loaded.config.kohort_log_level,
+        format="%(asctime)s %(levelname)s %(message)s",
+        stream=sys.stderr,
+    )
+    _tell_about(loaded)
+    try:
+        uvloop.run(Broker(loaded).run_until_signalled())
+    except StartError as error:
+        logger.critical("%s", error)
+        return START_FAILED
+    return 0
+
+
+def _tell_about(loaded: LoadedConfig) -> None:
+    for warning in loaded.warnings:
+        logger.warning("%s", warning)
+    if loaded.ignored:
+        names = ", ".join(f"{given.name} ({given.origin})" for given in loaded.ignored)
+        logger.warning("settings of Kafka that change nothing here: %s", names)

@@ -1,0 +1,57 @@
+"""AlterConfigs (key 33): replace everything that is set on a resource by what the request lists.
+
+v0-2 as in Kafka 4.4; IncrementalAlterConfigs came in its place (KIP-339). A resource that is named
+twice is refused, where Kafka 4.4 leaves the request without an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kohort.broker.config.alter import replaced
+from kohort.broker.handlers.config_resources import alter, repeated
+from kohort.broker.handlers.context import RequestContext
+from kohort.broker.handlers.registry import handles
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+
+@handles(AlterConfigsRequest, versions="0-2")
+async def alter_configs(ctx: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    """One outcome per resource; a resource changes completely or not at all."""
+    twice = repeated(request.resources)
+    response = AlterConfigsResponse(responses=[])
+    for resource in request.resources:
+        answer = AlterConfigsResourceResponse(
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        response.responses.append(answer)
+        try:
+            if (resource.resource_type, resource.resource_name) in twice:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
+                )
+            await _replace(ctx, resource, validate_only=request.validate_only)
+        except KafkaError as error:
+            answer.error_code, answer.error_message = error.code, error.message
+    return response
+
+
+async def _replace(
+    ctx: RequestContext, resource: AlterConfigsResource, *, validate_only: bool
+) -> None:
+    configs = replaced([(config.name, config.value) for config in resource.configs])
+
+    def alteration(current: Mapping[str, str]) -> dict[str, str]:
+        del current
+        return configs
+
+    await alter(ctx, resource, alteration, validate_only=validate_only)

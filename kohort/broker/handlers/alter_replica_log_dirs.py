@@ -1,0 +1,51 @@
+"""AlterReplicaLogDirs (key 34): there is one data directory, where every partition is.
+
+v1-2 as in Kafka 4.4: to move a partition to the directory that it is in changes nothing.
+"""
+
+from __future__ import annotations
+
+from kohort.broker.handlers.context import RequestContext
+from kohort.broker.handlers.registry import handles
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+
+@handles(AlterReplicaLogDirsRequest, versions="1-2")
+def alter_replica_log_dirs(
+    ctx: RequestContext, request: AlterReplicaLogDirsRequest
+) -> AlterReplicaLogDirsResponse:
+    """One outcome per partition; the last directory that is named for it counts."""
+    wanted: dict[str, dict[int, str]] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            for index in topic.partitions:
+                wanted.setdefault(topic.name, {})[index] = directory.path
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(
+                        partition_index=index, error_code=_outcome(ctx, name, index, path)
+                    )
+                    for index, path in paths.items()
+                ],
+            )
+            for name, paths in wanted.items()
+        ]
+    )
+
+
+def _outcome(ctx: RequestContext, name: str, index: int, path: str) -> ErrorCode:
+    if path != str(ctx.broker.topics.directory):
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    topic = ctx.broker.topics.get(name)
+    if topic is None or not 0 <= index < len(topic.partitions):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE

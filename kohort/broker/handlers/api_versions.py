@@ -1,0 +1,87 @@
+"""ApiVersions (key 18): which requests, in which versions, this broker answers.
+
+v0-5. The list is made from the handlers' registrations, so it cannot promise what is not served. A
+request of an unknown version does not reach this module: the connection answers it in v0 with
+`unsupported_version`, which clients take as the offer to step down.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from kohort.broker.handlers.context import RequestContext
+from kohort.broker.handlers.prepared import Prepared
+from kohort.broker.handlers.registry import Api, handles
+from kohort.protocol.codec import codec
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.framing import API_VERSIONS_KEY
+from kohort.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    SupportedFeatureKey,
+)
+
+CLIENT_SOFTWARE_SINCE: Final = 3
+ZERO_FEATURES_SINCE: Final = 4
+EXPECTED_NODE_SINCE: Final = 5
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+"""KIP-511's pattern for names and versions of client software."""
+
+
+@handles(ApiVersionsRequest, versions="0-5")
+def api_versions(
+    ctx: RequestContext, request: ApiVersionsRequest
+) -> ApiVersionsResponse | Prepared:
+    """Check what the client says of itself, remember it, and list the apis."""
+    version = ctx.api_version
+    if version >= CLIENT_SOFTWARE_SINCE:
+        name, software_version = request.client_software_name, request.client_software_version
+        if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(software_version)):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
+        ctx.connection.client_software_name = name
+        ctx.connection.client_software_version = software_version
+    if version >= EXPECTED_NODE_SINCE and (error := _check_expected_node(ctx, request)):
+        return ApiVersionsResponse(error_code=error, api_keys=[])
+    known = ctx.broker.api_versions.get(version)
+    if known is None:
+        response_codec = codec(ApiVersionsResponse, version)
+        known = ctx.broker.api_versions[version] = Prepared(response_codec.encode(_list(ctx)))
+    return known
+
+
+def _list(ctx: RequestContext) -> ApiVersionsResponse:
+    """The same for as long as the broker runs."""
+    return ApiVersionsResponse(
+        error_code=ErrorCode.NONE,
+        api_keys=[_range(api) for api in ctx.broker.apis.values()],
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=low, max_version=high)
+            for name, (low, high) in ctx.broker.features.items()
+            if low > 0 or ctx.api_version >= ZERO_FEATURES_SINCE
+        ],
+    )
+
+
+def unsupported_version(apis: dict[int, Api]) -> ApiVersionsResponse:
+    """The v0 answer to a request of a version that we do not know."""
+    return ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_range(apis[API_VERSIONS_KEY])]
+    )
+
+
+def _range(api: Api) -> ApiVersion:
+    return ApiVersion(
+        api_key=api.key, min_version=api.advertised.low, max_version=api.advertised.high
+    )
+
+
+def _check_expected_node(ctx: RequestContext, request: ApiVersionsRequest) -> ErrorCode:
+    """KIP-1242: a client that names the node it expects learns at once that it got another."""
+    if (request.cluster_id is None) != (request.node_id == -1):
+        return ErrorCode.INVALID_REQUEST
+    if request.cluster_id is None:
+        return ErrorCode.NONE
+    is_us = request.cluster_id == ctx.broker.cluster_id and request.node_id == ctx.broker.node_id
+    return ErrorCode.NONE if is_us else ErrorCode.REBOOTSTRAP_REQUIRED

@@ -1,0 +1,63 @@
+"""CreatePartitions (key 37): give topics more partitions.
+
+v0-3 as in Kafka 4.4. The request's timeout has nothing to wait for, but after a negative one it is
+too late, as in Kafka. The number of partitions of an internal topic is fixed, because it decides
+where a group's offsets are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kohort.broker.handlers.context import RequestContext
+from kohort.broker.handlers.registry import handles
+from kohort.broker.topics.creation import check_expansion
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+
+@handles(CreatePartitionsRequest, versions="0-3")
+async def create_partitions(
+    ctx: RequestContext, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
+    """Enlarge or only check; one outcome per name."""
+    times = Counter(topic.name for topic in request.topics)
+    results = {}
+    for topic in request.topics:
+        result = CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.NONE)
+        results[topic.name] = result
+        try:
+            if times[topic.name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            if request.timeout_ms < 0:
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+            await _enlarge(ctx, topic, validate_only=request.validate_only)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+    return CreatePartitionsResponse(results=list(results.values()))
+
+
+async def _enlarge(
+    ctx: RequestContext, asked: CreatePartitionsTopic, *, validate_only: bool
+) -> None:
+    topic = ctx.broker.topics.get(asked.name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if topic.is_internal:
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} belongs to the broker itself."
+        )
+    assignments = asked.assignments
+    check_expansion(
+        topic.name,
+        len(topic.partitions),
+        asked.count,
+        None if assignments is None else [one.broker_ids for one in assignments],
+        ctx.broker.node_id,
+    )
+    await ctx.broker.topics.create_partitions(topic, asked.count, validate_only=validate_only)

@@ -1,0 +1,110 @@
+"""CreateTopics (key 19): create topics, each on its own.
+
+v2-7 as in Kafka 4.4. There is one broker: a replication factor above 1 and manual assignments to
+others are refused as by a Kafka of one broker. A topic is there when the answer arrives; the
+request's timeout has nothing to wait for, but a negative one creates nothing, as in Kafka. Unlike
+in Kafka, no client creates __consumer_offsets: the broker does, when the first group commits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from kohort.broker.handlers.context import RequestContext
+from kohort.broker.handlers.registry import handles
+from kohort.broker.topics.creation import PARTITIONS_PER_REQUEST_MAX, NewTopic
+from kohort.broker.topics.manager import PlannedTopic
+from kohort.broker.topics.names import CLUSTER_METADATA, INTERNAL_TOPICS
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+REPLICATION_FACTOR: Final = 1
+
+
+@handles(CreateTopicsRequest, versions="2-7")
+async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    """Create or only check; one outcome per name."""
+    outcomes: dict[str, CreatableTopicResult] = {}
+    wanted: list[NewTopic] = []
+    times = Counter(topic.name for topic in request.topics)
+    too_many = _partitions_asked(request.topics) > PARTITIONS_PER_REQUEST_MAX
+    for topic in request.topics:
+        try:
+            if times[topic.name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            if request.timeout_ms < 0:
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+            if too_many:
+                raise KafkaError(
+                    ErrorCode.POLICY_VIOLATION,
+                    "Excessively large number of partitions per request.",
+                )
+            wanted.append(_wanted(topic))
+        except KafkaError as error:
+            outcomes[topic.name] = _failed(topic.name, error)
+    planned = await ctx.broker.topics.create_topics(wanted, validate_only=request.validate_only)
+    for new, outcome in zip(wanted, planned, strict=True):
+        if isinstance(outcome, KafkaError):
+            outcomes[new.name] = _failed(new.name, outcome)
+        else:
+            outcomes[new.name] = _created(ctx, outcome)
+    return CreateTopicsResponse(topics=[outcomes[name] for name in times])
+
+
+def _partitions_asked(topics: list[CreatableTopic]) -> int:
+    return sum(max(topic.num_partitions, len(topic.assignments), 0) for topic in topics)
+
+
+def _wanted(topic: CreatableTopic) -> NewTopic:
+    if topic.name == CLUSTER_METADATA or topic.name in INTERNAL_TOPICS:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"Creation of internal topic {topic.name} is prohibited."
+        )
+    configs = {}
+    for config in topic.configs:
+        if config.value is None:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"Null value not supported for topic configs: {config.name}",
+            )
+        configs[config.name] = config.value
+    return NewTopic(
+        name=topic.name,
+        partition_count=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=[(one.partition_index, one.broker_ids) for one in topic.assignments],
+        configs=configs,
+    )
+
+
+def _failed(name: str, error: KafkaError) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
+
+
+def _created(ctx: RequestContext, topic: PlannedTopic) -> CreatableTopicResult:
+    entries = ctx.broker.topics.settings.describe_topic(topic.overrides)
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        num_partitions=topic.partition_count,
+        replication_factor=REPLICATION_FACTOR,
+        configs=[
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=entry.source,
+                is_sensitive=entry.is_sensitive,
+            )
+            for entry in entries
+        ],
+    )

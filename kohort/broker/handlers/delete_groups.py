@@ -1,0 +1,30 @@
+"""DeleteGroups (key 42): delete groups without members, and their offsets.
+
+v0-3. v2 flexible, v3 a message per group. An id that is named twice is answered once.
+"""
+
+from __future__ import annotations
+
+from kohort.broker.handlers.context import RequestContext
+from kohort.broker.handlers.registry import handles
+from kohort.protocol.errors import KafkaError
+from kohort.protocol.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+
+
+@handles(DeleteGroupsRequest, versions="0-3")
+async def delete_groups(ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    """Answered when all that could be deleted is gone for good."""
+    group_ids = list(dict.fromkeys(request.groups_names))
+    tickets = [ctx.broker.groups.delete_group(group_id) for group_id in group_ids]
+    results: list[DeletableGroupResult] = []
+    for group_id, ticket in zip(group_ids, tickets, strict=True):
+        try:
+            error = await ticket.wait()
+        except KafkaError as failure:
+            error = failure.code
+        results.append(DeletableGroupResult(group_id=group_id, error_code=error))
+    return DeleteGroupsResponse(results=results)

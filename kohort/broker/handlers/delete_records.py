@@ -1,0 +1,74 @@
+"""DeleteRecords (key 21): move the start of partitions forward.
+
+v0-2 as in Kafka 4.4. Nothing below the new start is served any more, also after a crash; whole
+segments below it are deleted. Topics that are only compacted refuse, and so do internal ones.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kohort.broker.handlers.context import RequestContext
+from kohort.broker.handlers.registry import handles
+from kohort.broker.topics.partition import Partition
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+    DeleteRecordsTopicResult,
+)
+
+HIGH_WATERMARK: Final = -1
+
+
+@handles(DeleteRecordsRequest, versions="0-2")
+async def delete_records(
+    ctx: RequestContext, request: DeleteRecordsRequest
+) -> DeleteRecordsResponse:
+    """One outcome per partition; they fail alone."""
+    response = DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[_delete(ctx, topic, partition) for partition in topic.partitions],
+            )
+            for topic in request.topics
+            if topic.partitions
+        ]
+    )
+    if any(not one.error_code for topic in response.topics for one in topic.partitions):
+        await ctx.broker.topics.write_checkpoints()
+    return response
+
+
+def _delete(
+    ctx: RequestContext, topic: DeleteRecordsTopic, asked: DeleteRecordsPartition
+) -> DeleteRecordsPartitionResult:
+    result = DeleteRecordsPartitionResult(
+        partition_index=asked.partition_index, low_watermark=-1, error_code=ErrorCode.NONE
+    )
+    try:
+        result.low_watermark = _new_start(ctx, topic.name, asked)
+    except KafkaError as error:
+        result.error_code = error.code
+    return result
+
+
+def _new_start(ctx: RequestContext, name: str, asked: DeleteRecordsPartition) -> int:
+    topic = ctx.broker.topics.get(name)
+    if topic is None or not 0 <= asked.partition_index < len(topic.partitions):
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if topic.is_internal:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    if topic.config.is_compacted and not topic.config.deletes_old_segments:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION)
+    partition: Partition = topic.partitions[asked.partition_index]
+    partition.check_online()
+    offset = partition.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
+    if not 0 <= offset <= partition.high_watermark:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    ctx.broker.topics.delete_records_before(partition, offset)
+    return partition.log.log_start_offset

@@ -1,0 +1,112 @@
+"""DeleteTopics (key 20): delete topics with all their records, by name or by id.
+
+v1-6 as in Kafka 4.4. The answer comes when the topic is gone for every client and stays gone after
+a crash; its files follow. The request's timeout has nothing to wait for, but after a negative one
+it is too late, as in Kafka. Internal topics are not deleted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from kohort.broker.handlers.context import RequestContext
+from kohort.broker.handlers.registry import handles
+from kohort.broker.topics.topic import Topic
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from kohort.protocol.types import ZERO_UUID
+
+BY_ID_SINCE: Final = 6
+DELETION_DISABLED_SINCE: Final = 3
+
+
+@handles(DeleteTopicsRequest, versions="1-6")
+async def delete_topics(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    """Delete one after the other; one outcome per topic."""
+    asked = request.topics
+    if ctx.api_version < BY_ID_SINCE:
+        asked = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
+    if request.timeout_ms < 0:
+        return DeleteTopicsResponse(responses=[_too_late(one) for one in asked])
+    answers = []
+    for state, times in Counter((one.name, one.topic_id) for one in asked).items():
+        answers.append(await _answer(ctx, *state, is_repeated=times > 1, asked=asked))
+    return DeleteTopicsResponse(responses=[answer for answer in answers if answer is not None])
+
+
+def _too_late(asked: DeleteTopicState) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=asked.name, topic_id=asked.topic_id, error_code=ErrorCode.REQUEST_TIMED_OUT
+    )
+
+
+async def _answer(
+    ctx: RequestContext,
+    name: str | None,
+    topic_id: bytes,
+    *,
+    is_repeated: bool,
+    asked: list[DeleteTopicState],
+) -> DeletableTopicResult | None:
+    answer = DeletableTopicResult(name=name, topic_id=topic_id, error_code=ErrorCode.NONE)
+    try:
+        topic = _find(ctx, name, topic_id, is_repeated=is_repeated)
+        by_both = any(one.name == topic.name for one in asked) and any(
+            one.topic_id == topic.topic_id for one in asked
+        )
+        if by_both and name is None:
+            return None
+        answer.name, answer.topic_id = topic.name, topic.topic_id
+        if by_both:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                "The provided topic name maps to an ID that was already supplied.",
+            )
+        _check_allowed(ctx, topic)
+        await ctx.broker.topics.delete_topic(topic)
+    except KafkaError as error:
+        answer.error_code, answer.error_message = error.code, error.message
+    return answer
+
+
+def _find(ctx: RequestContext, name: str | None, topic_id: bytes, *, is_repeated: bool) -> Topic:
+    if name is not None and topic_id != ZERO_UUID:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id."
+        )
+    if name is None and topic_id == ZERO_UUID:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+    if is_repeated:
+        kind = "id" if name is None else "name"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {kind}.")
+    if name is None:
+        topic = ctx.broker.topics.get_by_id(topic_id)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+        return topic
+    topic = ctx.broker.topics.get(name)
+    if topic is None:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "This server does not host this topic-partition.",
+        )
+    return topic
+
+
+def _check_allowed(ctx: RequestContext, topic: Topic) -> None:
+    if not ctx.broker.topics.settings.config.delete_topic_enable:
+        has_code = ctx.api_version >= DELETION_DISABLED_SINCE
+        raise KafkaError(
+            ErrorCode.TOPIC_DELETION_DISABLED if has_code else ErrorCode.INVALID_REQUEST,
+            "Topic deletion is disabled.",
+        )
+    if topic.is_internal:
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} belongs to the broker itself."
+        )

@@ -1,0 +1,122 @@
+"""DescribeConfigs (key 32): the configs of topics and brokers, with their origin.
+
+v1-4 as in Kafka 4.4. A topic config that this broker accepts without honouring it says so in its
+documentation. Of a broker, the settings that have an effect are described, not those that are
+accepted and ignored.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from kohort.broker.config.current import ConfigEntry, ConfigSource
+from kohort.broker.handlers.config_resources import ResourceType, check_broker_id
+from kohort.broker.handlers.context import RequestContext
+from kohort.broker.handlers.registry import handles
+from kohort.broker.topics.names import check_name
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+NO_MESSAGE: Final = ""
+"""What Kafka puts where the other APIs have null."""
+
+
+@handles(DescribeConfigsRequest, versions="1-4")
+def describe_configs(
+    ctx: RequestContext, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
+    """One result per resource."""
+    return DescribeConfigsResponse(
+        results=[_describe(ctx, request, resource) for resource in request.resources]
+    )
+
+
+def _describe(
+    ctx: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(
+        error_code=ErrorCode.NONE,
+        error_message=NO_MESSAGE,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[],
+    )
+    wanted = set(resource.configuration_keys or ())
+    try:
+        if resource.resource_type == ResourceType.BROKER_LOGGER:
+            result.configs = _loggers(ctx, resource.resource_name)
+        else:
+            result.configs = [
+                _shown(entry, request)
+                for entry in _entries(ctx, resource)
+                if not wanted or entry.name in wanted
+            ]
+    except KafkaError as error:
+        result.error_code, result.error_message = error.code, error.message or NO_MESSAGE
+    return result
+
+
+def _entries(ctx: RequestContext, resource: DescribeConfigsResource) -> Iterable[ConfigEntry]:
+    name, settings = resource.resource_name, ctx.broker.topics.settings
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            check_name(name)
+            topic = ctx.broker.topics.get(name)
+            if topic is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return settings.describe_topic(topic.overrides)
+        case ResourceType.BROKER if name == "":
+            return settings.describe_all_brokers()
+        case ResourceType.BROKER:
+            expected = f"{ctx.broker.node_id} or empty string,"
+            check_broker_id(ctx, name, kind="Broker", expected=expected)
+            return settings.describe_broker()
+        case ResourceType.CLIENT_METRICS | ResourceType.GROUP:
+            return ()
+        case unknown:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {unknown}")
+
+
+def _loggers(ctx: RequestContext, name: str) -> list[DescribeConfigsResourceResult]:
+    check_broker_id(ctx, name, kind="Broker", expected=str(ctx.broker.node_id))
+    level = logging.getLevelName(logging.getLogger().getEffectiveLevel())
+    return [
+        DescribeConfigsResourceResult(
+            name="root",
+            value=level,
+            read_only=True,
+            config_source=ConfigSource.BROKER_LOGGER,
+            is_sensitive=False,
+            synonyms=[],
+        )
+    ]
+
+
+def _shown(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    synonyms = entry.synonyms if request.include_synonyms else ()
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=None if entry.is_sensitive else entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(
+                name=synonym.name,
+                value=None if entry.is_sensitive else synonym.value,
+                source=synonym.source,
+            )
+            for synonym in synonyms
+        ],
+        config_type=entry.type,
+        documentation=entry.documentation if request.include_documentation else None,
+    )

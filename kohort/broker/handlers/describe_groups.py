@@ -1,0 +1,90 @@
+"""DescribeGroups (key 15): state and members of groups, for operators.
+
+v0-6. v3 authorised operations, v4 instance ids, v5 flexible, v6 says with an error that a group
+does not exist; before, it is shown as Dead.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kohort.broker.core.group.requests import GroupDescription
+from kohort.broker.core.group.states import GroupState
+from kohort.broker.handlers.context import RequestContext
+from kohort.broker.handlers.registry import handles
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+NOT_FOUND_SINCE: Final = 6
+
+OPERATIONS_NOT_ASKED_FOR: Final = -0x8000_0000
+ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+"""Read, delete, describe, describe configs, alter configs: all there are for groups. Nobody is kept
+from any of them yet."""
+
+
+@handles(DescribeGroupsRequest, versions="0-6")
+def describe_groups(ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    """One description per group, in the order of the request."""
+    operations = OPERATIONS_NOT_ASKED_FOR
+    if request.include_authorized_operations:
+        operations = ALL_OPERATIONS
+    return DescribeGroupsResponse(
+        groups=[_describe(ctx, group_id, operations) for group_id in request.groups]
+    )
+
+
+def _describe(ctx: RequestContext, group_id: str, operations: int) -> DescribedGroup:
+    groups = ctx.broker.groups
+    error = groups.read_error(group_id)
+    if error:
+        return _without_group(group_id, "", error)
+    found = groups.describe(group_id)
+    if found is not None and found.state != GroupState.DEAD.value:
+        return _with_group(group_id, found, operations)
+    if ctx.api_version < NOT_FOUND_SINCE:
+        absent = _without_group(group_id, GroupState.DEAD.value, ErrorCode.NONE)
+        absent.authorized_operations = operations
+        return absent
+    absent = _without_group(group_id, GroupState.DEAD.value, ErrorCode.GROUP_ID_NOT_FOUND)
+    absent.error_message = f"Group {group_id} not found."
+    return absent
+
+
+def _without_group(group_id: str, state: str, error: ErrorCode) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=error,
+        group_id=group_id,
+        group_state=state,
+        protocol_type="",
+        protocol_data="",
+        members=[],
+        authorized_operations=OPERATIONS_NOT_ASKED_FOR,
+    )
+
+
+def _with_group(group_id: str, group: GroupDescription, operations: int) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol_name,
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata,
+                member_assignment=member.assignment,
+            )
+            for member in group.members
+        ],
+        authorized_operations=operations,
+    )

@@ -1,0 +1,85 @@
+"""DescribeLogDirs (key 35): the data directory and the size of each partition in it.
+
+v1-5 as in Kafka 4.4. There is one directory, it is never cordoned, and nothing is moved between
+directories, so no log is behind and none is a future one.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from kohort.broker.handlers.context import RequestContext
+from kohort.broker.handlers.registry import handles
+from kohort.broker.topics.topic import Topic
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+
+@handles(DescribeLogDirsRequest, versions="1-5")
+def describe_log_dirs(
+    ctx: RequestContext, request: DescribeLogDirsRequest
+) -> DescribeLogDirsResponse:
+    """Sizes of the partitions asked for; those that do not exist are left out, as in Kafka."""
+    directory = ctx.broker.topics.directory
+    total_bytes, usable_bytes = _volume(directory)
+    result = DescribeLogDirsResult(
+        error_code=ErrorCode.NONE,
+        log_dir=str(directory),
+        topics=_topics(ctx, request),
+        total_bytes=total_bytes,
+        usable_bytes=usable_bytes,
+    )
+    return DescribeLogDirsResponse(error_code=ErrorCode.NONE, results=[result])
+
+
+def _topics(ctx: RequestContext, request: DescribeLogDirsRequest) -> list[DescribeLogDirsTopic]:
+    if request.topics is None:
+        found = [
+            _describe(topic, range(len(topic.partitions))) for topic in ctx.broker.topics.all()
+        ]
+    else:
+        wanted: dict[str, dict[int, None]] = {}
+        for asked in request.topics:
+            wanted.setdefault(asked.topic, {}).update(dict.fromkeys(asked.partitions))
+        topics = ((ctx.broker.topics.get(name), indexes) for name, indexes in wanted.items())
+        found = [_describe(topic, indexes) for topic, indexes in topics if topic is not None]
+    return [topic for topic in found if topic.partitions]
+
+
+def _describe(topic: Topic, indexes: Iterable[int]) -> DescribeLogDirsTopic:
+    # Partitions of internal topics have no directory before they are used.
+    existing = [
+        index
+        for index in indexes
+        if 0 <= index < len(topic.partitions)
+        and not (topic.is_internal and topic.partitions.peek(index) is None)
+    ]
+    return DescribeLogDirsTopic(
+        name=topic.name,
+        partitions=[
+            DescribeLogDirsPartition(
+                partition_index=index,
+                partition_size=topic.partitions[index].log.size_bytes,
+                offset_lag=0,
+                is_future_key=False,
+            )
+            for index in existing
+        ],
+    )
+
+
+def _volume(directory: Path) -> tuple[int, int]:
+    """(total, usable) bytes; -1 where the system does not tell."""
+    try:
+        usage = shutil.disk_usage(directory)
+    except OSError:
+        return -1, -1
+    return usage.total, usage.free

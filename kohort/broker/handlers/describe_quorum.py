@@ -1,0 +1,101 @@
+"""DescribeQuorum (key 55): this broker keeps the cluster's metadata alone.
+
+v0-2 as in Kafka 4.4 on one node. The metadata is no log here, so its end and its high watermark are
+0: nothing is behind. Its keeper is reached at the address of the broker.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kohort.broker.handlers.context import RequestContext
+from kohort.broker.handlers.registry import handles
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    Listener,
+    Node,
+    PartitionData,
+    ReplicaState,
+    TopicAsked,
+    TopicData,
+)
+from kohort.protocol.types import ZERO_UUID
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+NODES_SINCE: Final = 2
+EPOCH: Final = 1
+END: Final = 0
+
+
+@handles(DescribeQuorumRequest, versions="0-2")
+def describe_quorum(ctx: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    """The one partition of the metadata, if that alone is asked for; else an error for each."""
+    if _is_the_metadata(request.topics):
+        return DescribeQuorumResponse(
+            error_code=ErrorCode.NONE,
+            error_message="",
+            topics=[TopicData(topic_name=METADATA_TOPIC, partitions=[_metadata(ctx)])],
+            nodes=[_node(ctx)] if ctx.api_version >= NODES_SINCE else [],
+        )
+    return DescribeQuorumResponse(
+        error_code=ErrorCode.NONE,
+        error_message="",
+        topics=[
+            TopicData(
+                topic_name=topic.topic_name,
+                partitions=[_unknown(one.partition_index) for one in topic.partitions],
+            )
+            for topic in request.topics
+        ],
+        nodes=[],
+    )
+
+
+def _is_the_metadata(topics: list[TopicAsked]) -> bool:
+    asked = [
+        (topic.topic_name, [one.partition_index for one in topic.partitions]) for topic in topics
+    ]
+    return asked == [(METADATA_TOPIC, [0])]
+
+
+def _metadata(ctx: RequestContext) -> PartitionData:
+    now_ms = ctx.broker.clock.wall_ms()
+    return PartitionData(
+        partition_index=0,
+        error_code=ErrorCode.NONE,
+        error_message="",
+        leader_id=ctx.broker.node_id,
+        leader_epoch=EPOCH,
+        high_watermark=END,
+        current_voters=[
+            ReplicaState(
+                replica_id=ctx.broker.node_id,
+                replica_directory_id=ZERO_UUID,
+                log_end_offset=END,
+                last_fetch_timestamp=now_ms,
+                last_caught_up_timestamp=now_ms,
+            )
+        ],
+        observers=[],
+    )
+
+
+def _node(ctx: RequestContext) -> Node:
+    host, port = ctx.advertised
+    name = ctx.broker.config.listener_endpoints[0].listener
+    return Node(node_id=ctx.broker.node_id, listeners=[Listener(name=name, host=host, port=port)])
+
+
+def _unknown(index: int) -> PartitionData:
+    return PartitionData(
+        partition_index=index,
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        error_message="This server does not host this topic-partition.",
+        leader_id=0,
+        leader_epoch=0,
+        high_watermark=0,
+        current_voters=[],
+        observers=[],
+    )

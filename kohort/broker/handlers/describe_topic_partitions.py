@@ -1,0 +1,111 @@
+"""DescribeTopicPartitions (key 75): topics and partitions in pages, in the order of their names.
+
+v0 as in Kafka 4.4. A page holds at most as many partitions as the request and
+max.request.partition.size.limit allow; its cursor says where the next one begins.
+"""
+
+from __future__ import annotations
+
+from kohort.broker.handlers.authorized_operations import NOT_COMPUTED, TOPIC_OPERATIONS
+from kohort.broker.handlers.context import RequestContext
+from kohort.broker.handlers.metadata import NO_LEADER
+from kohort.broker.handlers.registry import handles
+from kohort.broker.topics.names import INTERNAL_TOPICS, name_problem
+from kohort.broker.topics.partition import LEADER_EPOCH
+from kohort.broker.topics.topic import Topic
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from kohort.protocol.types import ZERO_UUID
+
+
+@handles(DescribeTopicPartitionsRequest, versions="0")
+def describe_topic_partitions(
+    ctx: RequestContext, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    """One page."""
+    asked = list(dict.fromkeys(topic.name for topic in request.topics))
+    cursor = request.cursor
+    if cursor is not None and _is_impossible(cursor, asked):
+        topics = [_missing(ErrorCode.INVALID_REQUEST, topic.name) for topic in request.topics]
+        return DescribeTopicPartitionsResponse(topics=topics)
+    names = sorted(asked or (topic.name for topic in ctx.broker.topics.all()))
+    if cursor is not None:
+        names = [name for name in names if name >= cursor.topic_name]
+    limit = ctx.broker.topics.settings.config.max_request_partition_size_limit
+    return _page(ctx, names, cursor, max(1, min(request.response_partition_limit, limit)))
+
+
+def _is_impossible(cursor: Cursor, asked: list[str]) -> bool:
+    return cursor.partition_index < 0 or bool(asked and cursor.topic_name not in asked)
+
+
+def _page(
+    ctx: RequestContext, names: list[str], cursor: Cursor | None, left: int
+) -> DescribeTopicPartitionsResponse:
+    response = DescribeTopicPartitionsResponse(topics=[])
+    for name in names:
+        if left == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        topic = ctx.broker.topics.get(name)
+        if topic is None:
+            is_legal = name_problem(name) is None
+            code = (
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if is_legal
+                else ErrorCode.INVALID_TOPIC_EXCEPTION
+            )
+            response.topics.append(_missing(code, name, operations=TOPIC_OPERATIONS))
+            continue
+        first = cursor.partition_index if cursor and cursor.topic_name == name else 0
+        shown = range(len(topic.partitions))[first : first + left]
+        left -= len(shown)
+        response.topics.append(
+            DescribeTopicPartitionsResponseTopic(
+                error_code=ErrorCode.NONE,
+                name=name,
+                topic_id=topic.topic_id,
+                is_internal=topic.is_internal,
+                partitions=[_describe(topic, index, ctx.broker.node_id) for index in shown],
+                topic_authorized_operations=TOPIC_OPERATIONS,
+            )
+        )
+        after = first + len(shown)
+        if shown and after < len(topic.partitions):
+            response.next_cursor = Cursor(topic_name=name, partition_index=after)
+            break
+    return response
+
+
+def _missing(
+    code: ErrorCode, name: str, operations: int = NOT_COMPUTED
+) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code,
+        name=name,
+        topic_id=ZERO_UUID,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=[],
+        topic_authorized_operations=operations,
+    )
+
+
+def _describe(topic: Topic, index: int, node_id: int) -> DescribeTopicPartitionsResponsePartition:
+    is_online = topic.partitions.is_online(index)
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.NONE if is_online else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=index,
+        leader_id=node_id if is_online else NO_LEADER,
+        leader_epoch=LEADER_EPOCH,
+        replica_nodes=[node_id],
+        isr_nodes=[node_id],
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=[] if is_online else [node_id],
+    )

@@ -1,0 +1,72 @@
+"""ElectLeaders (key 43): every partition has the leader that an election would give it.
+
+v0-2 as in Kafka 4.4. There is one broker, so an election is never needed; what is answered is what
+Kafka answers where the preferred replicas lead.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kohort.broker.handlers.context import RequestContext
+from kohort.broker.handlers.registry import handles
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+PREFERRED: Final = 0
+UNCLEAN: Final = 1
+
+
+@handles(ElectLeadersRequest, versions="0-2")
+def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    """One outcome per partition; of all partitions none, as no leader changes."""
+    wanted = request.topic_partitions
+    is_known = request.election_type in {PREFERRED, UNCLEAN}
+    response = ElectLeadersResponse(replica_election_results=[])
+    if not is_known and wanted != []:
+        response.error_code = ErrorCode.INVALID_REQUEST
+    if wanted is not None:
+        response.replica_election_results = [
+            ReplicaElectionResult(
+                topic=one.topic,
+                partition_result=[
+                    _outcome(ctx, one.topic, index)
+                    if is_known
+                    else _unknown_type(request.election_type, index)
+                    for index in one.partitions
+                ],
+            )
+            for one in wanted
+        ]
+    elif is_known:
+        # As Kafka names them.
+        response.replica_election_results = [
+            ReplicaElectionResult(topic=topic.name, partition_result=[])
+            for topic in ctx.broker.topics.all()
+        ]
+    return response
+
+
+def _outcome(ctx: RequestContext, name: str, index: int) -> PartitionResult:
+    topic = ctx.broker.topics.get(name)
+    if topic is None:
+        code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}"
+    elif not 0 <= index < len(topic.partitions):
+        code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}"
+    else:
+        code = ErrorCode.ELECTION_NOT_NEEDED
+        text = "Leader election not needed for topic partition."
+    return PartitionResult(partition_id=index, error_code=code, error_message=text)
+
+
+def _unknown_type(election_type: int, index: int) -> PartitionResult:
+    return PartitionResult(
+        partition_id=index,
+        error_code=ErrorCode.INVALID_REQUEST,
+        error_message=f"Unknown election type {election_type}",
+    )

@@ -1,0 +1,259 @@
+"""The answer to a request that failed as a whole, for every api that can say so.
+
+Where a response has an error of its own, that is set and its lists stay empty. Where it has one per
+topic, partition or group only, each of those that were asked about gets the error; the table below
+says which list of the response speaks of which list of the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Final, NamedTuple
+
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.lazy_dataclass import dataclass
+from kohort.protocol.message import RESPONSES, Struct, schema_of
+from kohort.protocol.schema import Field
+
+ITSELF: Final = ""
+"""In `Mirror.copied`: the request's element itself, where it is not a structure. In
+`Mirror.request`: the request as a whole, for a list that gets one element."""
+
+
+class NoErrorField(Exception):  # noqa: N818 - not an error of ours: the protocol has no way.
+    """This response cannot say that the request failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """A list in the response with one element for each element of a list in the request."""
+
+    response: str
+    request: str
+    """Its name; with a dot, a list in each element of another."""
+    copied: Mapping[str, str]
+    """Fields of the response's element, and the fields of the request's that they repeat."""
+    inner: Mirror | None = None
+    """The error is in this list of the element, not in the element."""
+    values: Mapping[str, object] = field(default_factory=dict)
+    """Other fields of the element that mean "unknown"."""
+
+
+def _same(*names: str) -> dict[str, str]:
+    return {name: name for name in names}
+
+
+_TOPIC: Final = _same("name", "topic_id")
+_RESOURCE: Final = _same("resource_type", "resource_name")
+
+_MIRRORS: Final[dict[int, tuple[Mirror, ...]]] = {
+    0: (
+        Mirror(
+            "responses",
+            "topic_data",
+            _TOPIC,
+            Mirror(
+                "partition_responses",
+                "partition_data",
+                _same("index"),
+                values={"base_offset": -1, "log_append_time_ms": -1, "log_start_offset": -1},
+            ),
+        ),
+    ),
+    1: (
+        Mirror(
+            "responses",
+            "topics",
+            _same("topic", "topic_id"),
+            Mirror(
+                "partitions",
+                "partitions",
+                {"partition_index": "partition"},
+                values={"high_watermark": -1, "last_stable_offset": -1, "log_start_offset": -1},
+            ),
+        ),
+    ),
+    2: (
+        Mirror(
+            "topics",
+            "topics",
+            _same("name"),
+            Mirror(
+                "partitions",
+                "partitions",
+                _same("partition_index"),
+                values={"timestamp": -1, "offset": -1, "leader_epoch": -1},
+            ),
+        ),
+    ),
+    3: (Mirror("topics", "topics", _TOPIC),),
+    8: (
+        Mirror(
+            "topics", "topics", _TOPIC, Mirror("partitions", "partitions", _same("partition_index"))
+        ),
+    ),
+    9: (
+        Mirror("groups", "groups", _same("group_id")),
+        Mirror(
+            "topics",
+            "topics",
+            _same("name"),
+            Mirror(
+                "partitions",
+                "partition_indexes",
+                {"partition_index": ITSELF},
+                values={"committed_offset": -1, "committed_leader_epoch": -1},
+            ),
+        ),
+    ),
+    10: (Mirror("coordinators", "coordinator_keys", {"key": ITSELF}, values={"node_id": -1}),),
+    15: (Mirror("groups", "groups", {"group_id": ITSELF}),),
+    19: (Mirror("topics", "topics", _same("name")),),
+    20: (
+        Mirror("responses", "topics", _TOPIC),
+        Mirror("responses", "topic_names", {"name": ITSELF}),
+    ),
+    21: (
+        Mirror(
+            "topics",
+            "topics",
+            _same("name"),
+            Mirror(
+                "partitions", "partitions", _same("partition_index"), values={"low_watermark": -1}
+            ),
+        ),
+    ),
+    23: (
+        Mirror(
+            "topics",
+            "topics",
+            _same("topic"),
+            Mirror("partitions", "partitions", _same("partition")),
+        ),
+    ),
+    30: (Mirror("results", "creations", {}),),
+    31: (Mirror("filter_results", "filters", {}),),
+    32: (Mirror("results", "resources", _RESOURCE),),
+    34: (
+        Mirror(
+            "results",
+            "dirs.topics",
+            {"topic_name": "name"},
+            Mirror("partitions", "partitions", {"partition_index": ITSELF}),
+        ),
+    ),
+    # The one log directory.
+    35: (Mirror("results", ITSELF, {}),),
+    33: (Mirror("responses", "resources", _RESOURCE),),
+    37: (Mirror("results", "topics", _same("name")),),
+    42: (Mirror("results", "groups_names", {"group_id": ITSELF}),),
+    43: (
+        Mirror(
+            "replica_election_results",
+            "topic_partitions",
+            _same("topic"),
+            Mirror("partition_result", "partitions", {"partition_id": ITSELF}),
+        ),
+    ),
+    44: (Mirror("responses", "resources", _RESOURCE),),
+    75: (Mirror("topics", "topics", _same("name")),),
+}
+
+_VALUES: Final[dict[int, Mapping[str, object]]] = {
+    10: {"node_id": -1, "port": -1},
+    11: {"generation_id": -1},
+    22: {"producer_id": -1, "producer_epoch": -1},
+}
+"""Fields of whole responses that mean "unknown", as the elements' above."""
+
+
+class _Failure(NamedTuple):
+    version: int
+    code: ErrorCode
+    message: str | None
+
+
+def error_response(
+    request: object, version: int, code: ErrorCode, message: str | None = None
+) -> Struct:
+    """The response to `request` that says `code`, with `message` where there is room for it.
+
+    Raises:
+        NoErrorField: in this version it cannot be said.
+    """
+    schema = schema_of(type(request))
+    assert schema.key is not None, f"{schema.name} is not a request"
+    failure = _Failure(version, code, message)
+    response = _blank(RESPONSES[schema.key])
+    for name, value in _VALUES.get(schema.key, {}).items():
+        if _in_version(response, name, version):
+            setattr(response, name, value)
+    if _set_error(response, failure):
+        return response
+    for mirror in _MIRRORS.get(schema.key, ()):
+        asked = _asked(request, mirror.request, version)
+        if asked is not None and _in_version(response, mirror.response, version):
+            _fill(mirror, response, asked, failure)
+            return response
+    raise NoErrorField(f"{schema.name} v{version}")
+
+
+def _asked(request: object, path: str, version: int) -> list[object] | None:
+    """The list of the request that a mirror speaks of; None if this version has none."""
+    if path == ITSELF:
+        return [request]
+    name, _, inner = path.partition(".")
+    if not _in_version(request, name, version):
+        return None
+    found: list[object] | None = getattr(request, name)
+    if found is None or not inner:
+        return found
+    return [one for outer in found for one in getattr(outer, inner)]
+
+
+def _fill(mirror: Mirror, parent: Struct, asked: list[object], failure: _Failure) -> None:
+    """Put an element that fails into `parent`'s list for each one that was asked about."""
+    (declared,) = (f for f in schema_of(type(parent)).fields if f.name == mirror.response)
+    assert isinstance(declared.kind, type)
+    elements = []
+    for one in asked:
+        element = _blank(declared.kind)
+        for name, value in mirror.values.items():
+            setattr(element, name, value)
+        for name, source in mirror.copied.items():
+            setattr(element, name, one if source == ITSELF else getattr(one, source))
+        if mirror.inner is not None:
+            _fill(mirror.inner, element, getattr(one, mirror.inner.request), failure)
+        else:
+            has_error_field = _set_error(element, failure)
+            assert has_error_field
+        elements.append(element)
+    setattr(parent, mirror.response, elements)
+
+
+def _blank(message: type) -> Struct:
+    blank: Struct = message(
+        **{declared.name: declared.make_default() for declared in schema_of(message).fields}
+    )
+    return blank
+
+
+def _set_error(target: Struct, failure: _Failure) -> bool:
+    """Put the error into `target`; False if it has no field for it in this version."""
+    if not _in_version(target, "error_code", failure.version):
+        return False
+    target.error_code = failure.code  # type: ignore[attr-defined]  # Seen in the schema just now.
+    room = _in_version(target, "error_message", failure.version)
+    if room is not None:
+        absent = None if failure.version in room.nullable else ""
+        text = absent if failure.message is None else failure.message
+        target.error_message = text  # type: ignore[attr-defined]  # As above.
+    return True
+
+
+def _in_version(target: object, name: str, version: int) -> Field | None:
+    for declared in schema_of(type(target)).fields:
+        if declared.name == name and version in declared.versions:
+            return declared
+    return None

@@ -1,0 +1,198 @@
+"""Fetch (key 1): batches from the offsets that a consumer names, now or when there are enough.
+
+v4-18 as in Kafka 4.4. Every answer carries session id 0, which makes clients send full requests:
+incremental sessions (KIP-227) save bytes in clusters with thousands of partitions and cost state
+per client here. Follower fields (replica state, diverging epochs, snapshots) are read and ignored,
+there being no followers; rack-aware reads have nothing to choose from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from functools import partial
+from typing import Final, cast
+
+from kohort.broker.handlers.context import RequestContext
+from kohort.broker.handlers.leader_epoch import check_leader_epoch
+from kohort.broker.handlers.registry import handles
+from kohort.broker.promise import Promise
+from kohort.broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
+from kohort.broker.topics.manager import Topic
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+
+TOPIC_IDS_SINCE: Final = 13
+READ_COMMITTED: Final = 1
+NO_EPOCH: Final = -1
+FULL_FETCH_EPOCHS: Final = frozenset({-1, 0})
+"""Without a session, or to open one; such a request says all, whatever session it leaves behind."""
+
+
+@handles(FetchRequest, versions="4-18")
+def fetch(
+    ctx: RequestContext, request: FetchRequest
+) -> FetchResponse | Promise[FetchResponse] | Coroutine[None, None, FetchResponse]:
+    """Answer at once if there is enough, something is wrong or no wait is wanted; else park."""
+    if request.session_epoch not in FULL_FETCH_EPOCHS:
+        # We never gave out a session, so this one belongs to an earlier broker at this address.
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
+    reads = [
+        (topic, [_plan(ctx, topic, asked) for asked in topic.partitions])
+        for topic in request.topics
+        if topic.partitions
+    ]
+    flat = [read for _, of_topic in reads for read in of_topic]
+    first = FetchPass(flat, min(request.max_bytes, ctx.broker.config.fetch_max_bytes))
+    if not first.read_at_hand():
+        return _finish(_Reading(ctx, request, reads, flat), first)
+    if _is_enough(request, flat, first.total_bytes):
+        return _response(request, reads)
+    return _Reading(ctx, request, reads, flat).park(first.total_bytes)
+
+
+def _is_enough(request: FetchRequest, flat: list[PartitionRead], found_bytes: int) -> bool:
+    """Whether to answer without a wait."""
+    return (
+        found_bytes >= request.min_bytes
+        or request.max_wait_ms <= 0
+        or not flat
+        or any(read.error for read in flat)
+    )
+
+
+async def _finish(reading: _Reading, first: FetchPass) -> FetchResponse:
+    await first.finish(reading.threads)
+    if _is_enough(reading.request, reading.flat, first.total_bytes):
+        return _response(reading.request, reading.reads)
+    return await reading.park(first.total_bytes)
+
+
+class _Reading:
+    """A request that is not answered at once, and what is read for it."""
+
+    def __init__(
+        self,
+        ctx: RequestContext,
+        request: FetchRequest,
+        reads: list[tuple[FetchTopic, list[PartitionRead]]],
+        flat: list[PartitionRead],
+    ) -> None:
+        self.request = request
+        self.reads = reads
+        self.flat = flat
+        self.threads = ctx.broker.reads_aside
+        self._ctx = ctx
+
+    def park(self, found_bytes: int) -> Promise[FetchResponse]:
+        """Wait for more, everything having been read once."""
+        broker = self._ctx.broker
+        # It will be read again; nobody accounts for it while it waits.
+        for read in self.flat:
+            read.data = b""
+        answer: Promise[FetchResponse] = Promise()
+        operation = DelayedFetch(
+            self.flat,
+            bytes_missing=self.request.min_bytes - found_bytes,
+            answer=partial(self._read_again, answer),
+            fail=partial(_fail, answer),
+            owner=self._ctx.connection,
+        )
+        deadline_ms = broker.clock.monotonic_ms() + self.request.max_wait_ms
+        broker.purgatory.try_complete_else_watch(operation, operation.keys, deadline_ms)
+        return answer
+
+    def _read_again(self, answer: Promise[FetchResponse]) -> None:
+        """The wait is over: answer with what there is now."""
+        if answer.done():
+            return
+        max_bytes = min(self.request.max_bytes, self._ctx.broker.config.fetch_max_bytes)
+        again = FetchPass(self.flat, max_bytes)
+        if again.read_at_hand():
+            answer.set_result(_response(self.request, self.reads))
+            return
+        task = asyncio.get_running_loop().create_task(again.finish(self.threads), name="fetch")
+        task.add_done_callback(partial(self._answer_with, answer))
+        # A client that leaves cancels the answer; the task lives as long as the answer does.
+        answer.add_done_callback(lambda _: task.cancel())
+
+    def _answer_with(self, answer: Promise[FetchResponse], task: asyncio.Task[None]) -> None:
+        if answer.done():
+            return
+        if task.cancelled():
+            answer.cancel()
+        elif (error := task.exception()) is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(_response(self.request, self.reads))
+
+
+def _fail(answer: Promise[FetchResponse], error: Exception) -> None:
+    if not answer.done():
+        answer.set_exception(error)
+
+
+def _plan(ctx: RequestContext, asked_topic: FetchTopic, asked: FetchPartition) -> PartitionRead:
+    """Find the partition that is asked for, or say what is wrong with the question."""
+    topic = _find_topic(ctx, asked_topic)
+    read = PartitionRead(
+        asked.partition, None, asked.fetch_offset, max(asked.partition_max_bytes, 0)
+    )
+    if topic is None:
+        by_id = ctx.api_version >= TOPIC_IDS_SINCE
+        read.error = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    elif not 0 <= asked.partition < len(topic.partitions):
+        read.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    else:
+        # Here, and only here, Kafka takes every epoch below 0 for none.
+        read.error = check_leader_epoch(max(asked.current_leader_epoch, NO_EPOCH))
+        if not read.error:
+            read.partition = topic.partitions[asked.partition]
+            read.as_range = ctx.connection.sends_files
+    return read
+
+
+def _find_topic(ctx: RequestContext, asked: FetchTopic) -> Topic | None:
+    if ctx.api_version >= TOPIC_IDS_SINCE:
+        return ctx.broker.topics.get_by_id(asked.topic_id)
+    return ctx.broker.topics.get(asked.topic)
+
+
+def _response(
+    request: FetchRequest, reads: list[tuple[FetchTopic, list[PartitionRead]]]
+) -> FetchResponse:
+    committed_only = request.isolation_level == READ_COMMITTED
+    return FetchResponse(
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[_partition(read, committed_only=committed_only) for read in of_topic],
+            )
+            for topic, of_topic in reads
+        ]
+    )
+
+
+def _partition(read: PartitionRead, *, committed_only: bool) -> PartitionData:
+    high_watermark = log_start_offset = -1
+    if read.partition is not None and not read.error:
+        high_watermark = read.partition.high_watermark
+        log_start_offset = read.partition.log.log_start_offset
+    return PartitionData(
+        partition_index=read.partition_index,
+        error_code=read.error,
+        high_watermark=high_watermark,
+        last_stable_offset=high_watermark,
+        log_start_offset=log_start_offset,
+        aborted_transactions=[] if committed_only and not read.error else None,
+        # A range passes through the codec as any large buffer does: by its length.
+        records=cast("memoryview", read.data),
+    )

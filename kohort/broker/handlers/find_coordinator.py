@@ -1,0 +1,65 @@
+"""FindCoordinator (key 10): who looks after a group or a transaction. It is always this broker.
+
+v1 key type; v2 answers before throttling; v3 flexible; v4 several keys (KIP-699); v5 transaction
+errors of KIP-890; v6 share groups (KIP-932), which are not served. Transactional ids are answered
+too, so that InitProducerId gets its chance to say what is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kohort.broker.handlers.context import RequestContext
+from kohort.broker.handlers.registry import handles
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+KINDS_SERVED: Final = frozenset({GROUP, TRANSACTION})
+SEVERAL_KEYS_SINCE: Final = 4
+
+
+@handles(FindCoordinatorRequest, versions="0-6")
+def find_coordinator(
+    ctx: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    """One answer per key."""
+    several = ctx.api_version >= SEVERAL_KEYS_SINCE
+    if several:
+        found = [_find(ctx, key, request.key_type) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=found)
+    only = _find(ctx, request.key, request.key_type)
+    return FindCoordinatorResponse(
+        error_code=only.error_code,
+        # Kafka's own text where all is well.
+        error_message=only.error_message or "NONE",
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+    )
+
+
+def _find(ctx: RequestContext, key: str, key_type: int) -> Coordinator:
+    if key_type not in KINDS_SERVED:
+        return Coordinator(
+            key=key,
+            node_id=-1,
+            host="",
+            port=-1,
+            error_code=ErrorCode.INVALID_REQUEST,
+            error_message=f"Keys of type {key_type} have no coordinator here.",
+        )
+    host, port = ctx.advertised
+    return Coordinator(
+        key=key,
+        node_id=ctx.broker.node_id,
+        host=host,
+        port=port,
+        error_code=ErrorCode.NONE,
+        error_message="",
+    )

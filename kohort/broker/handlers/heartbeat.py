@@ -1,0 +1,35 @@
+"""Heartbeat (key 12): a member says that it is alive and learns of rebalances.
+
+v0-4. v3 instance id, v4 flexible. Never waits, and in a stable group touches no timer.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from kohort.broker.handlers.context import RequestContext
+from kohort.broker.handlers.prepared import Prepared
+from kohort.broker.handlers.registry import handles
+from kohort.protocol.codec import codec
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+@handles(HeartbeatRequest, versions="0-4")
+def heartbeat(ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | Prepared:
+    """REBALANCE_IN_PROGRESS while joins are collected."""
+    error = ctx.broker.groups.heartbeat(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id,
+    )
+    return HeartbeatResponse(error_code=error) if error else _all_is_well(ctx.api_version)
+
+
+@cache
+def _all_is_well(version: int) -> Prepared:
+    """What nearly every heartbeat is answered."""
+    return Prepared(
+        codec(HeartbeatResponse, version).encode(HeartbeatResponse(error_code=ErrorCode.NONE))
+    )

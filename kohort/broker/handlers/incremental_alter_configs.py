@@ -1,0 +1,68 @@
+"""IncrementalAlterConfigs (key 44): change single configs and leave the others alone (KIP-339).
+
+v0-1 as in Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kohort.broker.config.alter import Change, altered
+from kohort.broker.config.current import all_broker_settings
+from kohort.broker.config.topic import TOPIC_SETTINGS, broker_default
+from kohort.broker.handlers.config_resources import ResourceType, alter, repeated
+from kohort.broker.handlers.context import RequestContext
+from kohort.broker.handlers.registry import handles
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+
+@handles(IncrementalAlterConfigsRequest, versions="0-1")
+async def incremental_alter_configs(
+    ctx: RequestContext, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    """One outcome per resource; a resource changes completely or not at all."""
+    twice = repeated(request.resources)
+    response = IncrementalAlterConfigsResponse(responses=[])
+    for resource in request.resources:
+        answer = AlterConfigsResourceResponse(
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        response.responses.append(answer)
+        try:
+            if (resource.resource_type, resource.resource_name) in twice:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
+                )
+            await _change(ctx, resource, validate_only=request.validate_only)
+        except KafkaError as error:
+            answer.error_code, answer.error_message = error.code, error.message
+    return response
+
+
+async def _change(
+    ctx: RequestContext, resource: AlterConfigsResource, *, validate_only: bool
+) -> None:
+    changes = [
+        Change(config.name, config.config_operation, config.value) for config in resource.configs
+    ]
+    is_topic = resource.resource_type == ResourceType.TOPIC
+    known = TOPIC_SETTINGS if is_topic else all_broker_settings()
+
+    def default(name: str) -> str:
+        settings, setting = ctx.broker.topics.settings, known[name]
+        value = broker_default(setting, settings.config) if is_topic else settings.value_of(name)
+        return setting.format(value) or ""
+
+    def alteration(current: Mapping[str, str]) -> dict[str, str]:
+        return altered(current, changes, known, default)
+
+    await alter(ctx, resource, alteration, validate_only=validate_only)

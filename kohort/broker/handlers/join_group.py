@@ -1,0 +1,116 @@
+"""JoinGroup (key 11): become, or stay, a member of a group's next generation.
+
+v0-9. v1 rebalance timeout, v4 member id required, v5 instance id, v6 flexible and with it the tag
+that states a reason as a number (ours), v7 protocol type in the answer, v8 a reason as text, v9
+skip assignment. The rules are in :mod:`kohort.broker.core.group.join`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from typing import Final
+
+from kohort.broker.core.group.reasons import state_reason
+from kohort.broker.core.group.requests import JoinRequest, JoinResult
+from kohort.broker.handlers.context import RequestContext
+from kohort.broker.handlers.prepared import FIELD_MAX_BYTES, Prepared, head_of, with_field
+from kohort.broker.handlers.registry import handles
+from kohort.broker.promise import Promise
+from kohort.protocol.codec import codec
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+REBALANCE_TIMEOUT_SINCE: Final = 1
+MEMBER_ID_REQUIRED_SINCE: Final = 4
+FLEXIBLE_SINCE: Final = 6
+NULL_PROTOCOL_NAME_SINCE: Final = 7
+SKIP_ASSIGNMENT_SINCE: Final = 9
+
+GENERATIONS_REMEMBERED: Final = 8
+"""Of which the answers to followers are kept. They are given out a hundred in a turn, so that many
+groups can have theirs at once; what is kept may be as long as the names that clients choose."""
+
+_NO_MEMBERS: Final = b"\1\0"
+"""And no tags: what comes after the id of a follower."""
+
+
+@handles(JoinGroupRequest, versions="0-9")
+def join_group(
+    ctx: RequestContext, request: JoinGroupRequest
+) -> JoinGroupResponse | Prepared | Promise[JoinGroupResponse | Prepared]:
+    """Usually held back until the join phase of the rebalance ends."""
+    version = ctx.api_version
+    ticket = ctx.broker.groups.join(
+        request.group_id,
+        JoinRequest(
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            client_id=ctx.header.client_id or "",
+            client_host=ctx.connection.peer_host,
+            session_timeout_ms=request.session_timeout_ms,
+            rebalance_timeout_ms=(
+                request.rebalance_timeout_ms
+                if version >= REBALANCE_TIMEOUT_SINCE
+                else request.session_timeout_ms
+            ),
+            protocol_type=request.protocol_type,
+            protocols=tuple([(offer.name, offer.metadata) for offer in request.protocols]),
+            requires_known_id=version >= MEMBER_ID_REQUIRED_SINCE,
+            can_skip_assignment=version >= SKIP_ASSIGNMENT_SINCE,
+            reason=state_reason(request.join_reason, request.reason),
+        ),
+    )
+    return ticket.then(_RESPONDERS[version])
+
+
+def _respond(version: int, result: JoinResult) -> JoinGroupResponse | Prepared:
+    if not (result.error or result.members) and version >= FLEXIBLE_SINCE:
+        follower = _respond_to_follower(version, result)
+        if follower is not None:
+            return follower
+    return _respond_to_any(version, result)
+
+
+def _respond_to_follower(version: int, result: JoinResult) -> Prepared | None:
+    """All of a generation are told the same but for their own ids; None for a long one."""
+    member_id = result.member_id.encode()
+    if len(member_id) > FIELD_MAX_BYTES or result.skip_assignment:
+        return None
+    head = _head(
+        version, result.generation, result.protocol_type, result.protocol_name, result.leader
+    )
+    return with_field(head, member_id, _NO_MEMBERS)
+
+
+@lru_cache(maxsize=GENERATIONS_REMEMBERED)
+def _head(
+    version: int,
+    generation: int,
+    protocol_type: str | None,
+    protocol_name: str | None,
+    leader: str,
+) -> bytes:
+    """What comes before the member id."""
+    result = JoinResult(ErrorCode.NONE, "", generation, protocol_type, protocol_name, leader)
+    body = codec(JoinGroupResponse, version).encode(_respond_to_any(version, result))
+    return head_of(body, _NO_MEMBERS)
+
+
+def _respond_to_any(version: int, result: JoinResult) -> JoinGroupResponse:
+    name = result.protocol_name
+    if name is None and version < NULL_PROTOCOL_NAME_SINCE:
+        name = ""
+    return JoinGroupResponse(
+        error_code=result.error,
+        generation_id=result.generation,
+        protocol_type=result.protocol_type,
+        protocol_name=name,
+        leader=result.leader,
+        skip_assignment=result.skip_assignment,
+        member_id=result.member_id,
+        members=result.members,
+    )
+
+
+_RESPONDERS: Final = tuple([partial(_respond, version) for version in range(10)])
+"""By version. Made once, because thousands wait for their answers together."""

@@ -1,0 +1,58 @@
+"""LeaveGroup (key 13): members leave at once instead of timing out.
+
+v0-5. v3 several members, also by instance id, each with its own error; v4 flexible; v5 a reason as
+text. The rules are in :mod:`kohort.broker.core.group.leave`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from kohort.broker.core.group.requests import LeaveEntry, LeaveResult
+from kohort.broker.handlers.context import RequestContext
+from kohort.broker.handlers.registry import handles
+from kohort.broker.promise import Promise
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+
+SEVERAL_MEMBERS_SINCE: Final = 3
+
+
+@handles(LeaveGroupRequest, versions="0-5")
+def leave_group(
+    ctx: RequestContext, request: LeaveGroupRequest
+) -> LeaveGroupResponse | Promise[LeaveGroupResponse]:
+    """One result per member, in the order of the request; before v3 there is one member."""
+    several = ctx.api_version >= SEVERAL_MEMBERS_SINCE
+    members = request.members if several else [MemberIdentity(member_id=request.member_id)]
+    ticket = ctx.broker.groups.leave(
+        request.group_id,
+        [LeaveEntry(one.member_id, one.group_instance_id, one.reason) for one in members],
+    )
+    return ticket.then(partial(_respond_for_several, members) if several else _respond_for_one)
+
+
+def _respond_for_one(result: LeaveResult) -> LeaveGroupResponse:
+    return LeaveGroupResponse(error_code=result.error or result.entries[0])
+
+
+def _respond_for_several(members: list[MemberIdentity], result: LeaveResult) -> LeaveGroupResponse:
+    if result.error:
+        return LeaveGroupResponse(error_code=result.error)
+    return LeaveGroupResponse(
+        error_code=ErrorCode.NONE,
+        members=[
+            MemberResponse(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                error_code=error,
+            )
+            for member, error in zip(members, result.entries, strict=True)
+        ],
+    )

@@ -1,0 +1,47 @@
+"""ListConfigResources (key 74): the resources that DescribeConfigs can be asked about.
+
+v0-1 as in Kafka 4.4: topics, this broker and its loggers. Of client-metrics subscriptions, which
+are all that v0 lists, and of groups with configs there are none.
+"""
+
+from __future__ import annotations
+
+from kohort.broker.handlers.config_resources import ResourceType
+from kohort.broker.handlers.context import RequestContext
+from kohort.broker.handlers.registry import handles
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+
+@handles(ListConfigResourcesRequest, versions="0-1")
+def list_config_resources(
+    ctx: RequestContext, request: ListConfigResourcesRequest
+) -> ListConfigResourcesResponse:
+    """All resources of the kinds that are asked for, of every kind if none is named."""
+    if ctx.api_version == 0:
+        return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=[])
+    every = set(ResourceType)
+    wanted = set(request.resource_types) or every
+    if not wanted <= every:
+        return ListConfigResourcesResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[]
+        )
+    broker = str(ctx.broker.node_id)
+    names = {
+        ResourceType.BROKER_LOGGER: [broker],
+        ResourceType.BROKER: [broker],
+        ResourceType.TOPIC: [topic.name for topic in ctx.broker.topics.all()],
+    }
+    return ListConfigResourcesResponse(
+        error_code=ErrorCode.NONE,
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=kind)
+            for kind, of_kind in names.items()
+            if kind in wanted
+            for name in of_kind
+        ],
+    )

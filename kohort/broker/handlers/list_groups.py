@@ -1,0 +1,41 @@
+"""ListGroups (key 16): the groups that this broker coordinates.
+
+v0-5. v3 flexible, v4 state and a filter by state, v5 type and a filter by type. Filters take any
+case; a value that means nothing matches nothing, and no value matches everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from kohort.broker.handlers.context import RequestContext
+from kohort.broker.handlers.registry import handles
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+CLASSIC: Final = "classic"
+"""The type of all groups that we have (KIP-848 brought others)."""
+
+
+@handles(ListGroupsRequest, versions="0-5")
+def list_groups(ctx: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+    """In no order that means anything."""
+    groups = ctx.broker.groups.groups() if _matches(CLASSIC, request.types_filter) else ()
+    return ListGroupsResponse(
+        error_code=ErrorCode.NONE,
+        groups=[
+            ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type or "",
+                group_state=group.state.value,
+                group_type=CLASSIC,
+            )
+            for group in groups
+            if _matches(group.state.value, request.states_filter)
+        ],
+    )
+
+
+def _matches(value: str, accepted: Sequence[str]) -> bool:
+    return not accepted or value.lower() in {one.lower() for one in accepted}

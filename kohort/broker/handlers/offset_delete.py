@@ -1,0 +1,70 @@
+"""OffsetDelete (key 47): forget a group's positions in some partitions.
+
+v0. Positions of a topic that is gone cannot be deleted this way; they go with the topic. The rules
+are in :mod:`kohort.broker.core.group.removal`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from kohort.broker.core.group.requests import DeleteOffsetsResult, TopicPartition
+from kohort.broker.handlers.context import RequestContext
+from kohort.broker.handlers.registry import handles
+from kohort.broker.promise import Promise
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.lazy_dataclass import dataclass
+from kohort.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+
+@dataclass(slots=True)
+class _Draft:
+    """The answer so far, and what is left for the group to decide."""
+
+    response: OffsetDeleteResponse
+    partitions: list[TopicPartition] = field(default_factory=list)
+    open: list[OffsetDeleteResponsePartition] = field(default_factory=list)
+    """The answers to `partitions`."""
+
+    def complete(self, result: DeleteOffsetsResult) -> OffsetDeleteResponse:
+        """Fill in what the group says; an error of the whole leaves nothing else."""
+        if result.error:
+            return OffsetDeleteResponse(error_code=result.error, topics=[])
+        for answer, error in zip(self.open, result.partitions, strict=True):
+            answer.error_code = error
+        return self.response
+
+
+@handles(OffsetDeleteRequest, versions="0")
+def offset_delete(
+    ctx: RequestContext, request: OffsetDeleteRequest
+) -> OffsetDeleteResponse | Promise[OffsetDeleteResponse]:
+    """Answered when what could be deleted is gone for good."""
+    draft = _Draft(OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=[]))
+    for topic in request.topics:
+        _add_topic(ctx, draft, topic)
+    # The group has its say even if no partition is left: it may not exist.
+    return ctx.broker.groups.delete_offsets(request.group_id, draft.partitions).then(draft.complete)
+
+
+def _add_topic(ctx: RequestContext, draft: _Draft, asked: OffsetDeleteRequestTopic) -> None:
+    topic = ctx.broker.topics.get(asked.name)
+    count = 0 if topic is None else len(topic.partitions)
+    answers = OffsetDeleteResponseTopic(name=asked.name, partitions=[])
+    if asked.partitions:
+        draft.response.topics.append(answers)
+    for partition in asked.partitions:
+        index = partition.partition_index
+        answer = OffsetDeleteResponsePartition(partition_index=index, error_code=ErrorCode.NONE)
+        answers.partitions.append(answer)
+        if 0 <= index < count:
+            draft.open.append(answer)
+            draft.partitions.append(TopicPartition(asked.name, index))
+        else:
+            answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

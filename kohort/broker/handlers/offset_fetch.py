@@ -1,0 +1,162 @@
+"""OffsetFetch (key 9): where a group, from v8 several groups, will go on reading.
+
+v1-10. v2 null for all topics and a top-level error, v5 leader epoch, v6 flexible, v7
+require-stable, v8 several groups, v9 member id and epoch (of no meaning for classic groups), v10
+topic ids instead of names. Only durable positions are told, and only to the topic that they were
+committed for, not to another that has the name by now. A partition that nobody committed has
+offset -1, which is no error; an open transaction with a position is one for those who ask for
+stable ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeAlias
+
+from kohort.broker.core.group.classic_group import ClassicGroup
+from kohort.broker.handlers.context import RequestContext
+from kohort.broker.handlers.registry import handles
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from kohort.protocol.types import ZERO_UUID
+
+TOP_LEVEL_ERROR_SINCE: Final = 2
+SEVERAL_GROUPS_SINCE: Final = 8
+TOPIC_IDS_SINCE: Final = 10
+
+
+_Wanted: TypeAlias = tuple[str | None, bytes, bytes, Sequence[int]]
+"""Positions somebody asks for: a topic's name (None for a topic id that means nothing here), the id
+to be answered, the id of the topic that has the name now (zero without one), partitions.
+"""
+
+
+@handles(OffsetFetchRequest, versions="1-10")
+def offset_fetch(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    """Reads only; never waits."""
+    stable = request.require_stable
+    if ctx.api_version >= SEVERAL_GROUPS_SINCE:
+        groups = [_fetch_group(ctx, group, stable=stable) for group in request.groups]
+        return OffsetFetchResponse(topics=[], groups=groups)
+    topics = None
+    if request.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ]
+    asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+    found = _fetch_group(ctx, asked, stable=stable)
+    if found.error_code and ctx.api_version < TOP_LEVEL_ERROR_SINCE:
+        found.topics = [_failed_topic(topic, found.error_code) for topic in topics or ()]
+    return OffsetFetchResponse(
+        topics=[_as_before_v8(topic) for topic in found.topics], error_code=found.error_code
+    )
+
+
+def _fetch_group(
+    ctx: RequestContext, asked: OffsetFetchRequestGroup, *, stable: bool
+) -> OffsetFetchResponseGroup:
+    answer = OffsetFetchResponseGroup(group_id=asked.group_id, topics=[])
+    answer.error_code = ctx.broker.groups.read_error(asked.group_id)
+    if answer.error_code:
+        return answer
+    group = ctx.broker.groups.group(asked.group_id)
+    if asked.topics is None:
+        wanted = list(_all_topics(ctx, group))
+    else:
+        wanted = [_wanted(ctx, topic) for topic in asked.topics]
+    answer.topics = [
+        OffsetFetchResponseTopics(
+            name=name or "",
+            topic_id=topic_id,
+            partitions=[
+                _position(group, name, index, asked_id, stable=stable) for index in partitions
+            ],
+        )
+        for name, topic_id, asked_id, partitions in wanted
+    ]
+    return answer
+
+
+def _wanted(ctx: RequestContext, asked: OffsetFetchRequestTopics) -> _Wanted:
+    if ctx.api_version < TOPIC_IDS_SINCE:
+        named = ctx.broker.topics.get(asked.name)
+        topic_id = ZERO_UUID if named is None else named.topic_id
+        return asked.name, ZERO_UUID, topic_id, asked.partition_indexes
+    topic = ctx.broker.topics.get_by_id(asked.topic_id)
+    name = None if topic is None else topic.name
+    return name, asked.topic_id, asked.topic_id, asked.partition_indexes
+
+
+def _all_topics(ctx: RequestContext, group: ClassicGroup | None) -> Iterator[_Wanted]:
+    if group is None:
+        return
+    for name, partitions in group.offsets.topics().items():
+        topic = ctx.broker.topics.get(name)
+        topic_id = ZERO_UUID if topic is None else topic.topic_id
+        if topic is None and ctx.api_version >= TOPIC_IDS_SINCE:
+            continue
+        told = tuple([index for index, found in partitions.items() if found.is_of(topic_id)])
+        if told:
+            yield name, topic_id, topic_id, told
+
+
+def _position(
+    group: ClassicGroup | None, topic: str | None, index: int, topic_id: bytes, *, stable: bool
+) -> OffsetFetchResponsePartitions:
+    error, committed = ErrorCode.NONE, None
+    if topic is None:
+        error = ErrorCode.UNKNOWN_TOPIC_ID
+    elif stable and group is not None and group.offsets.is_unstable(topic, index):
+        error = ErrorCode.UNSTABLE_OFFSET_COMMIT
+    elif group is not None:
+        committed = group.committed(topic, index, topic_id)
+    if committed is None:
+        return OffsetFetchResponsePartitions(
+            partition_index=index, committed_offset=-1, metadata="", error_code=error
+        )
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        error_code=error,
+    )
+
+
+def _failed_topic(asked: OffsetFetchRequestTopics, error: int) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        name=asked.name,
+        partitions=[
+            OffsetFetchResponsePartitions(
+                partition_index=index, committed_offset=-1, metadata="", error_code=error
+            )
+            for index in asked.partition_indexes
+        ],
+    )
+
+
+def _as_before_v8(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
+    return OffsetFetchResponseTopic(
+        name=topic.name,
+        partitions=[
+            OffsetFetchResponsePartition(
+                partition_index=one.partition_index,
+                committed_offset=one.committed_offset,
+                committed_leader_epoch=one.committed_leader_epoch,
+                metadata=one.metadata,
+                error_code=one.error_code,
+            )
+            for one in topic.partitions
+        ],
+    )

@@ -1,0 +1,48 @@
+"""OffsetForLeaderEpoch (key 23): where a leader epoch ended, so that clients notice truncation.
+
+v2-4. There is one epoch, so the answer for it is the end of the log, and for a later one nothing.
+"""
+
+from __future__ import annotations
+
+from kohort.broker.handlers.context import RequestContext
+from kohort.broker.handlers.leader_epoch import check_leader_epoch
+from kohort.broker.handlers.registry import handles
+from kohort.broker.topics.partition import LEADER_EPOCH
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+@handles(OffsetForLeaderEpochRequest, versions="2-4")
+def offset_for_leader_epoch(
+    ctx: RequestContext, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    """One answer per partition."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_look_up(ctx, topic.topic, asked) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _look_up(ctx: RequestContext, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    answer = EpochEndOffset(partition=asked.partition, error_code=ErrorCode.NONE)
+    partition = ctx.broker.topics.partition(topic, asked.partition)
+    if partition is None:
+        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return answer
+    answer.error_code = check_leader_epoch(asked.current_leader_epoch)
+    if not answer.error_code and asked.leader_epoch == LEADER_EPOCH:
+        answer.leader_epoch = LEADER_EPOCH
+        answer.end_offset = partition.high_watermark
+    return answer

@@ -1,0 +1,96 @@
+"""Answers that are encoded once and given to everybody who asks the same.
+
+A fleet of clients asks one question many times: who leads the partitions of the topics that all of
+them read. To look that up anew and to encode it is most of what the request costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from kohort.broker.topics.manager import TopicManager
+    from kohort.broker.topics.topic import Topic
+
+KEPT_MAX: Final = 100
+"""Questions whose answers are kept; beyond that the oldest goes."""
+
+KEPT_MAX_BYTES: Final = 16_384
+"""Larger answers are not kept. Peers who ask what they like make us hold some 3 MB."""
+
+
+FIELD_MAX_BYTES: Final = 126
+"""With which the length of a compact text or bytes field is one byte, as it nearly always is."""
+
+_EMPTY: Final = b"\1"
+
+
+class Prepared:
+    """An answer without errors in the version of its request: what a handler may return in place of
+    a response.
+    """
+
+    __slots__ = ("body",)
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        """The encoded response, without a header."""
+
+
+def head_of(body: bytes, tail: bytes) -> bytes:
+    """What comes before a compact field that is empty in `body`, and has `tail` behind it."""
+    end = _EMPTY + tail
+    assert body.endswith(end)
+    return body[: -len(end)]
+
+
+def with_field(head: bytes, field: bytes, tail: bytes) -> Prepared:
+    """An answer of which all but one compact field is told to many; that one is of up to
+    `FIELD_MAX_BYTES`.
+    """
+    return Prepared(b"%b%c%b%b" % (head, len(field) + 1, field, tail))
+
+
+class _Kept(NamedTuple):
+    answer: Prepared
+    partition_counts: tuple[tuple[bytes, int], ...]
+    """By topic id, and not the topics themselves: those that are deleted are to be freed."""
+
+
+class TopicAnswers:
+    """Answers about topics, each given for as long as nothing has changed that it tells."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Hashable, _Kept] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def find(self, question: Hashable, topics: TopicManager) -> Prepared | None:
+        """The answer, if there is one and it still holds."""
+        kept = self._kept.get(question)
+        if kept is None:
+            return None
+        for topic_id, partition_count in kept.partition_counts:
+            topic = topics.get_by_id(topic_id)
+            if (
+                topic is None
+                or len(topic.partitions) != partition_count
+                or not topic.partitions.are_online()
+            ):
+                del self._kept[question]
+                return None
+        return kept.answer
+
+    def keep(self, question: Hashable, body: bytes, told: Sequence[Topic]) -> Prepared:
+        """What is to be given from now on. All that may change in it are the topics there are and
+        the number of their partitions, all of which are online.
+        """
+        answer = Prepared(body)
+        if len(body) <= KEPT_MAX_BYTES:
+            if len(self._kept) >= KEPT_MAX:
+                del self._kept[next(iter(self._kept))]
+            counts = tuple([(topic.topic_id, len(topic.partitions)) for topic in told])
+            self._kept[question] = _Kept(answer, counts)
+        return answer

@@ -1,0 +1,268 @@
+"""Produce (key 0): append one batch to each of the partitions named.
+
+v3-13; versions 0 to 2 are advertised and not served, as Kafka 4 does it, because an old feature
+check of librdkafka looks for version 0. Partitions fail alone. acks=1 and acks=all differ only
+where the configuration forces records to disk: acks=all waits for that in the purgatory.
+
+With acks=0 there is no answer; the client is told of a failure by closing its connection.
+Transactional batches are refused until there is a transaction coordinator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from dataclasses import field
+from enum import Enum, auto
+from typing import Final
+
+from kohort.broker.core.partition.validation import validation_steps
+from kohort.broker.core.partition.verdict import ProduceTerms, RejectedBatch, Verdict
+from kohort.broker.handlers.context import RequestContext
+from kohort.broker.handlers.registry import CloseConnection, handles
+from kohort.broker.promise import Promise
+from kohort.broker.storage.errors import StorageError
+from kohort.broker.topics.manager import Topic
+from kohort.broker.topics.partition import Partition
+from kohort.broker.topics.produce import DelayedProduce, PendingAppend
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.lazy_dataclass import dataclass
+from kohort.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+TOPIC_IDS_SINCE: Final = 13
+ACKS_NONE: Final = 0
+ACKS_ALL: Final = -1
+
+TURN_MS: Final = 5
+"""How long a request appends batches before the loop gets to its other connections."""
+
+
+class _Pause(Enum):
+    """Where a request leaves off for a turn of the loop."""
+
+    BETWEEN_BATCHES = auto()
+    BEFORE_LARGE_BATCH = auto()
+    """What follows may hold much memory, so only one request at a time goes on from here."""
+    WITHIN_LARGE_BATCH = auto()
+
+
+Steps = Generator[_Pause, None, "_Outcome"]
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What became of a request so far."""
+
+    response: ProduceResponse
+    pending: list[PendingAppend] = field(default_factory=list)
+    failure: str = ""
+    """Which partition was refused first, and why: for the log where there is no answer."""
+
+
+@handles(ProduceRequest, versions="3-13", advertised="0-13")
+def produce(
+    ctx: RequestContext, request: ProduceRequest
+) -> ProduceResponse | Promise[ProduceResponse] | asyncio.Task[ProduceResponse | None] | None:
+    """Append at once; what takes long is continued in a task."""
+    steps = _append_steps(ctx, request)
+    try:
+        pause = next(steps)
+    except StopIteration as done:
+        return _answer(ctx, request, done.value)
+    task = _continue(ctx, request, steps, pause)
+    return asyncio.get_running_loop().create_task(task, name="produce")
+
+
+async def _continue(
+    ctx: RequestContext, request: ProduceRequest, steps: Steps, pause: _Pause
+) -> ProduceResponse | None:
+    outcome = await _finish(steps, pause, ctx.broker.large_batch)
+    answer = _answer(ctx, request, outcome)
+    return await answer if isinstance(answer, Promise) else answer
+
+
+async def _finish(steps: Steps, pause: _Pause, large_batch: asyncio.Lock) -> _Outcome:
+    """Go on in turns of a few milliseconds; `large_batch` is held for as long as it has to be."""
+    is_holding = False
+    try:
+        while True:
+            if pause is _Pause.BEFORE_LARGE_BATCH:
+                await large_batch.acquire()
+                is_holding = True
+            elif pause is _Pause.BETWEEN_BATCHES and is_holding:
+                large_batch.release()
+                is_holding = False
+            await asyncio.sleep(0)
+            try:
+                pause = next(steps)
+            except StopIteration as done:
+                outcome: _Outcome = done.value
+                return outcome
+    finally:
+        if is_holding:
+            large_batch.release()
+
+
+def _append_steps(ctx: RequestContext, request: ProduceRequest) -> Steps:
+    """Append batch by batch; yields wherever the loop should get a turn."""
+    outcome = _Outcome(ProduceResponse(responses=[]))
+    clock = ctx.broker.clock
+    turn_ends_ms = clock.monotonic_ms() + TURN_MS
+    for topic_data in request.topic_data:
+        if not topic_data.partition_data:
+            continue
+        topic = _find_topic(ctx, topic_data)
+        answers: list[PartitionProduceResponse] = []
+        outcome.response.responses.append(
+            TopicProduceResponse(
+                name=topic_data.name,
+                topic_id=topic_data.topic_id,
+                partition_responses=answers,
+            )
+        )
+        for data in topic_data.partition_data:
+            if clock.monotonic_ms() >= turn_ends_ms:
+                yield _Pause.BETWEEN_BATCHES
+                turn_ends_ms = clock.monotonic_ms() + TURN_MS
+            answer = PartitionProduceResponse(
+                index=data.index, error_code=ErrorCode.NONE, base_offset=-1
+            )
+            answers.append(answer)
+            try:
+                partition = _find_partition(ctx, topic, data.index)
+                yield from _append(ctx, request, partition, data, answer, outcome)
+            except KafkaError as error:
+                answer.error_code, answer.error_message = error.code, error.message
+            if answer.error_code and not outcome.failure:
+                reason = answer.error_message or ""
+                code = ErrorCode(answer.error_code).name
+                outcome.failure = f"{topic_data.name[:250]}-{data.index}: {code} {reason}"
+    return outcome
+
+
+def _append(
+    ctx: RequestContext,
+    request: ProduceRequest,
+    partition: Partition,
+    data: PartitionProduceData,
+    answer: PartitionProduceResponse,
+    outcome: _Outcome,
+) -> Generator[_Pause, None, None]:
+    """Validate and append one batch, and put the result into ``answer``."""
+    wall_ms = ctx.broker.clock.wall_ms()
+    terms = ProduceTerms(
+        api_version=ctx.api_version,
+        acks=request.acks,
+        has_transactional_id=request.transactional_id is not None,
+        wall_ms=wall_ms,
+    )
+    verdict = yield from _judge(ctx, partition, data, terms)
+    if isinstance(verdict, RejectedBatch):
+        answer.error_code, answer.error_message = verdict.code, verdict.message
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(
+                batch_index=error.batch_index, batch_index_error_message=error.message
+            )
+            for error in verdict.record_errors
+        ]
+        if verdict.tells_log_start:
+            answer.log_start_offset = partition.log.log_start_offset
+        return
+    partition.check_online()
+    answer.log_start_offset = partition.log.log_start_offset
+    try:
+        appended = partition.append(verdict.batch, verdict.header, wall_ms=wall_ms)
+    except StorageError:
+        answer.log_start_offset = -1
+        raise
+    answer.base_offset = appended.base_offset
+    if verdict.log_append_time_ms >= 0:
+        answer.log_append_time_ms = appended.appended_ms
+
+    def tell(code: ErrorCode) -> None:
+        answer.error_code, answer.base_offset = code, -1
+        answer.log_append_time_ms = answer.log_start_offset = -1
+
+    pending = PendingAppend(partition, appended.next_offset, tell)
+    if request.acks == ACKS_ALL and not pending.is_decided:
+        outcome.pending.append(pending)
+
+
+def _judge(
+    ctx: RequestContext, partition: Partition, data: PartitionProduceData, terms: ProduceTerms
+) -> Generator[_Pause, None, Verdict]:
+    """Validate a batch, at once if it is no large one."""
+    policy = ctx.broker.validation
+    steps = validation_steps(data.records, partition.config, terms, policy)
+    verdict: Verdict
+    try:
+        next(steps)
+    except StopIteration as done:
+        verdict = done.value
+        return verdict
+    # Begin again when nobody else is at a large batch: what has been inflated until here must not
+    # be kept for each request that waits.
+    steps.close()
+    yield _Pause.BEFORE_LARGE_BATCH
+    steps = validation_steps(data.records, partition.config, terms, policy)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            verdict = done.value
+            break
+        yield _Pause.WITHIN_LARGE_BATCH
+    yield _Pause.BETWEEN_BATCHES
+    return verdict
+
+
+def _answer(
+    ctx: RequestContext, request: ProduceRequest, outcome: _Outcome
+) -> ProduceResponse | Promise[ProduceResponse] | None:
+    if request.acks == ACKS_NONE:
+        if outcome.failure:
+            raise CloseConnection(f"produce with acks=0 failed for {outcome.failure}")
+        return None
+    if not outcome.pending:
+        return outcome.response
+    promise: Promise[ProduceResponse] = Promise()
+
+    def complete() -> None:
+        if not promise.done():
+            promise.set_result(outcome.response)
+
+    def fail(error: Exception) -> None:
+        if not promise.done():
+            promise.set_exception(error)
+
+    operation = DelayedProduce(outcome.pending, answer=complete, fail=fail, owner=ctx.connection)
+    deadline_ms = ctx.broker.clock.monotonic_ms() + max(request.timeout_ms, 0)
+    ctx.broker.purgatory.try_complete_else_watch(operation, operation.keys, deadline_ms)
+    return promise
+
+
+def _find_topic(ctx: RequestContext, data: TopicProduceData) -> Topic | None:
+    if ctx.api_version >= TOPIC_IDS_SINCE:
+        return ctx.broker.topics.get_by_id(data.topic_id)
+    return ctx.broker.topics.get(data.name)
+
+
+def _find_partition(ctx: RequestContext, topic: Topic | None, index: int) -> Partition:
+    if topic is None:
+        by_id = ctx.api_version >= TOPIC_IDS_SINCE
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+    if topic.is_internal:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is for the broker alone")
+    if not 0 <= index < len(topic.partitions):
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return topic.partitions[index]

@@ -1,0 +1,29 @@
+"""UpdateFeatures (key 57): there is no feature whose level could be changed.
+
+v0-2 as in Kafka 4.4, which refuses a feature that it does not know in the same way. What this
+broker supports, it always does.
+"""
+
+from __future__ import annotations
+
+from kohort.broker.handlers.context import RequestContext
+from kohort.broker.handlers.registry import handles
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+
+
+@handles(UpdateFeaturesRequest, versions="0-2")
+def update_features(ctx: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    """Refuse them together, as one that fails fails all."""
+    del ctx
+    if not request.feature_updates:
+        return UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None)
+    update = request.feature_updates[0]
+    return UpdateFeaturesResponse(
+        error_code=ErrorCode.INVALID_UPDATE_VERSION,
+        error_message=(
+            "The update failed for all features since the following feature had an error: Invalid "
+            f"update version {update.max_version_level} for feature {update.feature}. This broker "
+            "has no feature whose level can be changed."
+        ),
+    )

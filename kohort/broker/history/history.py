@@ -1,0 +1,467 @@
+"""The rebalance history: watches all groups, keeps the last records of each, and stores them.
+
+Within a step of a group, `observe` only files the event. When a rebalance is complete, what is
+known of it waits in a queue for the one task here, which makes the record in slices, tells it to
+listeners and to the log, keeps it, and writes it to the topic together with others. So neither a
+group of five thousand nor a failing disk holds up a group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+
+from kohort.broker.clock import Clock, SystemClock
+from kohort.broker.core.group.events import Event, GroupRemoved, GroupRestored, RebalanceStarted
+from kohort.broker.core.group.requests import Now
+from kohort.broker.core.history.facts import RebalanceFacts, copy_of, remains_of
+from kohort.broker.core.history.fold import BEGINNINGS, SETTLE_MS, GroupFold
+from kohort.broker.core.history.names import AVOIDED, REBALANCE
+from kohort.broker.core.steps import Steps, at_once
+from kohort.broker.history.closing_queue import ClosingQueue, Waiting
+from kohort.broker.history.recovery import RecordedGenerations
+from kohort.broker.history.restoring import restore
+from kohort.broker.history.rings import Rings, pack
+from kohort.broker.history.shelf import Kept, Packed
+from kohort.broker.history.topic import RUNNING, SLOW_FROM_BYTES, Entry, HistoryLog
+from kohort.broker.turns import in_turns
+from kohort.protocol.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    # A start needs none of these; see `RebalanceHistory._making`.
+    from kohort.broker.core.history.model import HistoryRecord, RebalanceRecord
+    from kohort.broker.history.making import Making
+
+logger = logging.getLogger(__name__)
+
+Listener: TypeAlias = "Callable[[HistoryRecord], None]"
+T = TypeVar("T")
+
+SIZE_DEFAULT: Final = 100
+MEMORY_BYTES_DEFAULT: Final = 64 << 20
+
+LOOK_EVERY_MS: Final = 1_000
+"""How often rebalances are looked at that run, or whose record is not complete."""
+
+LONG_RUNNING_MS: Final = 5_000
+"""A rebalance that has run for so long is written down as running, so that a crash does not make it
+one that never was. Most take a heartbeat interval, 3 s, and need only one record."""
+
+ANNOUNCED_AT_ONCE: Final = 20
+"""Of these; others have their turn a little later."""
+
+MEMBERS_AS_ONE: Final = 250
+"""Members of a group that count as one more there: what is known of them is copied."""
+
+MORE_AFTER_MS: Final = 100
+"""A little."""
+
+CLOSE_PATIENCE_S: Final = 5.0
+"""How long a stop waits for what is still to be written."""
+
+RECORDS_PER_TURN: Final = 20
+"""Small ones, before others get the loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryLimits:
+    """How much is kept."""
+
+    size: int = SIZE_DEFAULT
+    """Records of a group."""
+    memory_bytes: int = MEMORY_BYTES_DEFAULT
+    removed_retention_ms: int = 30 * 86_400_000
+    """How long the records of a removed group stay; negative: as long as there is room."""
+
+
+class RebalanceHistory:
+    """Watches all groups and keeps the last records of each. An observer of the coordinator."""
+
+    def __init__(self, limits: HistoryLimits | None = None, clock: Clock | None = None) -> None:
+        self._limits = limits or HistoryLimits()
+        self._clock = clock or SystemClock()
+        self._rings = Rings(self._limits.size, self._limits.memory_bytes)
+        self._folds: dict[str, GroupFold] = {}
+        self._under_way: dict[str, bool] = {}
+        """Groups with an open record; True once it was written down as running."""
+        self._queue = ClosingQueue()
+        self._recorded: RecordedGenerations | None = None
+        """Until the groups are loaded: which of their generations have a record."""
+        self._cut_short: dict[str, Entry] = {}
+        """Until then: records of rebalances that ran when the last process ended."""
+        self._entries: list[Entry] = []
+        """To be written."""
+        self._listeners: list[Listener] = []
+        self._made: Making | None = None
+        self._topic: HistoryLog | None = None
+        self._executor: Executor | None = None
+        self._wake: asyncio.Event | None = None
+        self._worker: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_closing = False
+
+    # Beginning and end.
+
+    async def start(self, topic: HistoryLog, executor: Executor | None = None) -> None:
+        """Read what is stored, and from now on write. Before the groups are loaded, as they go on
+        with the numbers of the records.
+        """
+        self._topic = topic
+        self._executor = executor
+        self._recorded = RecordedGenerations(is_whole=topic.is_whole())
+        for entry in await restore(topic, self._rings, self._recorded):
+            self._cut_short[entry.group_id] = entry
+        self._wake = asyncio.Event()
+        self._worker = asyncio.create_task(self._work(), name="rebalance history")
+        self._look_later()
+
+    def end_recovery(self) -> None:
+        """All groups are loaded: write down what the last stop left unfinished."""
+        self._recorded = None
+        self._entries += self._cut_short.values()
+        self._cut_short = {}
+        self._wake_up()
+
+    async def close(self) -> None:
+        """Write down what there is; rebalances under way are unfinished."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.end_recovery()
+        for group_id, fold in self._folds.items():
+            fold.stop()
+            self._take_closed(group_id, fold)
+        self._is_closing = True
+        self._wake_up()
+        if self._worker is not None:
+            # Not cancelled before: what it is writing would be lost.
+            await asyncio.wait([self._worker], timeout=CLOSE_PATIENCE_S)
+            self._worker.cancel()
+            await asyncio.wait([self._worker])
+        self._wake = None
+
+    # Watching.
+
+    def observe(self, group_id: str, event: Event, now: Now) -> None:
+        """File an event; a few microseconds."""
+        kind = event.__class__
+        if kind not in GroupFold.handlers:
+            return
+        fold = self._folds.get(group_id)
+        if fold is None:
+            if kind is GroupRemoved:
+                self._rings.mark_removed(group_id, now.wall_ms)
+            if kind not in BEGINNINGS:
+                return
+            if isinstance(event, GroupRestored) and self._recorded is not None:
+                self._recover(group_id, event, self._recorded)
+            ring = self._rings.get(group_id)
+            fold = self._folds[group_id] = GroupFold(0 if ring is None else ring.last_sequence)
+        try:
+            fold.observe(event, now)
+        except Exception:
+            # A mistake of ours must not be one of the group, whose step this is.
+            logger.exception("The history of group %r starts anew", group_id)
+            self._under_way.pop(group_id, None)
+            self._folds[group_id] = GroupFold(fold.sequence)
+            return
+        if fold.closed:
+            self._take_closed(group_id, fold)
+        if kind is RebalanceStarted:
+            self._under_way[group_id] = False
+            self._look_later()
+        elif kind is GroupRemoved:
+            del self._folds[group_id]
+            self._queue.add_end(group_id)
+            self._wake_up()
+        elif kind is GroupRestored and not fold.sequence:
+            # Groups that only keep offsets need nothing here.
+            del self._folds[group_id]
+
+    def _recover(self, group_id: str, event: GroupRestored, recorded: RecordedGenerations) -> None:
+        """Make the records that the last process did not come to. One that it had written down as
+        running is completed.
+        """
+        missing = recorded.missing(event.generations)
+        if not missing:
+            return
+        from kohort.broker.history.making import (  # noqa: PLC0415 - seldom needed.
+            completed_text,
+            recovered_text,
+        )
+
+        last = self._cut_short.get(group_id)
+        for stored, begun in missing:
+            text = None if last is None else completed_text(last.text, stored, begun)
+            if last is not None and text is not None:
+                del self._cut_short[group_id]
+                sequence = last.sequence
+                self._rings.replace_last(group_id, pack(text))
+            else:
+                ring = self._rings.get(group_id)
+                sequence = 1 + (0 if ring is None else ring.last_sequence)
+                text = recovered_text(stored, begun, sequence)
+                self._rings.add(group_id, sequence, pack(text), is_rebalance=True)
+            last = None
+            self._add_entry(group_id, REBALANCE, sequence, text, stored.generation)
+
+    def renew_steps(self) -> Steps[None]:
+        """See `Rings.renew_steps`."""
+        return self._rings.renew_steps()
+
+    def add_listener(self, listener: Listener) -> None:
+        """Have every record told once, when it is complete; in order, for each group."""
+        self._listeners.append(listener)
+
+    def _take_closed(self, group_id: str, fold: GroupFold) -> None:
+        now_ms = self._clock.monotonic_ms()
+        for closed in fold.closed:
+            self._queue.add(Waiting(group_id, closed, now_ms))
+        fold.closed.clear()
+        if fold.open is None:
+            self._under_way.pop(group_id, None)
+        self._wake_up()
+
+    def _wake_up(self) -> None:
+        if self._wake is not None:
+            self._wake.set()
+
+    # Asking.
+
+    def records(self, group_id: str, last: int | None = None) -> list[HistoryRecord]:
+        """The `last` records of a group, oldest first, all that there are by default; a rebalance
+        that runs comes last, with the outcome "running".
+        """
+        parse = self._making.parse_text
+        return [parse(text) for text in self.texts(group_id, last)]
+
+    def texts(self, group_id: str, last: int | None = None) -> list[bytes]:
+        """As `records`, as the JSON that they are kept as: much cheaper."""
+        open_record = self.open_record(group_id)
+        count = self._limits.size + 1 if last is None else max(last, 0)
+        newest: list[bytes] = []
+        if open_record is not None and count:
+            newest.append(self._making.text_of(open_record))
+        ring = self._rings.get(group_id)
+        if ring is not None:
+            wanted = max(min(count - len(newest), len(ring.records)), 0)
+            start = len(ring.records) - wanted
+            kept = [ring.records[index].text for index in range(start, len(ring.records))]
+            newest = kept + newest
+        return newest
+
+    def kept(self, group_id: str) -> list[Kept]:
+        """The complete records of a group, oldest first; packed, so that whoever answers others
+        unpacks no more than it needs, bit by bit.
+        """
+        ring = self._rings.get(group_id)
+        return [] if ring is None else list(ring.records)
+
+    def open_text_steps(self, group_id: str) -> Steps[bytes] | None:
+        """As `open_record`, as JSON and in steps: a group of thousands takes tens of milliseconds.
+        It shows one moment, that of the call.
+        """
+        fold = self._folds.get(group_id)
+        if fold is None or fold.open is None:
+            return None
+        now_ms = self._clock.monotonic_ms()
+        return self._making.open_text_steps(group_id, copy_of(fold.open), now_ms)
+
+    def open_record(self, group_id: str) -> RebalanceRecord | None:
+        """The rebalance that runs, or has just ended and whose members are still fetching their
+        assignment; as it looks now, with no more than a hundred members.
+        """
+        fold = self._folds.get(group_id)
+        if fold is None or fold.open is None:
+            return None
+        return self._snapshot(group_id, fold.open)
+
+    def groups(self) -> Iterable[str]:
+        """Ids of all groups that something is known of."""
+        return dict.fromkeys((*self._rings, *self._under_way))
+
+    def totals(self, group_id: str) -> tuple[int, int]:
+        """(rebalances, avoided ones) that are known to have been, more than are kept."""
+        ring = self._rings.get(group_id)
+        return (0, 0) if ring is None else (ring.rebalance_count, ring.avoided_count)
+
+    @property
+    def waiting_weight(self) -> int:
+        """Members of all rebalances that wait for their record."""
+        return self._queue.weight
+
+    def stats(self) -> dict[str, int]:
+        """For metrics, and for people who debug."""
+        return {
+            "groups": len(self._rings),
+            "records": self._rings.record_count,
+            "memory_bytes": self._rings.memory_bytes,
+            "waiting": len(self._queue),
+            "dropped": self._queue.dropped_count,
+            "lost": 0 if self._topic is None else self._topic.lost_count,
+        }
+
+    def _snapshot(self, group_id: str, facts: RebalanceFacts) -> RebalanceRecord:
+        return self._making.snapshot(group_id, facts, self._clock.monotonic_ms())
+
+    # Making records.
+
+    @property
+    def _making(self) -> Making:
+        if self._made is None:
+            self._made = _import_making()(self._clock)
+        return self._made
+
+    async def _elsewhere(self, work: Callable[..., T], *args: object) -> T:
+        """Do what takes milliseconds in the executor, if there is one."""
+        if self._executor is None:
+            return work(*args)
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work, *args)
+
+    def drain(self) -> None:
+        """Make all records that wait, at once and without writing them: for those who have no
+        loop.
+        """
+        while self._queue:
+            waiting = self._take_next()
+            if waiting is not None and not waiting.is_running:
+                record = self._making.record_of(waiting)
+                text = self._making.text_of(record)
+                self._keep(record, text, pack(text))
+
+    async def _work(self) -> None:
+        assert self._wake is not None
+        while not self._is_closing or self._queue or self._entries:
+            await self._wake.wait()
+            self._wake.clear()
+            if self._queue and self._made is None:
+                await self._elsewhere(_import_making)
+            count = 0
+            while self._queue:
+                await self._close_next()
+                count += 1
+                if count % RECORDS_PER_TURN == 0:
+                    await self._write()
+                    await asyncio.sleep(0)
+            await self._write()
+
+    async def _close_next(self) -> None:
+        waiting = self._take_next()
+        if waiting is None:
+            return
+        try:
+            await self._close_one(waiting)
+        except Exception:
+            # A mistake of ours costs one record, not the history.
+            logger.exception("A rebalance of group %r has no record", waiting.group_id)
+            self._queue.dropped_count += 1
+        facts, waiting.closed = waiting.closed, None
+        if isinstance(facts, RebalanceFacts):
+            remains = remains_of(facts)
+            del facts
+            await _go_through(self._making.let_go(remains), is_small=waiting.is_small)
+
+    async def _close_one(self, waiting: Waiting) -> None:
+        if waiting.is_running:
+            await self._write_running(waiting)
+            return
+        is_small = waiting.is_small
+        record = await _go_through(self._making.record_steps(waiting), is_small=is_small)
+        text = await _go_through(self._making.text_steps(record), is_small=is_small)
+        is_slow = len(text) >= SLOW_FROM_BYTES
+        packed = await self._elsewhere(pack, text) if is_slow else pack(text)
+        self._keep(record, text, packed)
+
+    def _take_next(self) -> Waiting | None:
+        """None for the end of a group, which needs no record."""
+        waiting = self._queue.take()
+        if waiting.closed is not None:
+            return waiting
+        now_ms = self._clock.wall_ms()
+        self._rings.mark_removed(waiting.group_id, now_ms)
+        if self._made is not None:
+            self._made.forget(waiting.group_id)
+        if self._limits.removed_retention_ms >= 0:
+            self._rings.forget_removed(now_ms - self._limits.removed_retention_ms)
+        return None
+
+    def _keep(self, record: HistoryRecord, text: bytes, packed: Packed) -> None:
+        is_rebalance = self._making.is_rebalance(record)
+        self._rings.add(record.group, record.sequence, packed, is_rebalance=is_rebalance)
+        kind = REBALANCE if is_rebalance else AVOIDED
+        generation = self._making.generation_of(record)
+        self._add_entry(record.group, kind, record.sequence, text, generation)
+        self._making.lines.note(record)
+        for listener in self._listeners:
+            try:
+                listener(record)
+            except Exception:
+                logger.exception("A listener of the rebalance history failed")
+
+    # Writing.
+
+    def _add_entry(
+        self, group_id: str, kind: str, sequence: int, text: bytes, generation: int | None = None
+    ) -> None:
+        if self._topic is not None:
+            now_ms = self._clock.wall_ms()
+            self._entries.append(Entry(group_id, kind, sequence, text, now_ms, generation))
+
+    async def _write(self) -> None:
+        entries, self._entries = self._entries, []
+        if entries and self._topic is not None:
+            await self._topic.append(entries)
+
+    # Looking at what takes long.
+
+    def _look_later(self, after_ms: int = LOOK_EVERY_MS) -> None:
+        if self._timer is None and self._wake is not None and self._under_way:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(after_ms / 1_000, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        now_ms = self._clock.monotonic_ms()
+        announced, is_more = 0, False
+        for group_id, is_announced in list(self._under_way.items()):
+            fold = self._folds[group_id]
+            facts = fold.open
+            assert facts is not None
+            if facts.finished_ms is not None:
+                if now_ms - facts.finished_ms >= SETTLE_MS:
+                    fold.settle()
+                    self._take_closed(group_id, fold)
+            elif not is_announced and now_ms - facts.began.ms >= LONG_RUNNING_MS:
+                if announced >= ANNOUNCED_AT_ONCE:
+                    is_more = True
+                    continue
+                size = len(facts.joins) + len(facts.gone)
+                announced += 1 + size // MEMBERS_AS_ONE
+                self._announce(group_id, facts)
+        self._look_later(MORE_AFTER_MS if is_more else LOOK_EVERY_MS)
+
+    def _announce(self, group_id: str, facts: RebalanceFacts) -> None:
+        """Have it written down that it runs."""
+        self._under_way[group_id] = True
+        now_ms = self._clock.monotonic_ms()
+        self._queue.add(Waiting(group_id, copy_of(facts), now_ms, is_running=True))
+        self._wake_up()
+
+    async def _write_running(self, waiting: Waiting) -> None:
+        facts = waiting.closed
+        assert isinstance(facts, RebalanceFacts)
+        steps = self._making.open_text_steps(waiting.group_id, facts, waiting.until_ms)
+        self._add_entry(waiting.group_id, RUNNING, facts.sequence, await in_turns(steps))
+
+
+def _import_making() -> type[Making]:
+    from kohort.broker.history.making import Making  # noqa: PLC0415 - 30 ms that a start saves.
+
+    return Making
+
+
+async def _go_through(steps: Steps[T], *, is_small: bool = False) -> T:
+    """Turn by turn, unless that is not worth it."""
+    return at_once(steps) if is_small else await in_turns(steps)

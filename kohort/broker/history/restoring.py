@@ -1,0 +1,79 @@
+"""What a start finds in the topic.
+
+Texts go into the rings as they are, unread. Only a rebalance that was written down as running, with
+no record after it, is looked into: the broker ended before it did, so it becomes unfinished.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+from kohort.broker.core.history.names import AVOIDED, REBALANCE
+from kohort.broker.history.recovery import RecordedGenerations
+from kohort.broker.history.rings import Rings, pack
+from kohort.broker.history.topic import RUNNING, Entry, HistoryLog
+from kohort.protocol.errors import KafkaError
+
+logger = logging.getLogger(__name__)
+
+ENTRIES_PER_TURN: Final = 200
+BYTES_PER_TURN: Final = 256 * 1024
+"""Of their texts, which are packed: some milliseconds, before probes get the loop."""
+
+
+async def restore(
+    log: HistoryLog, rings: Rings, recorded: RecordedGenerations | None = None
+) -> list[Entry]:
+    """Fill the rings, and tell what has its record; returns entries to be written, of rebalances
+    that the last stop cut short.
+    """
+    running: dict[str, Entry] = {}
+    try:
+        count = size = 0
+        for entry in log.read():
+            _take(entry, rings, running)
+            if recorded is not None:
+                recorded.add(entry)
+            count += 1
+            size += len(entry.text)
+            if count >= ENTRIES_PER_TURN or size >= BYTES_PER_TURN:
+                count = size = 0
+                await asyncio.sleep(0)
+    except KafkaError as error:
+        logger.warning("The rest of the rebalance history cannot be read: %s", error)
+    entries: list[Entry] = []
+    for entry in _unfinished(running):
+        entries.append(entry)
+        rings.add(entry.group_id, entry.sequence, pack(entry.text), is_rebalance=True)
+        await asyncio.sleep(0)
+    if len(rings):
+        noun = "group" if len(rings) == 1 else "groups"
+        logger.info("The rebalance history knows of %d %s", len(rings), noun)
+    return entries
+
+
+def _take(entry: Entry, rings: Rings, running: dict[str, Entry]) -> None:
+    if entry.kind == RUNNING:
+        running[entry.group_id] = entry
+    elif entry.kind in {REBALANCE, AVOIDED}:
+        is_rebalance = entry.kind == REBALANCE
+        rings.add(entry.group_id, entry.sequence, pack(entry.text), is_rebalance=is_rebalance)
+        begun = running.get(entry.group_id)
+        if begun is not None and begun.sequence <= entry.sequence:
+            del running[entry.group_id]
+
+
+def _unfinished(running: dict[str, Entry]) -> Iterator[Entry]:
+    for entry in running.values():
+        from kohort.broker.history.making import unfinished  # noqa: PLC0415 - seldom needed.
+
+        try:
+            text = unfinished(entry.text)
+        except ValueError as error:
+            logger.warning("Left out an entry of the rebalance history: %s", error)
+            continue
+        if text is not None:
+            yield entry._replace(kind=REBALANCE, text=text)

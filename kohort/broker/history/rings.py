@@ -1,0 +1,224 @@
+"""The last records of every group, in bounded memory.
+
+Records are kept as the JSON texts that they are stored and shown as, so that a record costs what it
+says: half a kilobyte for a member, less where `pack` has made it smaller. They lie on a shelf of
+their own (`kohort.broker.history.shelf`); what a ring knows of them is small, and `renew_steps`
+makes it anew when a crowd has gone that it came between. When all records together are too many,
+the oldest go of the group that has been quiet for longest, removed groups before all others.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import OrderedDict
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from kohort.broker.core.steps import Steps
+from kohort.broker.history.shelf import Kept, Packed, Shelf
+from kohort.broker.renewal import renewed_number, renewed_text
+
+PACKED_FROM_BYTES: Final = 8 * 1024
+"""Smaller texts are kept as they are: nearly all, and to be read at no cost."""
+
+RECORD_OVERHEAD_BYTES: Final = 90
+"""Of where it is, and of the shelf's own lists."""
+GROUP_OVERHEAD_BYTES: Final = 400
+"""A ring with its list, the id, and its places in the two tables."""
+
+GROUPS_PER_STEP: Final = 200
+"""That are made anew: a millisecond."""
+
+BLOCKS_PER_STEP: Final = 30
+"""Whose owners are named anew: a millisecond."""
+
+FORGOTTEN_AT_ONCE: Final = 20
+"""Removed groups, of which one is added at a time: with fifty records each a millisecond."""
+
+CLEANED_AT_ONCE: Final = 2
+"""Blocks of the shelf, with a few hundred records each."""
+
+TABLES_RENEWED_MAX: Final = 10_000
+"""Groups; the tables are made anew in one go, which takes some milliseconds for so many."""
+
+
+def pack(text: bytes) -> Packed:
+    """Large texts repeat themselves: they shrink to about a tenth. For any thread."""
+    if len(text) < PACKED_FROM_BYTES:
+        return Packed(text, is_compressed=False)
+    return Packed(zlib.compress(text, 1), is_compressed=True)
+
+
+class Ring:
+    """One group's records, oldest first."""
+
+    __slots__ = ("avoided_count", "last_sequence", "rebalance_count", "records")
+
+    def __init__(self) -> None:
+        self.records: list[Kept] = []
+        self.last_sequence = 0
+        self.rebalance_count = 0
+        """Those that are no longer kept included."""
+        self.avoided_count = 0
+
+    def renewed(self) -> Ring:
+        """The same, in new objects."""
+        ring = Ring()
+        ring.records = [Kept(*kept) for kept in self.records]
+        ring.last_sequence = self.last_sequence
+        ring.rebalance_count = self.rebalance_count
+        ring.avoided_count = self.avoided_count
+        return ring
+
+
+class Rings:
+    """See the module."""
+
+    def __init__(self, size: int, memory_bytes_max: int) -> None:
+        """`size` is the number of records that are kept of a group."""
+        self._size = size
+        self._memory_bytes_max = memory_bytes_max
+        self._rings: OrderedDict[str, Ring] = OrderedDict()
+        """Those that go first stand first."""
+        self._removed: OrderedDict[str, int] = OrderedDict()
+        """Groups that are gone, and since when (wall time)."""
+        self._shelf = Shelf()
+        self.memory_bytes = 0
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rings)
+
+    def __len__(self) -> int:
+        return len(self._rings)
+
+    @property
+    def record_count(self) -> int:
+        return sum(len(ring.records) for ring in self._rings.values())
+
+    def get(self, group_id: str) -> Ring | None:
+        """What is kept of a group; to look at."""
+        return self._rings.get(group_id)
+
+    def add(self, group_id: str, sequence: int, packed: Packed, *, is_rebalance: bool) -> None:
+        """Append a record, at the cost of others where there is no room."""
+        ring = self._rings.get(group_id)
+        if ring is None:
+            ring = self._rings[group_id] = Ring()
+            self.memory_bytes += _size_of_group(group_id)
+        self._rings.move_to_end(group_id)
+        self._removed.pop(group_id, None)
+        ring.last_sequence = max(ring.last_sequence, sequence)
+        if is_rebalance:
+            ring.rebalance_count += 1
+        else:
+            ring.avoided_count += 1
+        kept = self._shelf.put(group_id, packed)
+        ring.records.append(kept)
+        self.memory_bytes += _size_of_record(kept)
+        while len(ring.records) > self._size:
+            self._drop_oldest(ring)
+        self._make_room()
+        self._clean_up()
+
+    def replace_last(self, group_id: str, packed: Packed) -> None:
+        """Keep another text in the place of the last record of a group, which has one."""
+        ring = self._rings[group_id]
+        self._drop(ring.records.pop())
+        kept = self._shelf.put(group_id, packed)
+        ring.records.append(kept)
+        self.memory_bytes += _size_of_record(kept)
+
+    def mark_removed(self, group_id: str, wall_ms: int) -> None:
+        """The group is gone; its records stay for a while, but go before those of others."""
+        if group_id in self._rings:
+            self._rings.move_to_end(group_id, last=False)
+            self._removed[group_id] = wall_ms
+
+    def forget_removed(self, before_wall_ms: int) -> None:
+        """Drop what is kept of groups that were removed before that time; so many of them, and the
+        others with the next calls.
+        """
+        for group_id, removed_ms in list(islice(self._removed.items(), FORGOTTEN_AT_ONCE)):
+            if removed_ms >= before_wall_ms:
+                break
+            self._forget(group_id)
+        self._clean_up()
+
+    def renew_steps(self) -> Steps[None]:
+        """Make all small objects anew, next to each other. For a moment at which what they came
+        between has gone, so that its memory can go back to the system.
+        """
+        replaced: list[Ring] = []
+        """Kept until all are made: the interpreter hands out first what was freed last."""
+        for count, group_id in enumerate([*self._rings], start=1):
+            ring = self._rings.get(group_id)
+            if ring is not None:
+                replaced.append(ring)
+                self._rings[group_id] = ring.renewed()
+            if count % GROUPS_PER_STEP == 0:
+                yield
+        if len(self._rings) <= TABLES_RENEWED_MAX:
+            self._rings = OrderedDict(
+                (renewed_text(group_id), ring) for group_id, ring in self._rings.items()
+            )
+            self._removed = OrderedDict(
+                (renewed_text(group_id), renewed_number(wall_ms))
+                for group_id, wall_ms in self._removed.items()
+            )
+            yield from self._rename_owners_steps()
+
+    def _rename_owners_steps(self) -> Steps[None]:
+        """Have the shelf know groups by the texts that they have here now; else it would hold on to
+        those that they had before.
+        """
+        names = {group_id: group_id for group_id in self._rings}
+        for count, block in enumerate(self._shelf.blocks(), start=1):
+            # Of a group that was forgotten there is no record left.
+            block.owners = {names.get(one, one) for one in block.owners if one in self._rings}
+            if count % BLOCKS_PER_STEP == 0:
+                yield
+
+    def _make_room(self) -> None:
+        while self.memory_bytes > self._memory_bytes_max and self._rings:
+            group_id, ring = next(iter(self._rings.items()))
+            if ring.records:
+                self._drop_oldest(ring)
+            if not ring.records:
+                self._forget(group_id)
+
+    def _clean_up(self) -> None:
+        """One block or two; what is left to do, the next record has done."""
+        for _ in range(CLEANED_AT_ONCE):
+            block = self._shelf.worst()
+            if block is None:
+                return
+            for group_id in block.owners:
+                ring = self._rings.get(group_id)
+                if ring is not None:
+                    for index, kept in enumerate(ring.records):
+                        if kept.block is block:
+                            ring.records[index] = self._shelf.move(group_id, kept)
+            assert not block.live_bytes, "a record that no ring has"
+
+    def _drop_oldest(self, ring: Ring) -> None:
+        self._drop(ring.records.pop(0))
+
+    def _drop(self, kept: Kept) -> None:
+        self.memory_bytes -= _size_of_record(kept)
+        self._shelf.drop(kept)
+
+    def _forget(self, group_id: str) -> None:
+        ring = self._rings.pop(group_id)
+        self._removed.pop(group_id, None)
+        for kept in ring.records:
+            self._drop(kept)
+        self.memory_bytes -= _size_of_group(group_id)
+
+
+def _size_of_record(kept: Kept) -> int:
+    return kept.size_bytes + RECORD_OVERHEAD_BYTES
+
+
+def _size_of_group(group_id: str) -> int:
+    return GROUP_OVERHEAD_BYTES + len(group_id)

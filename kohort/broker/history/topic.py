@@ -1,0 +1,208 @@
+"""The internal topic __rebalance_history: where records outlive the process, and others read them.
+
+One partition; key is the group id, value the JSON text, and headers say what a reader needs to sort
+records without parsing them: `schema`, `kind` (rebalance, avoided, or running for a rebalance that
+takes long and has not ended), `sequence`, and the `generation` that a rebalance has ended with.
+Nothing that happens here may disturb a group: what cannot be written is lost, counted, and told
+once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from typing import Final, NamedTuple, Protocol
+
+from kohort.broker.config import BrokerConfig
+from kohort.broker.core.history.names import SCHEMA
+from kohort.broker.topics.internal import internal_topic_configs
+from kohort.broker.topics.manager import TopicManager
+from kohort.broker.topics.names import REBALANCE_HISTORY
+from kohort.broker.topics.partition import Partition
+from kohort.broker.topics.records import read_records
+from kohort.broker.topics.topic import Topic
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.records.batch import Codec, read_header
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record
+
+logger = logging.getLogger(__name__)
+
+RESTORE_BYTES: Final = 4 * 1024 * 1024
+"""What a start reads: the newest segments, up to the one with which it is this much."""
+
+BATCH_BYTES: Final = 256 * 1024
+"""Values that become one batch, unless a single one is larger."""
+
+COMPRESSED_FROM_BYTES: Final = 8 * 1024
+
+SLOW_FROM_BYTES: Final = 64 * 1024
+"""More than this is compressed in the executor: beyond it the loop would stand still for
+milliseconds."""
+
+RETRY_CREATION_MS: Final = 10_000
+"""After the topic could not be made."""
+
+RUNNING: Final = "running"
+
+
+class Entry(NamedTuple):
+    """A record of the topic."""
+
+    group_id: str
+    kind: str
+    sequence: int
+    text: bytes
+    wall_ms: int
+    generation: int | None = None
+    """Of a rebalance that ended with one."""
+
+
+class HistoryLog(Protocol):
+    """Where entries go."""
+
+    lost_count: int
+    """Entries that could not be written since the start."""
+
+    async def append(self, entries: Sequence[Entry]) -> None:
+        """Write, or lose and count; never raises."""
+        ...
+
+    def read(self) -> Iterator[Entry]:
+        """The newest entries, oldest first. Raises KafkaError where the rest cannot be read."""
+        ...
+
+    def is_whole(self) -> bool:
+        """Is that all that was ever written?"""
+        ...
+
+
+class TopicHistoryLog:
+    """A HistoryLog over the broker's own topics; the topic is made when there is an entry."""
+
+    def __init__(self, topics: TopicManager, config: BrokerConfig, executor: Executor) -> None:
+        self._topics = topics
+        self._config = config
+        self._executor = executor
+        self._is_failing = False
+        self._next_creation_ms = 0
+        self.lost_count = 0
+
+    async def append(self, entries: Sequence[Entry]) -> None:
+        for batch in _batches(entries):
+            try:
+                await self._append_batch(batch)
+            except KafkaError as error:
+                self._lose(len(batch), error)
+            else:
+                self._is_failing = False
+
+    def _lose(self, count: int, error: KafkaError) -> None:
+        self.lost_count += count
+        if not self._is_failing:
+            self._is_failing = True
+            logger.warning("The rebalance history is not stored until this is over: %s", error)
+
+    async def _append_batch(self, entries: Sequence[Entry]) -> None:
+        encoded = await self._encode(entries)
+        topic = self._topics.get(REBALANCE_HISTORY)
+        if topic is None:
+            topic = await self._create(entries[0].wall_ms)
+        partition = topic.partitions[0]
+        partition.append(encoded, read_header(encoded), wall_ms=entries[-1].wall_ms)
+
+    async def _encode(self, entries: Sequence[Entry]) -> bytes:
+        if sum(len(entry.text) for entry in entries) < SLOW_FROM_BYTES:
+            return _encode(entries)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, _encode, entries)
+
+    async def _create(self, wall_ms: int) -> Topic:
+        if self._is_failing and wall_ms < self._next_creation_ms:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, "the topic could not be made a moment ago"
+            )
+        self._next_creation_ms = wall_ms + RETRY_CREATION_MS
+        return await self._topics.create_topic(
+            REBALANCE_HISTORY,
+            partition_count=1,
+            configs=internal_topic_configs(REBALANCE_HISTORY, self._config),
+        )
+
+    def read(self) -> Iterator[Entry]:
+        topic = self._topics.get(REBALANCE_HISTORY)
+        if topic is None or not self._topics.is_on_disk(REBALANCE_HISTORY, 0):
+            return
+        partition = topic.partitions[0]
+        yield from filter(None, map(_entry_of, read_records(partition, _tail_offset(partition))))
+
+    def is_whole(self) -> bool:
+        topic = self._topics.get(REBALANCE_HISTORY)
+        if topic is None or not self._topics.is_on_disk(REBALANCE_HISTORY, 0):
+            return True
+        return _tail_offset(topic.partitions[0]) == 0
+
+
+def _batches(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+    batch: list[Entry] = []
+    size = 0
+    for entry in entries:
+        if batch and size + len(entry.text) > BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+        batch.append(entry)
+        size += len(entry.text)
+    if batch:
+        yield batch
+
+
+def _encode(entries: Sequence[Entry]) -> bytes:
+    is_large = sum(len(entry.text) for entry in entries) >= COMPRESSED_FROM_BYTES
+    records = [
+        Record(
+            entry.text,
+            key=entry.group_id.encode("utf-8", "surrogatepass"),
+            headers=(
+                ("schema", b"%d" % SCHEMA),
+                ("kind", entry.kind.encode()),
+                ("sequence", b"%d" % entry.sequence),
+                *([] if entry.generation is None else [("generation", b"%d" % entry.generation)]),
+            ),
+            timestamp=entry.wall_ms,
+        )
+        for entry in entries
+    ]
+    # gzip is what every client can read.
+    codec, level = (Codec.GZIP, 1) if is_large else (Codec.NONE, None)
+    return encode_batch(records, codec=codec, level=level)
+
+
+def _entry_of(record: Record) -> Entry | None:
+    """None for what this version does not understand, or did not write."""
+    headers = dict(record.headers)
+    try:
+        if record.key is None or record.value is None or int(headers["schema"] or 0) != SCHEMA:
+            return None
+        return Entry(
+            group_id=record.key.decode("utf-8", "surrogatepass"),
+            kind=(headers["kind"] or b"").decode(),
+            sequence=int(headers["sequence"] or 0),
+            text=bytes(record.value),
+            wall_ms=record.timestamp,
+            generation=int(generation) if (generation := headers.get("generation")) else None,
+        )
+    except (KeyError, ValueError):
+        return None
+
+
+def _tail_offset(partition: Partition) -> int:
+    """Where the newest segments begin that have `RESTORE_BYTES` together."""
+    segments = partition.log.segments
+    size_bytes = 0
+    for segment in reversed(segments):
+        size_bytes += segment.size_bytes
+        if size_bytes >= RESTORE_BYTES:
+            return segment.base_offset
+    return segments[0].base_offset if segments else 0

@@ -1,0 +1,135 @@
+"""Groups as JSON, for the pages of the HTTP port; the shapes are documented in docs/groups.md.
+
+Records of the history are JSON texts already (docs/rebalance-history.md) and pass through as such.
+"""
+
+import json
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any, Final, TypeAlias
+
+from kohort.broker.core.group.classic_group import ClassicGroup
+from kohort.broker.core.group.member import Member
+from kohort.broker.core.group.protocols import CONSUMER
+from kohort.broker.core.group.requests import Now
+from kohort.broker.core.group.states import GroupState
+from kohort.broker.core.history.limits import IDS_LISTED, cut_id
+from kohort.broker.core.history.sentence import sentence
+from kohort.broker.core.history.shares import parse_share
+from kohort.broker.core.history.text import parse_text
+
+Json: TypeAlias = dict[str, Any]
+
+_MEMBERS: Final = b',"members":['
+"""Where the members of a record begin. They come last, and a name of a field cannot stand inside of
+a value: there its quotation marks would be escaped."""
+
+_PARSED_BYTES_MAX: Final = 32 * 1024
+"""Larger assignments are told by their size; one of a thousand partitions has 4 KiB."""
+
+
+def group_json(group: ClassicGroup, now: Now, totals: tuple[int, int]) -> Json:
+    """What GET /groups tells of a group; `totals` are its rebalances and the avoided ones."""
+    rebalances, avoided = totals
+    told: Json = {
+        "group": group.group_id,
+        "state": group.state.value,
+        "protocol_type": group.protocol_type,
+        "generation": group.generation,
+        "members": len(group.roster),
+        "rebalances": rebalances,
+        "avoided": avoided,
+    }
+    waiting = waiting_json(group, now)
+    if waiting is not None:
+        told["waiting"] = waiting
+    return told
+
+
+def waiting_json(group: ClassicGroup, now: Now) -> Json | None:
+    """Whom a rebalance that runs is waiting for; None if none does."""
+    ids, until_ms = group.waiting_for()
+    if until_ms is None and not ids:
+        return None
+    member_ids = [one for one in ids if one in group.roster]
+    pending_ids = [one for one in ids if one not in group.roster]
+    return {
+        "phase": _phase(group),
+        "since_ms": group.state_timestamp_ms,
+        "until_ms": None if until_ms is None else now.wall_ms + until_ms - now.ms,
+        "member_ids": _some(member_ids),
+        "member_count": len(member_ids),
+        "pending_ids": _some(pending_ids),
+        "pending_count": len(pending_ids),
+    }
+
+
+def _phase(group: ClassicGroup) -> str:
+    """What has to happen next."""
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return "join" if group.initial is None else "initial_delay"
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        return "store" if group.assignment_on_its_way == group.generation else "assign"
+    return "sync"
+
+
+def _some(ids: Iterable[str]) -> list[str]:
+    return [cut_id(one) for one in islice(ids, IDS_LISTED)]
+
+
+def waiting_members(group: ClassicGroup, waiting: Json) -> list[Json]:
+    """Who they are whom it waits for, as far as they are listed."""
+    found = [group.roster.get(member_id) for member_id in waiting["member_ids"]]
+    return [_who(member) for member in found if member is not None]
+
+
+def _who(member: Member) -> Json:
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "host": member.client_host,
+    }
+
+
+def member_json(group: ClassicGroup, member: Member) -> Json:
+    """One member. `assignment` is partitions by topic, null where it is not known to be a
+    consumer's.
+    """
+    is_leader = group.roster.leader_id == member.member_id
+    return {
+        **_who(member),
+        "role": "leader" if is_leader else "follower",
+        "session_timeout_ms": member.session_timeout_ms,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "protocols": [name for name, _ in member.protocols],
+        "assignment": _assignment(group, member.assignment),
+        "assignment_bytes": len(member.assignment),
+    }
+
+
+def _assignment(group: ClassicGroup, assignment: bytes) -> dict[str, list[int]] | None:
+    if group.protocol_type != CONSUMER or len(assignment) > _PARSED_BYTES_MAX:
+        return None
+    share = parse_share(assignment)
+    if share is None:
+        return None
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in sorted(share):
+        by_topic.setdefault(topic, []).append(partition)
+    return by_topic
+
+
+def with_sentence(text: bytes) -> bytes:
+    """A record's text with the field "sentence" before all others.
+
+    The sentence needs nothing of the members, who may be a thousand and are not parsed.
+    """
+    made = sentence(parse_text(without_members(text)))
+    return b'{"sentence":%b,%b' % (json.dumps(made).encode(), text[1:])
+
+
+def without_members(text: bytes) -> bytes:
+    """A record's text up to its members."""
+    head, found, _ = text.partition(_MEMBERS)
+    return head + b"}" if found else text

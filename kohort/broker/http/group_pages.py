@@ -1,0 +1,269 @@
+"""GET /groups, /groups/{group} and /groups/{group}/rebalances: what groups do, and why, as JSON.
+
+Nothing here may disturb the groups: answers are written bit by bit, one answer at a time, and an
+answer has an end, whatever there is to tell.
+"""
+
+import asyncio
+import json
+from http import HTTPStatus
+from typing import Any, Final
+
+from kohort.broker.coordinator import GroupCoordinator
+from kohort.broker.core.group.classic_group import ClassicGroup
+from kohort.broker.core.group.states import GroupState
+from kohort.broker.core.history.names import AVOIDED, REBALANCE, SCHEMA
+from kohort.broker.core.steps import Steps
+from kohort.broker.history.history import RebalanceHistory
+from kohort.broker.history.shelf import Kept
+from kohort.broker.http.group_json import (
+    group_json,
+    member_json,
+    waiting_json,
+    waiting_members,
+    with_sentence,
+    without_members,
+)
+from kohort.broker.http.messages import JSON, BadRequestError, HttpRequest, HttpResponse
+from kohort.broker.http.queries import Query
+from kohort.broker.pacer import Pacer
+from kohort.protocol.errors import ErrorCode
+
+GROUPS_DEFAULT: Final = 1_000
+GROUPS_MAX: Final = 10_000
+MEMBERS_DEFAULT: Final = 1_000
+MEMBERS_MAX: Final = 10_000
+RECORDS_DEFAULT: Final = 10
+RECORDS_MAX: Final = 1_000
+
+ANSWER_BYTES: Final = 8 << 20
+"""Nothing is added to a list that has become so long. Thirty connections may each hold one."""
+
+_IDS_PER_STEP: Final = 2_000
+
+_AVOIDED: Final = b'{"schema":%d,"kind":"%b"' % (SCHEMA, AVOIDED.encode())
+"""How the text of an avoided rebalance begins."""
+
+
+class GroupPages:
+    """The pages of one broker. They take turns: thirty at once, each with its slice of every turn
+    of the loop, would keep the groups waiting.
+    """
+
+    def __init__(self, groups: GroupCoordinator, history: RebalanceHistory) -> None:
+        self._groups = groups
+        self._history = history
+        self._turn = asyncio.Lock()
+
+    # All groups.
+
+    async def list_groups(self, request: HttpRequest) -> HttpResponse:
+        """GET /groups?limit=N&after=ID: groups in the order of their ids, a page of them."""
+        async with self._turn:
+            return await self._list(request)
+
+    async def _list(self, request: HttpRequest) -> HttpResponse:
+        query = Query(request.query, "limit", "after")
+        limit = query.number("limit", GROUPS_DEFAULT, at_most=GROUPS_MAX)
+        pacer = Pacer()
+        ids, total = await self._ids_after(query.text("after"), limit + 1, pacer)
+        items = _Items(pacer)
+        last = None
+        for group_id in ids[:limit]:
+            if items.is_full:
+                break
+            group = self._groups.group(group_id)
+            last = group_id
+            if group is not None and group.state is not GroupState.DEAD:
+                totals = self._history.totals(group_id)
+                await items.add(_dump(group_json(group, self._groups.now(), totals)))
+        is_more = bool(ids) and last != ids[-1]
+        tail = _dump({"total": total, "after": last if is_more else None})
+        return _answer([b'{"groups":[', *items.parts, b"],", tail[1:]])
+
+    async def _ids_after(
+        self, after: str | None, count: int, pacer: Pacer
+    ) -> tuple[list[str], int]:
+        """The first `count` ids behind `after`, in order, and how many groups there are.
+
+        To sort a hundred thousand ids at once takes too long for a turn of the loop.
+        """
+        every_id = self._groups.group_ids()
+        found: list[str] = []
+        for start in range(0, len(every_id), _IDS_PER_STEP):
+            step = every_id[start : start + _IDS_PER_STEP]
+            found += step if after is None else [one for one in step if one > after]
+            # Nearly in order already, which the sort makes use of.
+            found.sort()
+            del found[count:]
+            await pacer.pause()
+        return found, len(every_id)
+
+    # One group.
+
+    async def describe(self, request: HttpRequest) -> HttpResponse:
+        """GET /groups/{group}?limit=N: one group with up to so many of its members."""
+        async with self._turn:
+            return await self._describe(request)
+
+    async def _describe(self, request: HttpRequest) -> HttpResponse:
+        (group_id,) = request.path_values
+        limit = Query(request.query, "limit").number("limit", MEMBERS_DEFAULT, at_most=MEMBERS_MAX)
+        group = self._group(group_id)
+        if group is None:
+            return self._without_group(group_id)
+        pacer = Pacer()
+        told = group_json(group, self._groups.now(), self._history.totals(group_id))
+        told["at_ms"] = self._groups.now().wall_ms
+        told["protocol"] = group.protocol_name if group.state is GroupState.STABLE else None
+        told["leader"] = group.roster.leader_id
+        if "waiting" in told:
+            told["waiting"]["members"] = waiting_members(group, told["waiting"])
+        count = told.pop("members")
+        items = _Items(pacer)
+        for member in list(group.roster)[:limit]:
+            if items.is_full:
+                break
+            await items.add(_dump(member_json(group, member)))
+        told["member_count"] = count
+        told["members_dropped"] = max(count - items.count, 0)
+        last = await self._last_rebalance(group_id, pacer)
+        head = _dump(told)[:-1]
+        return _answer(
+            [head, b',"last_rebalance":', last, b',"members":[', *items.parts, b"]}"],
+        )
+
+    async def _last_rebalance(self, group_id: str, pacer: Pacer) -> bytes:
+        """Without its members, of whom the record's own page tells."""
+        steps = self._history.open_text_steps(group_id)
+        if steps is not None:
+            return with_sentence(without_members(await _walk(steps, pacer)))
+        for packed in reversed(self._history.kept(group_id)):
+            if not _is_avoided(packed):
+                return with_sentence(without_members(packed.text))
+        return b"null"
+
+    # Its history.
+
+    async def rebalances(self, request: HttpRequest) -> HttpResponse:
+        """GET /groups/{group}/rebalances?last=N&kind=K: the newest records, oldest first."""
+        async with self._turn:
+            return await self._rebalances(request)
+
+    async def _rebalances(self, request: HttpRequest) -> HttpResponse:
+        (group_id,) = request.path_values
+        query = Query(request.query, "last", "kind")
+        last = query.number("last", RECORDS_DEFAULT, at_most=RECORDS_MAX)
+        kind = query.text("kind")
+        if kind not in {None, REBALANCE, AVOIDED}:
+            raise BadRequestError(f"kind is {REBALANCE} or {AVOIDED}")
+        pacer = Pacer()
+        group = self._group(group_id)
+        steps = self._history.open_text_steps(group_id)
+        kept = self._history.kept(group_id)
+        if group is None and steps is None and not kept:
+            return self._without_group(group_id)
+        now = self._groups.now()
+        rebalances, avoided = self._history.totals(group_id)
+        told: dict[str, Any] = {
+            "group": group_id,
+            "at_ms": now.wall_ms,
+            "state": None if group is None else group.state.value,
+            "generation": None if group is None else group.generation,
+            "waiting": None if group is None else waiting_json(group, now),
+            "total_rebalances": rebalances,
+            "total_avoided": avoided,
+        }
+        if group is not None and told["waiting"] is not None:
+            told["waiting"]["members"] = waiting_members(group, told["waiting"])
+        texts: list[bytes] = []
+        if steps is not None and kind != AVOIDED:
+            texts.append(with_sentence(await _walk(steps, pacer)))
+        size = sum(map(len, texts))
+        for packed in reversed(kept):
+            if len(texts) >= last or size >= ANSWER_BYTES:
+                break
+            if kind is None or (kind == AVOIDED) == _is_avoided(packed):
+                texts.append(with_sentence(packed.text))
+                size += len(texts[-1])
+                await pacer.pause()
+        parts = [part for text in reversed(texts) for part in (text, b",")][:-1]
+        return _answer([_dump(told)[:-1], b',"rebalances":[', *parts, b"]}"])
+
+    # What they share.
+
+    def _group(self, group_id: str) -> ClassicGroup | None:
+        group = self._groups.group(group_id)
+        return None if group is None or group.state is GroupState.DEAD else group
+
+    def _without_group(self, group_id: str) -> HttpResponse:
+        error = self._groups.read_error(group_id)
+        if error:
+            name = ErrorCode(error).name
+            text = f"nothing can be said about this group now: {name}"
+            return HttpResponse.error(HTTPStatus.SERVICE_UNAVAILABLE, text)
+        if self._history.kept(group_id):
+            text = "the group is gone; /groups/{group}/rebalances tells its history"
+            return HttpResponse.error(HTTPStatus.NOT_FOUND, text)
+        return HttpResponse.error(HTTPStatus.NOT_FOUND, "no such group; /groups lists them")
+
+
+class _Items:
+    """The items of a JSON array, joined to pieces that are worth sending."""
+
+    def __init__(self, pacer: Pacer) -> None:
+        self._pacer = pacer
+        self.parts: list[bytes] = []
+        self.count = 0
+        self._size_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self._size_bytes >= ANSWER_BYTES
+
+    async def add(self, item: bytes) -> None:
+        """Append an item; others may have their turn before this returns."""
+        self.parts.append(b"," + item if self.parts else item)
+        self.count += 1
+        self._size_bytes += len(item)
+        await self._pacer.pause()
+
+
+def _is_avoided(packed: Kept) -> bool:
+    # What is compressed is large, and what is large is a rebalance.
+    return not packed.is_compressed and packed.data.startswith(_AVOIDED)
+
+
+async def _walk(steps: Steps[bytes], pacer: Pacer) -> bytes:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            text: bytes = stop.value
+            return text
+        await pacer.pause()
+
+
+def _dump(data: Any) -> bytes:  # noqa: ANN401 - whatever JSON takes.
+    return json.dumps(data, separators=(",", ":")).encode()
+
+
+def _answer(parts: list[bytes]) -> HttpResponse:
+    """Numbers of parts cost the connection, so small ones are joined."""
+    parts.append(b"\n")
+    # What is told is over in a moment.
+    return HttpResponse(HTTPStatus.OK, JSON, _joined(parts), (("Cache-Control", "no-store"),))
+
+
+def _joined(parts: list[bytes]) -> list[bytes]:
+    joined: list[bytes] = []
+    chunk: list[bytes] = []
+    size = 0
+    for part in parts:
+        chunk.append(part)
+        size += len(part)
+        if size >= 64 * 1024:
+            joined.append(b"".join(chunk))
+            chunk, size = [], 0
+    joined.append(b"".join(chunk))
+    return joined

@@ -1,0 +1,144 @@
+"""Listens on the HTTP port and hands connections to :mod:`kohort.broker.http.connection`.
+
+Promises: a probe gets its answer however many connections are open that do nothing. When there are
+as many as there may be, a new one takes the place of the longest idle; without an idle one, of the
+one whose request has been arriving for the longest, then of the one that has been taking its answer
+for the longest. One whose page is at work goes last, and neither of the last two before it had
+`PATIENCE_S`. The rest is told to come later.
+
+Starting costs next to nothing: what speaks HTTP is imported when the first connection comes.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse, Page
+
+if TYPE_CHECKING:
+    from kohort.broker.http.connection import HttpConnection, HttpLimits
+    from kohort.broker.http.routes import Routes
+
+logger = logging.getLogger(__name__)
+
+PATIENCE_S: Final = 1.0
+"""What a request that has arrived is given before another connection may take its place."""
+
+_BUSY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 21\r\n"
+    b"Connection: close\r\n\r\ntoo many connections\n"
+)
+
+
+class HttpServer:
+    """The HTTP port of one broker. Serves GET and HEAD of its pages."""
+
+    def __init__(self, pages: Mapping[str, Page], limits: "HttpLimits | None" = None) -> None:
+        self._pages = dict(pages)
+        self._routes: Routes | None = None
+        """Of `_pages`; made by the first request."""
+        self._limits = limits
+        self._server: asyncio.Server | None = None
+        self._connections: dict[asyncio.Task[None], HttpConnection] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        """Connections that had to make room; gone in the next turn of the loop."""
+
+    def add_pages(self, pages: Mapping[str, Page]) -> None:
+        """Serve more, by path; also while it runs, for what is not there from the start."""
+        self._pages.update(pages)
+        self._routes = None
+
+    @property
+    def port(self) -> int:
+        """Where it listens; for those who asked for any free port."""
+        assert self._server is not None, "not started"
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    @property
+    def connection_count(self) -> int:
+        """How many connections are open."""
+        return len(self._connections)
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen; an empty host is every interface.
+
+        Raises:
+            OSError: the address cannot be had.
+        """
+        self._server = await asyncio.start_server(self._on_connection, host or None, port)
+
+    async def close(self) -> None:
+        """Stop listening and end every connection."""
+        if self._server is None:
+            return
+        self._server.close()
+        self._ending.update(self._connections)
+        for connection in self._ending:
+            connection.cancel()
+        if self._ending:
+            await asyncio.wait(self._ending)
+        await self._server.wait_closed()
+
+    async def _page_of(self, request: HttpRequest) -> HttpResponse:
+        """Ask the page that a request names."""
+        if self._routes is None:
+            self._routes = _routes_of(self._pages)
+        try:
+            found = self._routes.find(request.path)
+            if found is None:
+                paths = " ".join(sorted(self._pages))
+                return HttpResponse.error(HTTPStatus.NOT_FOUND, f"no such page; there are {paths}")
+            if request.method not in {"GET", "HEAD"}:
+                return HttpResponse.error(
+                    HTTPStatus.METHOD_NOT_ALLOWED, "GET and HEAD only", ("Allow", "GET, HEAD")
+                )
+            page, values = found
+            return await page(replace(request, path_values=values) if values else request)
+        except BadRequestError as error:
+            return HttpResponse.error(HTTPStatus.BAD_REQUEST, str(error))
+
+    def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # h11 takes ten milliseconds to import, which the start of a broker need not wait for.
+        from kohort.broker.http.connection import HttpConnection, HttpLimits  # noqa: PLC0415
+
+        limits = self._limits or HttpLimits()
+        if len(self._connections) >= limits.connections_max and not self._make_room():
+            writer.write(_BUSY)
+            writer.close()
+            return
+        connection = HttpConnection(reader, writer, self._page_of, limits)
+        task = asyncio.get_running_loop().create_task(connection.serve(), name="http connection")
+        self._connections[task] = connection
+        task.add_done_callback(self._on_connection_done)
+
+    def _make_room(self) -> bool:
+        """End the connection that will be missed least; False if all are at something."""
+        from kohort.broker.http.connection import Phase  # noqa: PLC0415 - as above.
+
+        task, connection = min(
+            self._connections.items(), key=lambda item: (item[1].phase, item[1].since_s)
+        )
+        age_s = asyncio.get_running_loop().time() - connection.since_s
+        if connection.phase >= Phase.WRITING and age_s < PATIENCE_S:
+            return False
+        del self._connections[task]
+        self._ending.add(task)
+        task.cancel()
+        return True
+
+    def _on_connection_done(self, task: asyncio.Task[None]) -> None:
+        self._connections.pop(task, None)
+        self._ending.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("an HTTP connection ended", exc_info=error)
+
+
+def _routes_of(pages: Mapping[str, Page]) -> "Routes":
+    # Undoing percent-encoding is in urllib, which the start of a broker need not import either.
+    from kohort.broker.http.routes import Routes  # noqa: PLC0415
+
+    return Routes(pages)

@@ -1,0 +1,66 @@
+"""The meters of one broker, and what a scrape needs to know beside them.
+
+Importing this module costs nothing: prometheus-client comes with the first scrape.
+"""
+
+from typing import Protocol
+
+from kohort.broker.metrics.gc_pauses import GcPauseMeter
+from kohort.broker.metrics.loop_lag import LoopLagMeter
+from kohort.broker.metrics.rebalances import GROUPS_MAX_DEFAULT, RebalanceMetrics
+from kohort.broker.metrics.requests import EdgeMetrics
+from kohort.broker.metrics.sources import (
+    GroupsSource,
+    HistorySource,
+    NetworkSource,
+    PurgatorySource,
+    TopicsSource,
+)
+from kohort.protocol.lazy_dataclass import dataclass
+
+
+class BrokerMetrics:
+    """What is counted while the broker runs."""
+
+    def __init__(self, groups_max: int = GROUPS_MAX_DEFAULT) -> None:
+        """`groups_max` is how many groups have counters of their own."""
+        self.edge = EdgeMetrics()
+        self.rebalances = RebalanceMetrics(groups_max)
+        self.loop_lag = LoopLagMeter()
+        self.gc_pauses = GcPauseMeter()
+
+    def start(self) -> None:
+        """Start the meters that measure by themselves; to be called on the loop they measure."""
+        self.loop_lag.start()
+        self.gc_pauses.start()
+
+    def stop(self) -> None:
+        self.loop_lag.stop()
+        self.gc_pauses.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsSource:
+    """The parts of a broker that a scrape looks at, on the event loop."""
+
+    topics: TopicsSource
+    groups: GroupsSource
+    history: HistorySource
+    purgatory: PurgatorySource
+    network: NetworkSource
+    node_id: int
+    address: str
+    """As advertised: host:port."""
+    version: str
+    """Of the distribution."""
+
+
+class MetricsConfig(Protocol):
+    """The settings that bound label sets; the broker's config has them."""
+
+    @property
+    def kohort_metrics_partitions_max(self) -> int: ...
+    @property
+    def kohort_metrics_groups_max(self) -> int: ...
+    @property
+    def kohort_metrics_group_partitions_max(self) -> int: ...

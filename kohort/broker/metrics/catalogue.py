@@ -1,0 +1,282 @@
+"""Every metric that we define ourselves: name, labels and meaning, each said once.
+
+Collectors take the names from here, and docs/metrics.md is derived from it. What prometheus-client
+adds about the process (`process_*`, `python_*`) is not listed.
+
+Three vocabularies, so that dashboards and alerts which people have keep working: kafka_exporter's
+names for topics and groups, the names that Prometheus' JMX exporter gives to Kafka's own meters,
+and ours (`kohort_*`) where neither has a word.
+"""
+
+from typing import Final
+
+from kohort.broker.metrics import rebalance_catalogue as rebalances
+from kohort.broker.metrics.metric_info import (
+    OTHER,
+    Section,
+    counter,
+    gauge,
+    histogram,
+)
+
+_PARTITION: Final = ("topic", "partition")
+_GROUP_PARTITION: Final = ("consumergroup", "topic", "partition")
+
+BROKERS = gauge("kafka_brokers", "Brokers in the cluster; always 1.")
+BROKER_INFO = gauge("kafka_broker_info", "1; the labels say who and where.", "id", "address")
+TOPIC_PARTITIONS = gauge("kafka_topic_partitions", "Partitions of the topic.", "topic")
+PARTITION_CURRENT_OFFSET = gauge(
+    "kafka_topic_partition_current_offset",
+    "High watermark: the offset of the next record that consumers will see.",
+    *_PARTITION,
+)
+PARTITION_OLDEST_OFFSET = gauge(
+    "kafka_topic_partition_oldest_offset", "Offset of the first record there is.", *_PARTITION
+)
+PARTITION_LEADER = gauge(
+    "kafka_topic_partition_leader", "Id of the leading broker: this one.", *_PARTITION
+)
+PARTITION_LEADER_IS_PREFERRED = gauge(
+    "kafka_topic_partition_leader_is_preferred",
+    "1 while the preferred replica leads: always, there being no other.",
+    *_PARTITION,
+)
+PARTITION_REPLICAS = gauge(
+    "kafka_topic_partition_replicas", "Replicas of the partition: 1.", *_PARTITION
+)
+PARTITION_IN_SYNC_REPLICA = gauge(
+    "kafka_topic_partition_in_sync_replica",
+    "Replicas that are in sync: 1, or 0 while the partition is offline.",
+    *_PARTITION,
+)
+PARTITION_UNDER_REPLICATED = gauge(
+    "kafka_topic_partition_under_replicated_partition",
+    "1 while the partition is offline after an error of its disk.",
+    *_PARTITION,
+)
+LOG_SIZE = gauge("kafka_log_log_size", "Bytes of the partition's segments.", *_PARTITION)
+LOG_SEGMENTS = gauge("kafka_log_log_numlogsegments", "Segments of the partition.", *_PARTITION)
+UNCLEANABLE_PARTITIONS = gauge(
+    "kafka_log_logcleanermanager_uncleanable_partitions_count",
+    "Partitions whose last compaction failed, or that are compacted up to damage only.",
+)
+COMPACTION_FAILURES = counter(
+    "kohort_compaction_failures_total",
+    "Runs of compaction that failed. Unless it was for damage, the next try comes by itself.",
+)
+LOST_OFFSETS = gauge(
+    "kohort_partition_lost_offsets",
+    "Offsets that were found missing when the partition's log was opened, bytes of its .log files"
+    " being gone. Only for partitions that lack some.",
+    *_PARTITION,
+)
+TOPIC_APPENDED_BYTES = counter(
+    "kohort_topic_appended_bytes_total",
+    "Bytes of batches that became visible in the topic, as stored.",
+    "topic",
+)
+
+GROUP_CURRENT_OFFSET = gauge(
+    "kafka_consumergroup_current_offset",
+    "Offset that the group has committed for the partition.",
+    *_GROUP_PARTITION,
+)
+GROUP_CURRENT_OFFSET_SUM = gauge(
+    "kafka_consumergroup_current_offset_sum",
+    "Committed offsets, summed over the topic's partitions.",
+    "consumergroup",
+    "topic",
+)
+GROUP_LAG = gauge(
+    "kafka_consumergroup_lag",
+    "Records from the group's committed offset to the high watermark.",
+    *_GROUP_PARTITION,
+)
+GROUP_LAG_SUM = gauge(
+    "kafka_consumergroup_lag_sum",
+    "Lag, summed over the topic's partitions.",
+    "consumergroup",
+    "topic",
+)
+GROUP_MEMBERS = gauge("kafka_consumergroup_members", "Members of the group.", "consumergroup")
+GROUP_STATE = gauge(
+    "kohort_consumergroup_state",
+    "1 for the state that the group is in: Empty, PreparingRebalance, CompletingRebalance, Stable.",
+    "consumergroup",
+    "state",
+)
+
+_MANAGER: Final = "kafka_coordinator_group_groupmetadatamanager"
+NUM_GROUPS = gauge(f"{_MANAGER}_numgroups", "Groups.")
+NUM_GROUPS_BY_STATE: Final = {
+    state: gauge(f"{_MANAGER}_numgroups{state.lower()}", f"Groups in state {state}.")
+    for state in ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
+}
+NUM_OFFSETS = gauge(f"{_MANAGER}_numoffsets", "Committed offsets that are stored.")
+
+PURGATORY_SIZE = gauge(
+    "kafka_server_delayedoperationpurgatory_purgatorysize",
+    "Operations that wait for a condition, counted once for each partition or group that they "
+    "watch.",
+    "delayedOperation",
+)
+NUM_DELAYED_OPERATIONS = gauge(
+    "kafka_server_delayedoperationpurgatory_numdelayedoperations",
+    "Operations and timers that wait for a deadline.",
+    "delayedOperation",
+)
+PURGATORY_HELD_BYTES = gauge(
+    "kohort_purgatory_held_bytes", "Bytes of requests that operations which wait keep in memory."
+)
+
+REQUESTS = counter(
+    "kohort_requests_total", "Requests answered, by api and its version.", "api", "version"
+)
+REQUEST_ERRORS = counter(
+    "kohort_request_errors_total",
+    "Error codes in answers. An answer about many partitions counts once for each that failed.",
+    "api",
+    "error",
+)
+REQUEST_DURATION = histogram(
+    "kohort_request_duration_seconds",
+    "From the whole request to its answer. Waiting is included: for records (Fetch), for other "
+    "members (JoinGroup, SyncGroup), for the disk (Produce).",
+    "api",
+)
+REQUESTS_REJECTED = counter(
+    "kohort_requests_rejected_total",
+    "Requests that could not be answered and ended their connection.",
+    "reason",
+)
+REQUESTS_WAITING = gauge(
+    "kohort_requests_waiting", "Requests in flight: taken up and not answered yet."
+)
+
+REQUEST_BYTES_HELD = gauge(
+    "kohort_request_bytes_held",
+    "Memory of requests that are being received or have no answer yet.",
+)
+RESPONSE_BYTES_HELD = gauge(
+    "kohort_response_bytes_held", "Answers that clients which read slowly have not taken yet."
+)
+
+CONNECTIONS = gauge("kohort_connections", "Client connections open now.")
+CONNECTIONS_OPENED = counter("kohort_connections_opened_total", "Client connections accepted.")
+CONNECTIONS_REFUSED = counter(
+    "kohort_connections_refused_total",
+    "Client connections closed at once; the reason is the setting that limits them.",
+    "reason",
+)
+CONNECTIONS_CLOSED = counter(
+    "kohort_connections_closed_total", "Client connections that ended, and why.", "reason"
+)
+RECEIVED_BYTES = counter("kohort_received_bytes_total", "Bytes received from clients.")
+SENT_BYTES = counter("kohort_sent_bytes_total", "Bytes of answers handed to client sockets.")
+
+LOOP_LAG = histogram(
+    "kohort_event_loop_lag_seconds",
+    "How much later than due the event loop runs a timer, at 20 moments a second: the wait that "
+    "everything else begins with.",
+)
+LOOP_LAG_MAX = gauge(
+    "kohort_event_loop_lag_max_seconds", "The largest lag of the last one to two minutes."
+)
+GC_PAUSE = histogram(
+    "kohort_gc_pause_seconds", "Time that garbage collections stopped everything.", "generation"
+)
+BUILD_INFO = gauge("kohort_build_info", "1; the label says which version runs.", "version")
+FOLDED = gauge(
+    "kohort_metrics_folded",
+    f"How many have no series of their own and are summed under {OTHER}: kind is topics, "
+    "partitions or groups.",
+    "kind",
+)
+SCRAPE_SECONDS = gauge(
+    "kohort_scrape_seconds",
+    "What the previous scrape took, in small slices between which the broker went on.",
+)
+
+SECTIONS: Final = (
+    Section(
+        "Topics",
+        "Under kafka_exporter's names, and under those of Kafka's own meters. Series of single "
+        "partitions are limited by `kohort.metrics.partitions.max`.",
+        (
+            BROKERS,
+            BROKER_INFO,
+            TOPIC_PARTITIONS,
+            PARTITION_CURRENT_OFFSET,
+            PARTITION_OLDEST_OFFSET,
+            PARTITION_LEADER,
+            PARTITION_LEADER_IS_PREFERRED,
+            PARTITION_REPLICAS,
+            PARTITION_IN_SYNC_REPLICA,
+            PARTITION_UNDER_REPLICATED,
+            LOG_SIZE,
+            LOG_SEGMENTS,
+            LOST_OFFSETS,
+            TOPIC_APPENDED_BYTES,
+            UNCLEANABLE_PARTITIONS,
+            COMPACTION_FAILURES,
+        ),
+    ),
+    Section(
+        "Consumer groups",
+        "Under kafka_exporter's names. Series are limited by `kohort.metrics.groups.max` and "
+        "`kohort.metrics.group.partitions.max`.",
+        (
+            GROUP_MEMBERS,
+            GROUP_STATE,
+            GROUP_CURRENT_OFFSET,
+            GROUP_CURRENT_OFFSET_SUM,
+            GROUP_LAG,
+            GROUP_LAG_SUM,
+        ),
+    ),
+    Section(
+        "Group coordinator",
+        "Over all groups. Where Kafka has a meter it is under that name; Kafka counts groups once "
+        "a minute, these are exact. There is no queue of events between a request and its group: "
+        "what Kafka's event-queue-time-ms, event-processing-time-ms and event-purgatory-time-ms "
+        "tell is in the times of requests and in the lag of the event loop.",
+        (
+            NUM_GROUPS,
+            *NUM_GROUPS_BY_STATE.values(),
+            NUM_OFFSETS,
+            *rebalances.OVER_ALL,
+        ),
+    ),
+    *rebalances.SECTIONS,
+    Section(
+        "Purgatory",
+        "What waits for a condition or a deadline.",
+        (PURGATORY_SIZE, NUM_DELAYED_OPERATIONS, PURGATORY_HELD_BYTES),
+    ),
+    Section(
+        "Requests",
+        "By api, under Kafka's names of them.",
+        (REQUESTS, REQUEST_ERRORS, REQUEST_DURATION, REQUESTS_REJECTED, REQUESTS_WAITING),
+    ),
+    Section(
+        "Connections",
+        "Of Kafka clients; those to the port of the metrics are not counted.",
+        (
+            CONNECTIONS,
+            CONNECTIONS_OPENED,
+            CONNECTIONS_REFUSED,
+            CONNECTIONS_CLOSED,
+            RECEIVED_BYTES,
+            SENT_BYTES,
+            REQUEST_BYTES_HELD,
+            RESPONSE_BYTES_HELD,
+        ),
+    ),
+    Section(
+        "The process",
+        "Beside these, prometheus-client adds `process_*` and `python_*`.",
+        (LOOP_LAG, LOOP_LAG_MAX, GC_PAUSE, BUILD_INFO, FOLDED, SCRAPE_SECONDS),
+    ),
+)
+
+METRICS: Final = {metric.name: metric for section in SECTIONS for metric in section.metrics}

@@ -1,0 +1,90 @@
+"""Collects what the edge and the purgatory have counted."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from prometheus_client.metrics_core import Metric
+
+from kohort.broker.metrics import catalogue
+from kohort.broker.metrics.families import Family, single
+from kohort.broker.metrics.metric_info import MetricInfo
+from kohort.broker.metrics.requests import DURATION_BOUNDS_S, EdgeMetrics
+from kohort.broker.metrics.sources import NetworkSource, PurgatorySource
+from kohort.broker.metrics.tally import HistogramTally
+from kohort.protocol.errors import ErrorCode
+
+_ERROR_NAMES = {code.value: code.name for code in ErrorCode}
+
+
+class EdgeCollector:
+    """Collector of requests and connections."""
+
+    def __init__(self, edge: EdgeMetrics) -> None:
+        self._edge = edge
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._collect_requests()
+        edge = self._edge
+        yield _by_reason(catalogue.REQUESTS_REJECTED, edge.rejected)
+        yield single(catalogue.REQUESTS_WAITING, edge.waiting_count)
+        yield single(catalogue.CONNECTIONS, edge.connection_count)
+        yield single(catalogue.CONNECTIONS_OPENED, edge.opened_count)
+        yield _by_reason(catalogue.CONNECTIONS_REFUSED, edge.refused)
+        yield _by_reason(catalogue.CONNECTIONS_CLOSED, edge.closed)
+        yield single(catalogue.RECEIVED_BYTES, edge.received_bytes)
+        yield single(catalogue.SENT_BYTES, edge.sent_bytes)
+
+    def _collect_requests(self) -> Iterator[Metric]:
+        requests = Family(catalogue.REQUESTS)
+        durations: dict[str, HistogramTally] = {}
+        errors: Counter[tuple[str, int]] = Counter()
+        for meter in self._edge.request_meters():
+            requests.add(sum(meter.duration.counts), meter.api, str(meter.version))
+            total = durations.setdefault(meter.api, HistogramTally(DURATION_BOUNDS_S))
+            total.add(meter.duration)
+            for code, count in meter.errors.items():
+                errors[meter.api, int(code)] += count
+        yield requests
+        duration = Family(catalogue.REQUEST_DURATION)
+        for api, total in durations.items():
+            duration.add_histogram(total, api)
+        yield duration
+        by_error = Family(catalogue.REQUEST_ERRORS)
+        for (api, code), count in errors.items():
+            by_error.add(count, api, _ERROR_NAMES.get(code, str(code)))
+        yield by_error
+
+
+class MemoryCollector:
+    """Collector of what requests and answers hold in memory."""
+
+    def __init__(self, network: NetworkSource) -> None:
+        self._network = network
+
+    def collect(self) -> Iterator[Metric]:
+        yield single(catalogue.REQUEST_BYTES_HELD, self._network.memory.used_bytes)
+        yield single(catalogue.RESPONSE_BYTES_HELD, self._network.unsent.total_bytes)
+
+
+class PurgatoryCollector:
+    """Collector of what waits, by Kafka's names of the kinds."""
+
+    def __init__(self, purgatory: PurgatorySource) -> None:
+        self._purgatory = purgatory
+
+    def collect(self) -> Iterator[Metric]:
+        size = Family(catalogue.PURGATORY_SIZE)
+        delayed = Family(catalogue.NUM_DELAYED_OPERATIONS)
+        for kind, counts in self._purgatory.stats().items():
+            size.add(counts["watched"], kind)
+            delayed.add(counts["delayed"], kind)
+        yield size
+        yield delayed
+        yield single(catalogue.PURGATORY_HELD_BYTES, self._purgatory.held_bytes)
+
+
+def _by_reason(info: MetricInfo, counts: dict[str, int]) -> Family:
+    family = Family(info)
+    for reason, count in counts.items():
+        family.add(count, str(reason))
+    return family

@@ -1,0 +1,58 @@
+"""Finds the error codes in a response, wherever its declaration has them.
+
+The functions are written once per message class from its schema, as straight-line code: every
+answer passes through one, and one of Metadata may have ten thousand codes.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from kohort.protocol.message import schema_of
+from kohort.protocol.schema import MessageSchema
+
+ErrorCounts = dict[int, int]
+"""How often each error code occurred; code 0 is not an error."""
+
+Counter = Callable[[object, ErrorCounts], None]
+
+_FIELD = "error_code"
+
+
+@cache
+def error_counter(message: type) -> Counter | None:
+    """A function that adds the errors in a message to counts; None if it has no place for any."""
+    lines = _lines(schema_of(message), "m", 1)
+    if not lines:
+        return None
+    names: dict[str, Any] = {}
+    source = "\n".join(["def count(m, counts):", *lines])
+    exec(compile(source, f"<errors of {message.__name__}>", "exec"), names)  # noqa: S102 - as codecs
+    counter: Counter = names["count"]
+    return counter
+
+
+def _lines(schema: MessageSchema, name: str, depth: int) -> list[str]:
+    """What counts the codes in the structure of that name; nothing if there is no place for any."""
+    indent = "    " * depth
+    lines: list[str] = []
+    if any(field.name == _FIELD for field in schema.fields):
+        lines = [
+            f"{indent}code = {name}.{_FIELD}",
+            f"{indent}if code:",
+            # An ErrorCode or a plain int: equal, and the same key.
+            f"{indent}    counts[code] = counts.get(code, 0) + 1",
+        ]
+    for field in schema.fields:
+        child = f"m{depth}"
+        below = (
+            _lines(schema_of(field.kind), child, depth + 1) if isinstance(field.kind, type) else []
+        )
+        if not below:
+            continue
+        if field.is_array:
+            lines.append(f"{indent}for {child} in {name}.{field.name} or ():")
+        else:
+            lines += [f"{indent}{child} = {name}.{field.name}", f"{indent}if {child} is not None:"]
+        lines += below
+    return lines

@@ -1,0 +1,95 @@
+"""prometheus-client's metric families, filled from the catalogue and our tallies."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
+from typing import cast
+
+from prometheus_client.metrics_core import Metric
+from prometheus_client.samples import Sample
+
+from kohort.broker.metrics.metric_info import MetricInfo
+from kohort.broker.metrics.tally import HistogramTally
+
+Rows = Callable[[], "Iterable[tuple[Labels, float]]"]
+"""Makes (labels, value) of each sample, anew whenever it is called."""
+
+
+class Labels(dict[str, str]):
+    """Labels that know how they are written, for those that many samples share."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, labels: Mapping[str, str]) -> None:
+        super().__init__(labels)
+        self.text = label_text(labels)
+
+
+class Family(Metric):
+    """The samples of one metric of the catalogue."""
+
+    def __init__(self, info: MetricInfo) -> None:
+        super().__init__(_family_name(info), info.doc, info.kind)
+        self._info = info
+
+    def add(self, value: float, *labels: str) -> None:
+        """A sample with the values of the catalogue's labels, in their order."""
+        self.samples.append(Sample(self._info.name, self._labelled(labels), value))
+
+    def add_histogram(self, tally: HistogramTally, *labels: str) -> None:
+        """All samples of one histogram."""
+        name, labelled = self.name, self._labelled(labels)
+        cumulative = list(accumulate(tally.counts))
+        bounds = [*map(str, map(float, tally.bounds)), "+Inf"]
+        for bound, count in zip(bounds, cumulative, strict=True):
+            self.samples.append(Sample(f"{name}_bucket", {**labelled, "le": bound}, count))
+        self.samples.append(Sample(f"{name}_count", labelled, cumulative[-1]))
+        self.samples.append(Sample(f"{name}_sum", labelled, tally.total))
+
+    def _labelled(self, labels: tuple[str, ...]) -> dict[str, str]:
+        return dict(zip(self._info.labels, labels, strict=True))
+
+
+def single(info: MetricInfo, value: float) -> Family:
+    """A metric without labels."""
+    family = Family(info)
+    family.add(value)
+    return family
+
+
+class WideFamily(Metric):
+    """A metric with so many samples that they are made only while they are written."""
+
+    def __init__(self, info: MetricInfo, rows: Rows) -> None:
+        super().__init__(_family_name(info), info.doc, info.kind)
+        # Everybody who writes samples does no more than iterate over them.
+        self.samples = cast(list[Sample], _Samples(info.name, rows))
+
+
+class _Samples:
+    def __init__(self, name: str, rows: Rows) -> None:
+        self._name = name
+        self._rows = rows
+
+    def __iter__(self) -> Iterator[Sample]:
+        name = self._name
+        for labels, value in self._rows():
+            yield Sample(name, labels, value)
+
+
+def _family_name(info: MetricInfo) -> str:
+    # What prometheus-client calls the name of a counter is without _total.
+    return info.name.removesuffix("_total") if info.kind == "counter" else info.name
+
+
+def label_text(labels: Mapping[str, str]) -> str:
+    """Labels as both text formats write them, braces included; empty for none."""
+    if not labels:
+        return ""
+    pairs = ",".join(f'{name}="{_escape(value)}"' for name, value in labels.items())
+    return f"{{{pairs}}}"
+
+
+def _escape(value: str) -> str:
+    if "\\" in value or '"' in value or "\n" in value:
+        return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+    return value

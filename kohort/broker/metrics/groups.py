@@ -1,0 +1,204 @@
+"""Collects consumer groups: members, states, committed offsets and how far behind they are."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import field
+
+from prometheus_client.metrics_core import Metric
+
+from kohort.broker.core.group.states import GroupState
+from kohort.broker.metrics import catalogue, rebalance_catalogue
+from kohort.broker.metrics.budget import GROUPS, SeriesBudget
+from kohort.broker.metrics.families import Family, Labels, Rows, WideFamily, single
+from kohort.broker.metrics.metric_info import OTHER
+from kohort.broker.metrics.sources import GroupSource, GroupsSource, TopicsSource
+from kohort.broker.metrics.topics import high_watermark
+from kohort.broker.pacer import Pacer
+from kohort.protocol.lazy_dataclass import dataclass
+
+
+@dataclass(slots=True)
+class OffsetSample:
+    """One committed position, or sums of several."""
+
+    labels: Labels
+    offset: int = 0
+    lag: int | None = None
+    """None where there is no such partition."""
+
+    def add(self, offset: int, lag: int | None) -> None:
+        self.offset += offset
+        if lag is not None:
+            self.lag = (self.lag or 0) + lag
+
+
+@dataclass(slots=True)
+class GroupSample:
+    """One group, or the sums over those that have no series of their own."""
+
+    labels: Labels
+    member_count: int = 0
+    state_labels: Labels | None = None
+    """With the state; None for the sums."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """One look at everything."""
+
+    groups: list[GroupSample] = field(default_factory=list)
+    offsets: list[OffsetSample] = field(default_factory=list)
+    topic_sums: list[OffsetSample] = field(default_factory=list)
+    states: Counter[str] = field(default_factory=Counter)
+    offset_count: int = 0
+    parked_joins: int = 0
+    parked_syncs: int = 0
+    pending_ids: int = 0
+    folded: int = 0
+
+
+class GroupCollector:
+    """Collector of one broker's groups; `refresh` looks, `collect` tells what was seen."""
+
+    def __init__(
+        self,
+        groups: GroupsSource,
+        topics: TopicsSource,
+        *,
+        groups_max: int,
+        group_partitions_max: int,
+    ) -> None:
+        self._groups = groups
+        self._topics = topics
+        self._groups_max = groups_max
+        self._group_partitions_max = group_partitions_max
+        self._seen = _Seen()
+
+    @property
+    def folded(self) -> dict[str, int]:
+        """How many have no series of their own, by kind."""
+        return {GROUPS: self._seen.folded}
+
+    async def refresh(self, pacer: Pacer) -> None:
+        """Look at every group, with pauses: no two were seen at quite the same moment."""
+        seen = _Seen()
+        group_budget = SeriesBudget(self._groups_max)
+        offset_budget = SeriesBudget(self._group_partitions_max)
+        rest = GroupSample(Labels({"consumergroup": OTHER}))
+        rest_offsets = OffsetSample(_labels(OTHER, OTHER, OTHER), lag=0)
+        for group in list(self._groups.groups()):
+            seen.states[group.state.value] += 1
+            seen.offset_count += group.offsets.count
+            _count_waiting(group, seen)
+            has_series = (
+                # The id that stands for all others must be theirs alone.
+                group.group_id != OTHER
+                and group_budget.take(1)
+                and offset_budget.take(group.offsets.count)
+            )
+            if has_series:
+                seen.groups.append(_look_at(group))
+                await self._look_at_offsets(group, seen, pacer)
+            else:
+                seen.folded += 1
+                rest.member_count += len(group.roster)
+                await self._sum_offsets(group, rest_offsets, pacer)
+            await pacer.pause()
+        if seen.folded:
+            seen.groups.append(rest)
+            seen.offsets.append(rest_offsets)
+            total = OffsetSample(Labels({"consumergroup": OTHER, "topic": OTHER}))
+            total.add(rest_offsets.offset, rest_offsets.lag)
+            seen.topic_sums.append(total)
+        self._seen = seen
+
+    def forget(self) -> None:
+        """Let go of what was seen; until the next look there is nothing to collect."""
+        self._seen = _Seen()
+
+    def collect(self) -> Iterator[Metric]:
+        seen = self._seen
+        yield from self._collect_totals()
+        yield WideFamily(catalogue.GROUP_MEMBERS, _member_rows(seen.groups))
+        yield WideFamily(catalogue.GROUP_STATE, _state_rows(seen.groups))
+        yield WideFamily(catalogue.GROUP_CURRENT_OFFSET, _offset_rows(seen.offsets))
+        yield WideFamily(catalogue.GROUP_LAG, _lag_rows(seen.offsets))
+        yield WideFamily(catalogue.GROUP_CURRENT_OFFSET_SUM, _offset_rows(seen.topic_sums))
+        yield WideFamily(catalogue.GROUP_LAG_SUM, _lag_rows(seen.topic_sums))
+
+    def _collect_totals(self) -> Iterator[Metric]:
+        seen = self._seen
+        yield single(catalogue.NUM_GROUPS, seen.states.total())
+        for state, info in catalogue.NUM_GROUPS_BY_STATE.items():
+            yield single(info, seen.states[state])
+        yield single(catalogue.NUM_OFFSETS, seen.offset_count)
+        count = Family(rebalance_catalogue.GROUP_COUNT)
+        count.add(seen.states.total(), "classic")
+        yield count
+        load_times_ms = self._groups.load_times_ms
+        average_ms = sum(load_times_ms) / len(load_times_ms) if load_times_ms else 0
+        yield single(rebalance_catalogue.PARTITION_LOAD_MAX, max(load_times_ms, default=0))
+        yield single(rebalance_catalogue.PARTITION_LOAD_AVG, average_ms)
+        yield single(rebalance_catalogue.PARKED_JOINS, seen.parked_joins)
+        yield single(rebalance_catalogue.PARKED_SYNCS, seen.parked_syncs)
+        yield single(rebalance_catalogue.PENDING_IDS, seen.pending_ids)
+
+    async def _look_at_offsets(self, group: GroupSource, seen: _Seen, pacer: Pacer) -> None:
+        group_id = group.group_id
+        for topic, partitions in list(group.offsets.topics().items()):
+            topic_sum = OffsetSample(Labels({"consumergroup": group_id, "topic": topic}))
+            for partition, committed in list(partitions.items()):
+                lag = self._lag(topic, partition, committed.offset)
+                labels = _labels(group_id, topic, str(partition))
+                seen.offsets.append(OffsetSample(labels, committed.offset, lag))
+                topic_sum.add(committed.offset, lag)
+                await pacer.pause()
+            seen.topic_sums.append(topic_sum)
+
+    async def _sum_offsets(self, group: GroupSource, total: OffsetSample, pacer: Pacer) -> None:
+        for topic, partitions in list(group.offsets.topics().items()):
+            for partition, committed in list(partitions.items()):
+                total.add(committed.offset, self._lag(topic, partition, committed.offset))
+                await pacer.pause()
+
+    def _lag(self, topic: str, partition: int, offset: int) -> int | None:
+        end = high_watermark(self._topics, topic, partition)
+        # Behind zero if the topic was made anew, or somebody committed what he had not read.
+        return None if end is None else max(0, end - offset)
+
+
+def _count_waiting(group: GroupSource, seen: _Seen) -> None:
+    roster = group.roster
+    seen.parked_joins += roster.parked_joins
+    seen.pending_ids += len(roster.pending)
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        seen.parked_syncs += sum(member.sync_ticket is not None for member in roster)
+
+
+def _look_at(group: GroupSource) -> GroupSample:
+    group_id, state = group.group_id, str(group.state.value)
+    return GroupSample(
+        Labels({"consumergroup": group_id}),
+        len(group.roster),
+        Labels({"consumergroup": group_id, "state": state}),
+    )
+
+
+def _member_rows(samples: list[GroupSample]) -> Rows:
+    return lambda: ((sample.labels, sample.member_count) for sample in samples)
+
+
+def _state_rows(samples: list[GroupSample]) -> Rows:
+    return lambda: ((one.state_labels, 1) for one in samples if one.state_labels is not None)
+
+
+def _offset_rows(samples: list[OffsetSample]) -> Rows:
+    return lambda: ((sample.labels, sample.offset) for sample in samples)
+
+
+def _lag_rows(samples: list[OffsetSample]) -> Rows:
+    return lambda: ((one.labels, one.lag) for one in samples if one.lag is not None)
+
+
+def _labels(group_id: str, topic: str, partition: str) -> Labels:
+    return Labels({"consumergroup": group_id, "topic": topic, "partition": partition})

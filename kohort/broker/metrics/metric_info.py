@@ -1,0 +1,48 @@
+"""How a metric is described; what the catalogue is made of."""
+
+from typing import Final, Literal
+
+from kohort.protocol.lazy_dataclass import dataclass
+
+Kind = Literal["counter", "gauge", "histogram", "unknown"]
+
+OTHER: Final = "(other)"
+"""Label value under which everything beyond a limit is summed. No topic can be called so."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricInfo:
+    """One metric family."""
+
+    name: str
+    """As it is scraped; a counter's ends with _total."""
+    kind: Kind
+    labels: tuple[str, ...]
+    doc: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Metrics that are documented together."""
+
+    title: str
+    doc: str
+    metrics: tuple[MetricInfo, ...]
+
+
+def counter(name: str, doc: str, *labels: str) -> MetricInfo:
+    assert name.endswith("_total"), name
+    return MetricInfo(name, "counter", labels, doc)
+
+
+def gauge(name: str, doc: str, *labels: str) -> MetricInfo:
+    return MetricInfo(name, "gauge", labels, doc)
+
+
+def histogram(name: str, doc: str, *labels: str) -> MetricInfo:
+    return MetricInfo(name, "histogram", labels, doc)
+
+
+def unknown(name: str, doc: str, *labels: str) -> MetricInfo:
+    """A count under a name that must not get the _total which counters end with."""
+    return MetricInfo(name, "unknown", labels, doc)

@@ -1,0 +1,161 @@
+"""Collects what the coordinator's groups went through."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+from prometheus_client.metrics_core import Metric
+
+from kohort.broker.metrics import rebalance_catalogue as catalogue
+from kohort.broker.metrics.families import Family, Labels, Rows, WideFamily, single
+from kohort.broker.metrics.group_counts import GroupCounts
+from kohort.broker.metrics.metric_info import OTHER, MetricInfo
+from kohort.broker.metrics.rebalances import RebalanceMetrics
+from kohort.broker.metrics.sources import HistorySource
+from kohort.broker.metrics.tally import RecentRate
+
+RATE_PERIOD_S = 30.0
+"""Kafka's own (`metrics.sample.window.ms`)."""
+
+CLASSIC = "classic"
+"""The only protocol that groups speak so far."""
+
+Shown = list[tuple[str, GroupCounts]]
+
+
+class RebalanceCollector:
+    """Collector of what happened in groups since the start."""
+
+    def __init__(
+        self, rebalances: RebalanceMetrics, clock_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`clock_s` is the monotonic clock that stamps the events, in seconds."""
+        self._rebalances = rebalances
+        self._clock_s = clock_s
+        began_s = clock_s()
+        self._rates = [
+            (catalogue.COMPLETED_REBALANCES, catalogue.COMPLETED_REBALANCE_RATE),
+            (catalogue.OFFSET_COMMITS, catalogue.OFFSET_COMMIT_RATE),
+            (catalogue.OFFSET_EXPIRATIONS, catalogue.OFFSET_EXPIRATION_RATE),
+            (catalogue.OFFSET_DELETIONS, catalogue.OFFSET_DELETION_RATE),
+        ]
+        self._meters = [RecentRate(RATE_PERIOD_S, count, began_s) for count in self._kafka_counts()]
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._collect_kafka()
+        yield from self._collect_totals()
+        yield from self._collect_groups()
+
+    def _kafka_counts(self) -> tuple[int, int, int, int]:
+        counts = self._rebalances
+        return (
+            counts.completed_count,
+            counts.offsets_stored,
+            counts.offsets_expired,
+            counts.offsets_deleted,
+        )
+
+    def _collect_kafka(self) -> Iterator[Metric]:
+        now_s = self._clock_s()
+        counts = self._kafka_counts()
+        for count, meter, (total, rate) in zip(counts, self._meters, self._rates, strict=True):
+            yield single(total, count)
+            yield single(rate, meter.rate_at(count, now_s))
+
+    def _collect_totals(self) -> Iterator[Metric]:
+        counts = self._rebalances
+        started = Family(catalogue.STARTED)
+        for cause, count in counts.started.items():
+            started.add(count, cause)
+        yield started
+        avoided = Family(catalogue.AVOIDED)
+        for (cause, reason), count in counts.avoided.items():
+            avoided.add(count, cause, reason)
+        yield avoided
+        removed = Family(catalogue.MEMBERS_REMOVED)
+        for cause, count in counts.members_removed.items():
+            removed.add(count, cause)
+        yield removed
+        phases = Family(catalogue.PHASES)
+        phases.add_histogram(counts.join_phase, "join")
+        phases.add_histogram(counts.sync_phase, "sync")
+        phases.add_histogram(counts.whole, "whole")
+        yield phases
+        yield single(catalogue.STOPPED, counts.stopped_ms / 1000)
+        yield single(catalogue.PARTITIONS_MOVED, counts.partitions_moved)
+        yield single(catalogue.RUNNING, len(counts.running))
+
+    def _collect_groups(self) -> Iterator[Metric]:
+        # Groups come and go between the pieces that are written, so what is iterated is copied.
+        shown = self._rebalances.by_group.shown(int(self._clock_s() * 1000))
+        yield WideFamily(catalogue.GROUP_REBALANCES, _rebalance_rows(shown))
+        yield _by_label(catalogue.GROUP_AVOIDED, "reason", shown, lambda one: one.avoided)
+        yield _by_label(catalogue.GROUP_REMOVED, "cause", shown, lambda one: one.removed)
+        stopped = _group_rows(shown, lambda one: one.stopped_ms / 1000)
+        yield WideFamily(catalogue.GROUP_STOPPED, stopped)
+        moved = _group_rows(shown, lambda one: one.partitions_moved)
+        yield WideFamily(catalogue.GROUP_MOVED, moved)
+        since = self._waiting_since()
+        yield WideFamily(
+            catalogue.GROUP_WAITING_SINCE,
+            lambda: ((Labels({"consumergroup": name}), value) for name, value in since.items()),
+        )
+
+    def _waiting_since(self) -> dict[str, float]:
+        """Wall time in seconds, by group; of those that are too many, the earliest.
+
+        Never looks at more than twice as many groups as have counters of their own.
+        """
+        running, by_group = self._rebalances.running, self._rebalances.by_group
+        since = {
+            group_id: one.since_wall_ms / 1000
+            for group_id in by_group.own()
+            if (one := running.get(group_id)) is not None
+        }
+        # Those that began first come first.
+        rest = (one for group_id, one in running.items() if not by_group.has_own(group_id))
+        longest = next(rest, None)
+        if longest is not None:
+            since[OTHER] = longest.since_wall_ms / 1000
+        return since
+
+
+class HistoryCollector:
+    """Collector of how the history of rebalances fares."""
+
+    def __init__(self, history: HistorySource) -> None:
+        self._history = history
+
+    def collect(self) -> Iterator[Metric]:
+        stats = self._history.stats()
+        yield single(catalogue.HISTORY_RECORDS, stats["records"])
+        yield single(catalogue.HISTORY_BYTES, stats["memory_bytes"])
+        yield single(catalogue.HISTORY_WAITING, stats["waiting"])
+        yield single(catalogue.HISTORY_LOST, stats["lost"])
+        yield single(catalogue.HISTORY_DROPPED, stats["dropped"])
+
+
+def _rebalance_rows(shown: Shown) -> Rows:
+    return lambda: (
+        (Labels({"consumergroup": group_id, "cause": cause, "protocol": CLASSIC}), count)
+        for group_id, counts in shown
+        for cause, count in list(counts.rebalances.items())
+    )
+
+
+def _by_label(
+    info: MetricInfo, label: str, shown: Shown, choose: Callable[[GroupCounts], Mapping[str, int]]
+) -> WideFamily:
+    def rows() -> Iterator[tuple[Labels, float]]:
+        for group_id, counts in shown:
+            for value, count in list(choose(counts).items()):
+                yield Labels({"consumergroup": group_id, label: value}), count
+
+    return WideFamily(info, rows)
+
+
+def _group_rows(shown: Shown, choose: Callable[[GroupCounts], float]) -> Rows:
+    return lambda: (
+        (Labels({"consumergroup": group_id}), choose(counts))
+        for group_id, counts in shown
+        if counts.rebalances
+    )

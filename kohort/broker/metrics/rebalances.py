@@ -1,0 +1,165 @@
+"""Counts what happens in groups; an observer of the group coordinator and of its history."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from kohort.broker.core.group.events import (
+    Event,
+    GroupRemoved,
+    GroupRestored,
+    JoinPhaseEnded,
+    MemberRemoved,
+    OffsetsRemoved,
+    OffsetsStored,
+    Outcome,
+    RebalanceAvoided,
+    RebalanceEnded,
+    RebalanceStarted,
+)
+from kohort.broker.core.group.requests import Now
+from kohort.broker.metrics.group_counts import CountsByGroup
+from kohort.broker.metrics.tally import HistogramTally
+
+if TYPE_CHECKING:
+    from kohort.broker.core.history.model import HistoryRecord
+
+PHASE_BOUNDS_S: Final = (0.01, 0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0)
+"""Three seconds is the initial delay of a group, five minutes the usual limit for a rejoin."""
+
+GROUPS_MAX_DEFAULT: Final = 1_000
+
+
+class Running:
+    """A group between the beginning of a rebalance and the state Stable or Empty."""
+
+    __slots__ = ("began_ms", "is_syncing", "phase_began_ms", "since_wall_ms")
+
+    def __init__(self, now: Now) -> None:
+        self.since_wall_ms = now.wall_ms
+        self.began_ms = now.ms
+        self.phase_began_ms = now.ms
+        self.is_syncing = False
+
+
+class RebalanceMetrics:
+    """Numbers since the start. Causes and reasons are from fixed lists, so they can be labels."""
+
+    def __init__(self, groups_max: int = GROUPS_MAX_DEFAULT) -> None:
+        """`groups_max` is how many groups have numbers of their own."""
+        self.started: Counter[str] = Counter()
+        """By cause."""
+        self.avoided: Counter[tuple[str, str]] = Counter()
+        """By cause and stated reason."""
+        self.members_removed: Counter[str] = Counter()
+        """By cause."""
+        self.completed_count = 0
+        self.offsets_stored = 0
+        self.offsets_expired = 0
+        self.offsets_deleted = 0
+        self.stopped_ms = 0
+        """Summed over members."""
+        self.partitions_moved = 0
+        self.join_phase = HistogramTally(PHASE_BOUNDS_S)
+        self.sync_phase = HistogramTally(PHASE_BOUNDS_S)
+        self.whole = HistogramTally(PHASE_BOUNDS_S)
+        """From the first rebalance to Stable or Empty, those that were superseded included."""
+        self.running: dict[str, Running] = {}
+        """By group, oldest first; for no longer than the group is there."""
+        self.by_group = CountsByGroup(groups_max)
+
+    def observe(self, group_id: str, event: Event, now: Now) -> None:
+        """Count an event; a fraction of a microsecond for those that come with every request."""
+        handler = self._handlers.get(event.__class__)
+        if handler is not None:
+            handler(self, group_id, event, now)
+
+    def on_record(self, record: HistoryRecord) -> None:
+        """Count what only the complete record of a rebalance tells; a listener of the history."""
+        from kohort.broker.core.history.model import RebalanceRecord  # noqa: PLC0415 - not for a start.
+
+        if not isinstance(record, RebalanceRecord):
+            return
+        counts = self.by_group.of_past(record.group)
+        self.stopped_ms += record.stopped.total_ms
+        counts.stopped_ms += record.stopped.total_ms
+        if record.partitions.known:
+            self.partitions_moved += record.partitions.moved
+            counts.partitions_moved += record.partitions.moved
+
+    def _on_offsets_stored(self, group_id: str, event: OffsetsStored, now: Now) -> None:
+        del group_id, now
+        self.offsets_stored += event.count
+
+    def _on_offsets_removed(self, group_id: str, event: OffsetsRemoved, now: Now) -> None:
+        del group_id, now
+        if event.expired:
+            self.offsets_expired += event.count
+        else:
+            self.offsets_deleted += event.count
+
+    def _on_started(self, group_id: str, event: RebalanceStarted, now: Now) -> None:
+        cause = event.trigger.kind.value
+        self.started[cause] += 1
+        self.by_group.of(group_id).count_rebalance(cause)
+        running = self.running.get(group_id)
+        if running is None:
+            self.running[group_id] = Running(now)
+        else:
+            running.phase_began_ms = now.ms
+            running.is_syncing = False
+
+    def _on_join_phase_ended(self, group_id: str, event: JoinPhaseEnded, now: Now) -> None:
+        del event
+        running = self.running.get(group_id)
+        if running is not None:
+            self.join_phase.observe((now.ms - running.phase_began_ms) / 1000)
+            running.phase_began_ms = now.ms
+            running.is_syncing = True
+
+    def _on_ended(self, group_id: str, event: RebalanceEnded, now: Now) -> None:
+        self.completed_count += event.outcome is Outcome.STABLE
+        running = self.running.get(group_id)
+        if running is None:
+            return
+        # A group that became empty has waited for joins to the last.
+        phase = self.sync_phase if running.is_syncing else self.join_phase
+        phase.observe((now.ms - running.phase_began_ms) / 1000)
+        if event.outcome is not Outcome.STORE_FAILED:
+            self.whole.observe((now.ms - running.began_ms) / 1000)
+            del self.running[group_id]
+
+    def _on_avoided(self, group_id: str, event: RebalanceAvoided, now: Now) -> None:
+        del now
+        reason = event.trigger.reason.reason.name.lower()
+        self.avoided[event.trigger.kind.value, reason] += 1
+        self.by_group.of(group_id).count_avoided(reason)
+
+    def _on_member_removed(self, group_id: str, event: MemberRemoved, now: Now) -> None:
+        del now
+        cause = event.fate.value
+        self.members_removed[cause] += 1
+        self.by_group.of(group_id).count_removed(cause)
+
+    def _on_restored(self, group_id: str, event: GroupRestored, now: Now) -> None:
+        del event, now
+        self.running.pop(group_id, None)
+
+    def _on_removed(self, group_id: str, event: GroupRemoved, now: Now) -> None:
+        del event
+        self.running.pop(group_id, None)
+        self.by_group.remove(group_id, now.ms)
+
+    _handlers: ClassVar[dict[type, Callable[..., None]]] = {
+        OffsetsStored: _on_offsets_stored,
+        OffsetsRemoved: _on_offsets_removed,
+        RebalanceStarted: _on_started,
+        JoinPhaseEnded: _on_join_phase_ended,
+        RebalanceEnded: _on_ended,
+        RebalanceAvoided: _on_avoided,
+        MemberRemoved: _on_member_removed,
+        GroupRestored: _on_restored,
+        GroupRemoved: _on_removed,
+    }

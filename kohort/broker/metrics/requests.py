@@ -1,0 +1,99 @@
+"""Counts requests, connections and bytes: what the edge and the dispatcher tell on every request.
+
+An answer costs one call of about half a microsecond, and a walk over its partitions for those that
+have some; see `error_counts`.
+"""
+
+from typing import Final
+
+from kohort.broker.metrics.error_counts import ErrorCounts, error_counter
+from kohort.broker.metrics.tally import HistogramTally
+
+DURATION_BOUNDS_S: Final = (0.0005, 0.002, 0.01, 0.05, 0.2, 1.0, 5.0, 30.0, 120.0)
+"""Few, because every api has them. The long ones are for what waits: a fetch for records (0.5 s in
+most clients), a join for the other members (minutes)."""
+
+
+class RequestMeter:
+    """The requests of one api in one version."""
+
+    __slots__ = ("api", "duration", "errors", "version")
+
+    def __init__(self, api: str, version: int) -> None:
+        self.api = api
+        """Kafka's name: Produce, OffsetCommit."""
+        self.version = version
+        self.duration = HistogramTally(DURATION_BOUNDS_S)
+        """Seconds from the whole request to the answer, waiting included."""
+        self.errors: ErrorCounts = {}
+        """By error code, 0 left out; an answer about many partitions counts once for each."""
+
+
+class EdgeMetrics:
+    """What happens at the edge, as plain numbers. Implements `kohort.broker.network.metrics`."""
+
+    def __init__(self) -> None:
+        self._meters: dict[tuple[str, int], RequestMeter] = {}
+        self.waiting_count = 0
+        """Requests now that were taken up and not answered."""
+        self.rejected: dict[str, int] = {}
+        """Requests that ended their connection, by reason."""
+        self.connection_count = 0
+        """Open now."""
+        self.opened_count = 0
+        self.closed: dict[str, int] = {}
+        self.refused: dict[str, int] = {}
+        self.received_bytes = 0
+        self.sent_bytes = 0
+
+    def request_meters(self) -> list[RequestMeter]:
+        """Those in use, by api and version."""
+        return [meter for _, meter in sorted(self._meters.items())]
+
+    def request_answered(
+        self, api: str, version: int, response: object | None, duration_s: float
+    ) -> None:
+        """`response` is the message, or None where there is none, or none with errors."""
+        meter = self._meters.get((api, version)) or self._new_meter(api, version)
+        meter.duration.observe(duration_s)
+        if response is not None:
+            message: type = type(response)
+            count_errors = error_counter(message)
+            if count_errors is not None:
+                count_errors(response, meter.errors)
+
+    def request_failed(self, api: str, version: int, error_code: int, duration_s: float) -> None:
+        """The request as a whole failed so, whatever the client is told of it."""
+        meter = self._meters.get((api, version)) or self._new_meter(api, version)
+        meter.duration.observe(duration_s)
+        meter.errors[error_code] = meter.errors.get(error_code, 0) + 1
+
+    def request_rejected(self, reason: str) -> None:
+        self.rejected[reason] = self.rejected.get(reason, 0) + 1
+
+    def request_waits(self) -> None:
+        self.waiting_count += 1
+
+    def request_waited(self) -> None:
+        self.waiting_count -= 1
+
+    def connection_opened(self) -> None:
+        self.connection_count += 1
+        self.opened_count += 1
+
+    def connection_closed(self, reason: str) -> None:
+        self.connection_count -= 1
+        self.closed[reason] = self.closed.get(reason, 0) + 1
+
+    def connection_refused(self, reason: str) -> None:
+        self.refused[reason] = self.refused.get(reason, 0) + 1
+
+    def bytes_received(self, byte_count: int) -> None:
+        self.received_bytes += byte_count
+
+    def bytes_sent(self, byte_count: int) -> None:
+        self.sent_bytes += byte_count
+
+    def _new_meter(self, api: str, version: int) -> RequestMeter:
+        meter = self._meters[api, version] = RequestMeter(api, version)
+        return meter

@@ -1,0 +1,164 @@
+"""What the collectors read of the broker's parts. The real ones satisfy it as they are."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from enum import Enum
+from typing import Protocol
+
+
+class LogSource(Protocol):
+    """A partition's log."""
+
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def segments(self) -> Sized: ...
+    @property
+    def lost_offsets(self) -> int: ...
+
+
+class PartitionSource(Protocol):
+    """A partition; see `kohort.broker.topics.partition`."""
+
+    @property
+    def index(self) -> int: ...
+    @property
+    def log(self) -> LogSource: ...
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def visible_bytes(self) -> int: ...
+    @property
+    def failure(self) -> Exception | None: ...
+
+
+class PartitionsSource(Protocol):
+    """A topic's partitions, by index; see `kohort.broker.topics.partition_list`."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> PartitionSource:
+        """The partition, opened if it was not open."""
+        ...
+
+    def peek(self, index: int) -> PartitionSource | None:
+        """The partition if it is open."""
+        ...
+
+
+class TopicSource(Protocol):
+    """A topic; see `kohort.broker.topics.topic`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def is_internal(self) -> bool: ...
+    @property
+    def partitions(self) -> PartitionsSource: ...
+
+
+class CompactionSource(Protocol):
+    """Compaction of logs; see `kohort.broker.topics.compaction`."""
+
+    @property
+    def uncleanable_count(self) -> int: ...
+    @property
+    def failure_count(self) -> int: ...
+
+
+class TopicsSource(Protocol):
+    """All topics; see `kohort.broker.topics.manager`."""
+
+    @property
+    def compaction(self) -> CompactionSource: ...
+    def all(self) -> Iterable[TopicSource]: ...
+    def get(self, name: str) -> TopicSource | None: ...
+
+
+class OffsetSource(Protocol):
+    """A committed position."""
+
+    @property
+    def offset(self) -> int: ...
+
+
+class OffsetTableSource(Protocol):
+    """The committed positions of one group; see `kohort.broker.core.group.offset_table`."""
+
+    @property
+    def count(self) -> int: ...
+    def topics(self) -> Mapping[str, Mapping[int, OffsetSource]]: ...
+
+
+class MemberSource(Protocol):
+    """A member of a group; see `kohort.broker.core.group.member`."""
+
+    @property
+    def sync_ticket(self) -> object | None: ...
+
+
+class RosterSource(Protocol):
+    """Who is in a group; see `kohort.broker.core.group.roster`."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[MemberSource]: ...
+    @property
+    def pending(self) -> Sized: ...
+    @property
+    def parked_joins(self) -> int: ...
+
+
+class GroupSource(Protocol):
+    """A consumer group; see `kohort.broker.core.group`."""
+
+    @property
+    def group_id(self) -> str: ...
+    @property
+    def state(self) -> Enum: ...
+    @property
+    def roster(self) -> RosterSource: ...
+    @property
+    def offsets(self) -> OffsetTableSource: ...
+
+
+class GroupsSource(Protocol):
+    """All groups; see `kohort.broker.coordinator.coordinator`."""
+
+    @property
+    def load_times_ms(self) -> Sequence[int]: ...
+    def groups(self) -> Iterable[GroupSource]: ...
+
+
+class HistorySource(Protocol):
+    """The rebalance history; see `kohort.broker.history.history`."""
+
+    def stats(self) -> Mapping[str, int]:
+        """With records, memory_bytes, waiting, lost and dropped."""
+        ...
+
+
+class PurgatorySource(Protocol):
+    """See `kohort.broker.core.purgatory`."""
+
+    @property
+    def held_bytes(self) -> int: ...
+    def stats(self) -> Mapping[str, Mapping[str, int]]: ...
+
+
+class RequestMemorySource(Protocol):
+    @property
+    def used_bytes(self) -> int: ...
+
+
+class UnsentSource(Protocol):
+    @property
+    def total_bytes(self) -> int: ...
+
+
+class NetworkSource(Protocol):
+    """The edge; see `kohort.broker.network.server`."""
+
+    @property
+    def memory(self) -> RequestMemorySource: ...
+    @property
+    def unsent(self) -> UnsentSource: ...

@@ -1,0 +1,198 @@
+"""Collects topics and partitions: offsets, sizes, and what kafka_exporter tells of replicas."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import field
+from operator import attrgetter
+from typing import Final
+
+from prometheus_client.metrics_core import Metric
+
+from kohort.broker.metrics import catalogue
+from kohort.broker.metrics.budget import PARTITIONS, TOPICS, SeriesBudget
+from kohort.broker.metrics.families import Labels, Rows, WideFamily
+from kohort.broker.metrics.families import single as one_sample
+from kohort.broker.metrics.metric_info import OTHER, MetricInfo
+from kohort.broker.metrics.sources import PartitionSource, TopicSource, TopicsSource
+from kohort.broker.pacer import Pacer
+from kohort.protocol.lazy_dataclass import dataclass
+
+
+@dataclass(slots=True)
+class PartitionSample:
+    """What was seen of one partition, or the sums over those that have no series of their own."""
+
+    labels: Labels
+    high_watermark: int
+    log_start_offset: int
+    size_bytes: int
+    segment_count: int
+    in_sync: int
+    replicas: int = 1
+    lost_offsets: int = 0
+
+    def add(self, other: "PartitionSample") -> None:
+        self.high_watermark += other.high_watermark
+        self.log_start_offset += other.log_start_offset
+        self.size_bytes += other.size_bytes
+        self.segment_count += other.segment_count
+        self.in_sync += other.in_sync
+        self.replicas += other.replicas
+        self.lost_offsets += other.lost_offsets
+
+    @property
+    def under_replicated(self) -> int:
+        return self.replicas - self.in_sync
+
+
+@dataclass(slots=True)
+class TopicSample:
+    """One topic, or the sums over those that have no series of their own."""
+
+    labels: Labels
+    partition_count: int = 0
+    appended_bytes: int = 0
+
+
+@dataclass(slots=True)
+class _Seen:
+    """One look at everything."""
+
+    topics: list[TopicSample] = field(default_factory=list)
+    partitions: list[PartitionSample] = field(default_factory=list)
+    compaction: list[tuple[MetricInfo, int]] = field(default_factory=list)
+    folded_topics: int = 0
+    folded_partitions: int = 0
+
+
+_OF_TOPICS: Final = (
+    (catalogue.TOPIC_PARTITIONS, attrgetter("partition_count")),
+    (catalogue.TOPIC_APPENDED_BYTES, attrgetter("appended_bytes")),
+)
+
+_OF_PARTITIONS: Final = (
+    (catalogue.PARTITION_CURRENT_OFFSET, attrgetter("high_watermark")),
+    (catalogue.PARTITION_OLDEST_OFFSET, attrgetter("log_start_offset")),
+    (catalogue.PARTITION_REPLICAS, attrgetter("replicas")),
+    (catalogue.PARTITION_IN_SYNC_REPLICA, attrgetter("in_sync")),
+    (catalogue.PARTITION_UNDER_REPLICATED, attrgetter("under_replicated")),
+    (catalogue.LOG_SIZE, attrgetter("size_bytes")),
+    (catalogue.LOG_SEGMENTS, attrgetter("segment_count")),
+)
+"""Metrics of partitions whose sum still means something."""
+
+
+class TopicCollector:
+    """Collector of one broker's topics; `refresh` looks, `collect` tells what was seen."""
+
+    def __init__(self, topics: TopicsSource, *, node_id: int, partitions_max: int) -> None:
+        self._topics = topics
+        self._node_id = node_id
+        self._partitions_max = partitions_max
+        self._seen = _Seen()
+
+    @property
+    def folded(self) -> dict[str, int]:
+        """How many have no series of their own, by kind."""
+        return {TOPICS: self._seen.folded_topics, PARTITIONS: self._seen.folded_partitions}
+
+    async def refresh(self, pacer: Pacer) -> None:
+        """Look at every partition, with pauses: no two were seen at quite the same moment."""
+        seen = _Seen()
+        budget = SeriesBudget(self._partitions_max)
+        rest = TopicSample(Labels({"topic": OTHER}))
+        rest_partitions = PartitionSample(_labels(OTHER, OTHER), 0, 0, 0, 0, 0, 0)
+        for topic in list(self._topics.all()):
+            has_series = budget.take(len(topic.partitions))
+            sample = TopicSample(Labels({"topic": topic.name})) if has_series else rest
+            sample.partition_count += len(topic.partitions)
+            for index in range(len(topic.partitions)):
+                partition = open_partition(self._topics, topic, index)
+                seen_partition = _look_at(topic.name, index, partition)
+                if partition is not None:
+                    sample.appended_bytes += partition.visible_bytes
+                if has_series:
+                    seen.partitions.append(seen_partition)
+                else:
+                    rest_partitions.add(seen_partition)
+                await pacer.pause()
+            if has_series:
+                seen.topics.append(sample)
+            else:
+                seen.folded_topics += 1
+        if seen.folded_topics:
+            seen.topics.append(rest)
+            seen.partitions.append(rest_partitions)
+            seen.folded_partitions = rest.partition_count
+        compaction = self._topics.compaction
+        seen.compaction = [
+            (catalogue.UNCLEANABLE_PARTITIONS, compaction.uncleanable_count),
+            (catalogue.COMPACTION_FAILURES, compaction.failure_count),
+        ]
+        self._seen = seen
+
+    def forget(self) -> None:
+        """Let go of what was seen; until the next look there is nothing to collect."""
+        self._seen = _Seen()
+
+    def collect(self) -> Iterator[Metric]:
+        seen = self._seen
+        for info, value_of in _OF_TOPICS:
+            yield WideFamily(info, _rows(seen.topics, value_of))
+        for info, value_of in _OF_PARTITIONS:
+            yield WideFamily(info, _rows(seen.partitions, value_of))
+        short = [sample for sample in seen.partitions if sample.lost_offsets]
+        yield WideFamily(catalogue.LOST_OFFSETS, _rows(short, attrgetter("lost_offsets")))
+        # A sum of broker ids means nothing, and the last sample may be one.
+        single = seen.partitions[:-1] if seen.folded_topics else seen.partitions
+        yield WideFamily(catalogue.PARTITION_LEADER, _rows(single, lambda _: self._node_id))
+        yield WideFamily(catalogue.PARTITION_LEADER_IS_PREFERRED, _rows(single, lambda _: 1))
+        for info, value in seen.compaction:
+            yield one_sample(info, value)
+
+
+def _rows(
+    samples: Sequence[TopicSample | PartitionSample], value_of: Callable[[object], float]
+) -> Rows:
+    return lambda: ((sample.labels, value_of(sample)) for sample in samples)
+
+
+def open_partition(topics: TopicsSource, topic: TopicSource, index: int) -> PartitionSource | None:
+    """The partition, opened if need be; None if there is nothing in it, or it is gone.
+
+    Partitions that nobody has used since the start are not open, but what they hold counts. Those
+    of internal topics were opened by the start if they hold anything, and get a directory only when
+    they are used: looking at them must not be a use.
+    """
+    partition = topic.partitions.peek(index)
+    if partition is None and not topic.is_internal and topics.get(topic.name) is topic:
+        partition = topic.partitions[index]
+    return partition
+
+
+def high_watermark(topics: TopicsSource, topic_name: str, index: int) -> int | None:
+    """None for a partition that there is not."""
+    topic = topics.get(topic_name)
+    if topic is None or not 0 <= index < len(topic.partitions):
+        return None
+    partition = open_partition(topics, topic, index)
+    return 0 if partition is None else partition.high_watermark
+
+
+def _look_at(topic: str, index: int, partition: PartitionSource | None) -> PartitionSample:
+    labels = _labels(topic, str(index))
+    if partition is None:
+        return PartitionSample(labels, 0, 0, 0, 0, in_sync=1)
+    log = partition.log
+    return PartitionSample(
+        labels,
+        partition.high_watermark,
+        log.log_start_offset,
+        log.size_bytes,
+        len(log.segments),
+        int(partition.failure is None),
+        lost_offsets=log.lost_offsets,
+    )
+
+
+def _labels(topic: str, partition: str) -> Labels:
+    return Labels({"topic": topic, "partition": partition})

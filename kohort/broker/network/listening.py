@@ -1,0 +1,113 @@
+"""Sockets that listen, with the options that accepted sockets inherit from them."""
+
+import errno
+import resource
+import socket
+from collections.abc import Iterable
+
+from kohort.broker.network.limits import UNLIMITED
+
+KEEPALIVE_IDLE_S = 120
+KEEPALIVE_INTERVAL_S = 30
+KEEPALIVE_PROBES = 4
+"""A machine that vanished is noticed after four minutes, not after the kernel's two hours."""
+
+OTHER_DESCRIPTORS = 64
+"""What a broker has open beside connections and logs: listeners, metrics, databases, the loop's."""
+
+_NO_SUCH_FAMILY = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
+
+
+def listening_sockets(
+    host: str, port: int, *, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1
+) -> list[socket.socket]:
+    """Bound sockets for every address that `host` means; they do not listen yet.
+
+    An empty host is every interface. Port 0 takes one free port for all addresses. A buffer size of
+    -1 leaves it to the system. An address family that this machine lacks is left out.
+
+    Raises:
+        OSError: no address could be bound, or the port is taken.
+    """
+    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    bound: list[socket.socket] = []
+    missing: OSError | None = None
+    try:
+        for family, *_, address in dict.fromkeys(found):
+            host_there, port_there, *rest = address
+            wanted = (host_there, port_there or _port(bound), *rest)
+            try:
+                bound.append(_bind(family, wanted, send_buffer_bytes, receive_buffer_bytes))
+            except OSError as error:
+                if error.errno not in _NO_SUCH_FAMILY:
+                    raise
+                missing = error
+    except OSError:
+        close_all(bound)
+        raise
+    if not bound:
+        raise missing or OSError(errno.EADDRNOTAVAIL, f"{host!r} has no address")
+    return bound
+
+
+def close_all(sockets: Iterable[socket.socket]) -> None:
+    for one in sockets:
+        one.close()
+
+
+def raise_descriptor_limit() -> int:
+    """Let this process open as many files and sockets as it is allowed to; return how many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def connections_within(descriptors: int, log_files_max: int) -> int:
+    """How many connections leave enough descriptors for the logs, which take up to half of them.
+
+    Without such a bound whoever opens connections keeps partitions from being opened.
+    """
+    if descriptors == resource.RLIM_INFINITY:
+        return UNLIMITED
+    log_files = min(log_files_max, descriptors // 2)
+    others = min(OTHER_DESCRIPTORS, descriptors // 4)
+    return descriptors - log_files - others
+
+
+def _port(bound: list[socket.socket]) -> int:
+    """The port that the first address got, for the others to share."""
+    return int(bound[0].getsockname()[1]) if bound else 0
+
+
+def _bind(
+    family: int,
+    address: tuple[str | int | bytes, ...],
+    send_buffer_bytes: int,
+    receive_buffer_bytes: int,
+) -> socket.socket:
+    one = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        if send_buffer_bytes >= 0:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+        if receive_buffer_bytes >= 0:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in (
+            ("TCP_KEEPIDLE", KEEPALIVE_IDLE_S),
+            ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL_S),
+            ("TCP_KEEPCNT", KEEPALIVE_PROBES),
+        ):
+            # macOS has not all of them.
+            if hasattr(socket, name):
+                one.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        one.setblocking(False)
+        one.bind(address)
+    except OSError:
+        one.close()
+        raise
+    return one

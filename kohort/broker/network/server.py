@@ -1,0 +1,204 @@
+"""Accepts connections, shares out what they share, and ends them in good order.
+
+Promises: `close` answers the requests that are under way, sends what was written and returns within
+its grace, whatever the clients do; no look at the connections takes the loop for longer than one
+slice of them.
+"""
+
+import asyncio
+import logging
+import socket
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from kohort.broker.clock import Clock
+from kohort.broker.network.admission import Admission
+from kohort.broker.network.connection import Connection, ServedConnection
+from kohort.broker.network.file_sending import Reads
+from kohort.broker.network.frames import RECEIVE_BUFFER_BYTES
+from kohort.broker.network.limits import NetworkLimits
+from kohort.broker.network.memory import RequestMemory, UnsentBytes
+from kohort.broker.network.metrics import NetworkMetrics
+from kohort.broker.network.peer_log import PeerLog
+from kohort.broker.network.service import Service
+from kohort.broker.network.shortage import LOOK_INTERVAL_MS, Shortage
+from kohort.broker.network.turns import Turns
+
+logger = logging.getLogger(__name__)
+
+CHECK_INTERVAL_MS_MAX = 1_000
+CHECKS_PER_TIMEOUT = 10
+CONNECTIONS_PER_TURN = 500
+
+LARGE_REQUESTS_BYTES = 4 * 1024 * 1024
+"""What requests of ordinary sizes leave behind is used again by the next."""
+
+
+class NetworkServer:
+    """All listeners and connections of one broker. Make it inside the running loop."""
+
+    def __init__(
+        self,
+        service: Service,
+        limits: NetworkLimits,
+        *,
+        clock: Clock,
+        metrics: NetworkMetrics,
+        log: PeerLog,
+    ) -> None:
+        self.service = service
+        self.limits = limits
+        self.metrics = metrics
+        self.log = log
+        self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        """One for all: nothing is left in it between two reads."""
+        self.memory = RequestMemory(limits.queued_max_request_bytes, self._look_soon)
+        self.unsent = UnsentBytes(limits.kohort_unsent_max_bytes)
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self.turns = Turns(self._loop)
+        self.reads = Reads(self._loop)
+        self.sends_files = False
+        """Until there are sockets; how the kernel sends files is particular to Linux."""
+        self._admission = Admission(limits)
+        self._connections: dict[ServedConnection, None] = {}
+        self._listeners: list[asyncio.Server] = []
+        self._check_handle: asyncio.Handle | None = None
+        self._shortage = Shortage(self.memory)
+        self._look_handle: asyncio.Handle | None = None
+        self._had_large_requests = False
+        self._is_stopping = False
+        self._all_gone: asyncio.Future[None] | None = None
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    def set_limits(self, limits: NetworkLimits) -> None:
+        """These hold from now on; those who are connected stay, however many they are."""
+        self.limits = self._admission.limits = limits
+
+    async def listen(self, sockets: Iterable[socket.socket]) -> None:
+        """Accept connections from bound sockets, which are the server's from now on."""
+        self.sends_files = sys.platform == "linux"
+        for one in sockets:
+            listener = await self._loop.create_server(
+                self._new_connection, sock=one, backlog=self.limits.socket_listen_backlog_size
+            )
+            self._listeners.append(listener)
+        if self._check_handle is None:
+            self._check_later()
+
+    def stop_accepting(self) -> None:
+        """Refuse new connections; those that are open are served on."""
+        self._is_stopping = True
+        for listener in self._listeners:
+            listener.close()
+        self._listeners = []
+
+    def stop_serving(self) -> None:
+        """Begin no more requests; connections without one under way end now."""
+        self.stop_accepting()
+        for connection in list(self._connections):
+            connection.stop()
+
+    async def close(self, grace_ms: int) -> None:
+        """Let requests under way end and their answers be sent, for so long; then close all."""
+        self.stop_serving()
+        if self._connections:
+            await self._wait_all_gone(grace_ms)
+        if self._connections:
+            logger.warning("%d connections did not end in time", len(self._connections))
+            for connection in list(self._connections):
+                connection.abort()
+            await self._wait_all_gone(grace_ms)
+        if self._check_handle is not None:
+            self._check_handle.cancel()
+        if self._look_handle is not None:
+            self._look_handle.cancel()
+
+    # For the connections.
+
+    def connection_made(self, connection: ServedConnection) -> str | None:
+        if self._is_stopping:
+            return "shutdown"
+        refused_by = self._admission.admit(connection.ip)
+        if refused_by is None:
+            self._connections[connection] = None
+        return refused_by
+
+    def connection_lost(self, connection: ServedConnection) -> None:
+        del self._connections[connection]
+        self._admission.release(connection.ip)
+        if not self._connections and self._all_gone is not None and not self._all_gone.done():
+            self._all_gone.set_result(None)
+
+    # Within.
+
+    def _new_connection(self) -> Connection:
+        return Connection(self)
+
+    async def _wait_all_gone(self, time_ms: int) -> None:
+        self._all_gone = self._loop.create_future()
+        await asyncio.wait([self._all_gone], timeout=time_ms / 1000)
+
+    def _check_later(self) -> None:
+        shortest_ms = min(
+            timeout_ms
+            for timeout_ms in (
+                self.limits.connections_max_idle_ms,
+                self.limits.kohort_frame_timeout_ms,
+                CHECK_INTERVAL_MS_MAX * CHECKS_PER_TIMEOUT,
+            )
+            if timeout_ms >= 0
+        )
+        interval_s = max(shortest_ms, CHECKS_PER_TIMEOUT) / CHECKS_PER_TIMEOUT / 1000
+        self._check_handle = self._loop.call_later(interval_s, self._begin_check)
+
+    def _look_soon(self) -> None:
+        """Somebody waits for memory. Called from within a read, so nothing is ended here."""
+        if self._look_handle is None:
+            self._look_handle = self._loop.call_soon(self._look_at_shortage)
+
+    def _look_at_shortage(self) -> None:
+        """Again and again while somebody waits, and once more to see that it is over."""
+        self._look_handle = None
+        for upload in self._shortage.look(self._clock.monotonic_ms()):
+            upload.evict()
+        if self._shortage.lasts:
+            self._look_handle = self._loop.call_later(
+                LOOK_INTERVAL_MS / 1000, self._look_at_shortage
+            )
+
+    def _begin_check(self) -> None:
+        self._give_back_memory()
+        self._check_some(iter(list(self._connections)))
+
+    def _give_back_memory(self) -> None:
+        """Once there are no more large requests, see that what they took does not stay with us.
+
+        Room grows with what arrives, so a large frame leaves gaps of many sizes in the heap, and
+        anything small that was made meanwhile keeps the heap's end where it is.
+        """
+        has_large_requests = self.memory.take_most_bytes() >= LARGE_REQUESTS_BYTES
+        if self._had_large_requests and not has_large_requests:
+            self._loop.run_in_executor(None, _give_back_free_memory)
+        self._had_large_requests = has_large_requests
+
+    def _check_some(self, left: Iterator[ServedConnection]) -> None:
+        """Look at the next slice of the connections there were, those that are gone included."""
+        now_ms = self._clock.monotonic_ms()
+        some = list(islice(left, CONNECTIONS_PER_TURN))
+        for connection in some:
+            connection.check(now_ms)
+        if len(some) == CONNECTIONS_PER_TURN:
+            self._check_handle = self._loop.call_soon(self._check_some, left)
+        else:
+            self._check_later()
+
+
+def _give_back_free_memory() -> None:
+    from kohort.broker.allocator import give_back_free_memory  # noqa: PLC0415 - 10 ms that a start saves.
+
+    give_back_free_memory()

@@ -1,0 +1,76 @@
+"""The seam between connections, which move frames, and what answers the requests in them."""
+
+from asyncio import Future
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from kohort.broker.handlers.context import ConnectionInfo
+from kohort.broker.promise import Promise
+from kohort.protocol.codec import Buffer
+
+
+class FileRange(Protocol):
+    """Bytes that lie in a file and need not be read to be sent. What is sent or taken is gone.
+
+    Methods raise OSError; so does a file that has become too short.
+    """
+
+    def __len__(self) -> int:
+        """Bytes that are left."""
+        ...
+
+    def send_to(self, socket_number: int) -> int:
+        """Send what a non-blocking socket takes now; BlockingIOError if that is nothing."""
+        ...
+
+    def take(self, byte_count: int) -> bytes:
+        """Read up to so many from the front; for another thread: it may wait for a disk."""
+        ...
+
+    def take_cached(self, byte_count: int) -> bytes:
+        """The same, but only what is in memory: perhaps nothing."""
+        ...
+
+    def is_cached(self) -> bool:
+        """Whether what is left is in memory, so that sending it waits for no disk."""
+        ...
+
+
+Part = Buffer | FileRange
+Answer = list[Buffer] | None
+"""A response frame as buffers to be written in order, size included; None for no response.
+
+For a connection that says `sends_files` there may be a `FileRange` in the place of a large buffer.
+"""
+
+
+Waiting = Future[Any] | Promise[Any]
+"""What a handler returns that has to wait: of the loop, or told at once."""
+
+
+class PendingAnswer:
+    """The answer to a request that has to wait for something."""
+
+    __slots__ = ("finish", "future")
+
+    def __init__(self, future: Waiting, finish: Callable[[], Answer]) -> None:
+        self.future = future
+        """Cancelled by the connection when the client is gone."""
+        self.finish = finish
+        """To be called once, when `future` is done; raises as `Service.serve`."""
+
+
+class Service(Protocol):
+    """What a connection hands its frames to."""
+
+    def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | PendingAnswer:
+        """Answer one request. `frame` is the service's to keep, never to change.
+
+        Raises:
+            CloseConnection: the client can only be told by closing the connection.
+        """
+        ...
+
+    def connection_lost(self, connection: ConnectionInfo) -> None:
+        """The client is gone: give up what waits for it."""
+        ...

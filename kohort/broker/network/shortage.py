@@ -1,0 +1,188 @@
+"""Whom to end when requests wait for memory that slow uploads hold.
+
+How requests share the budget is in `memory`. A client that holds much and sends little must not
+keep others waiting, and one that sends as fast as its link can must not be ended by that. So
+nothing is judged while there is room for all. While somebody waits, the uploads are looked at every
+`LOOK_INTERVAL_MS`, and what is asked of them rises with what they hold and with who waits:
+
+- *A claim within its share has waited for `PATIENCE_MS`.* Uploads that hold more than their shares
+  end, until there is room for it, and an eighth of the budget for those that come next: first the
+  uploads that would hold the most for the longest, which is the product of the bytes held and the
+  time to completion at the pace of the last `WINDOW_MS`. One that is complete within `PATIENCE_MS`
+  is left alone. For one that we do not read, because it waits itself or is executed, the time since
+  it last brought something stands for the time to come.
+- *Any claim has waited for `PATIENCE_MS`.* The one upload that exceeds the budget ends if it would
+  take longer than `FRAME_TIME_WHEN_SHORT_MS` at the pace of `OVERDRAWN_WINDOW_MS`.
+- *Somebody waits*: `patience` ends a frame of any size that does not come forward by an eighth
+  within five seconds, the same pace over a longer time.
+
+So a claim within its share waits for at most the interval of a look before it is seen, its
+patience, and another interval: 0.6 s. Those beyond their shares wait in the order they came, and
+each before them for at most as long as these rules leave it.
+
+Pure: time comes in, and those to be ended go out.
+"""
+
+from typing import Final
+
+from kohort.broker.network.memory import Claimant, RequestMemory
+
+LOOK_INTERVAL_MS: Final = 100
+
+PATIENCE_MS: Final = 400
+"""What a claim within its share waits for those that are nearly complete."""
+
+WINDOW_MS: Final = 300
+"""A pace is measured over this time; shorter than the patience, so that it is known by then."""
+
+OVERDRAWN_WINDOW_MS: Final = 1_000
+"""A link that falters for less does not look slow."""
+
+SPARE_PART: Final = 8
+"""Of so many parts of the budget one is made free beyond what is waited for."""
+
+FRAME_TIME_WHEN_SHORT_MS: Final = 40_000
+"""What a frame may take, by its pace, while it keeps others waiting."""
+
+
+class _Pace:
+    """What was seen of one upload."""
+
+    __slots__ = ("_arrived_bytes", "_since_ms", "bytes_per_ms", "moved_ms", "window_ms")
+
+    def __init__(self, window_ms: int, upload: Claimant, now_ms: int) -> None:
+        self.window_ms = window_ms
+        self._arrived_bytes = upload.arrived_bytes
+        self._since_ms = now_ms
+        self.moved_ms = now_ms
+        """When it last brought something, as far as that was seen."""
+        self.bytes_per_ms: float | None = None
+        """Over the last whole window; None before the first."""
+
+    def look(self, upload: Claimant, now_ms: int) -> None:
+        elapsed_ms = now_ms - self._since_ms
+        brought_bytes = upload.arrived_bytes - self._arrived_bytes
+        if brought_bytes:
+            self.moved_ms = now_ms
+        if elapsed_ms >= self.window_ms:
+            self.bytes_per_ms = brought_bytes / elapsed_ms
+            self._arrived_bytes = upload.arrived_bytes
+            self._since_ms = now_ms
+
+    def time_left_ms(self, upload: Claimant) -> float | None:
+        """Until the frame is complete; None if it was not seen for long enough."""
+        if self.bytes_per_ms is None:
+            return None
+        return upload.left_bytes / max(self.bytes_per_ms, 0.001)
+
+
+class Shortage:
+    """Looks at the uploads of one budget, again and again while somebody waits."""
+
+    def __init__(self, memory: RequestMemory) -> None:
+        self._memory = memory
+        self._paces: dict[Claimant, _Pace] = {}
+        self._overdrawn: tuple[Claimant, _Pace] | None = None
+        self._waiting_since_ms: dict[Claimant, int] = {}
+        self._ended: set[Claimant] = set()
+        """Those that were told to end and are not gone."""
+
+    @property
+    def lasts(self) -> bool:
+        """Did anybody wait when it was looked at last?"""
+        return bool(self._waiting_since_ms)
+
+    def look(self, now_ms: int) -> list[Claimant]:
+        """The uploads that are to be ended now."""
+        memory = self._memory
+        memory.admit()
+        self._note_waiting(now_ms)
+        if not self._waiting_since_ms:
+            self._paces.clear()
+            self._overdrawn = None
+            self._ended.clear()
+            return []
+        self._note_paces(now_ms)
+        victims = self._end_for_shares(now_ms)
+        overdrawn = self._slow_overdrawn(now_ms)
+        if overdrawn is not None and overdrawn not in victims:
+            victims.append(overdrawn)
+        self._ended.update(victims)
+        return victims
+
+    def _note_waiting(self, now_ms: int) -> None:
+        before = self._waiting_since_ms
+        self._waiting_since_ms = {
+            claimant: before.get(claimant, now_ms) for claimant, _ in self._memory.waiting()
+        }
+
+    def _note_paces(self, now_ms: int) -> None:
+        before, self._paces = self._paces, {}
+        for upload in self._memory.uploads():
+            pace = before.get(upload)
+            if pace is None:
+                pace = _Pace(WINDOW_MS, upload, now_ms)
+            else:
+                pace.look(upload, now_ms)
+            self._paces[upload] = pace
+        self._ended.intersection_update(self._paces)
+
+    def _end_for_shares(self, now_ms: int) -> list[Claimant]:
+        """Make room for the claims within their shares that have waited for long enough."""
+        memory = self._memory
+        missing_bytes = sum(
+            byte_count
+            for claimant, byte_count in memory.waiting()
+            if now_ms - self._waiting_since_ms[claimant] >= PATIENCE_MS
+            and memory.is_within_share(claimant, byte_count)
+        )
+        if not missing_bytes:
+            return []
+        missing_bytes += memory.counted_bytes - memory.budget_bytes
+        # And what the next ones need, or each would find the budget full and wait as long.
+        missing_bytes += memory.budget_bytes // SPARE_PART
+        missing_bytes -= sum(upload.held_bytes for upload in self._ended)
+        found: list[tuple[float, Claimant]] = []
+        for upload, pace in self._paces.items():
+            time_ms = self._time_to_come_ms(upload, pace, now_ms)
+            if (
+                time_ms > PATIENCE_MS
+                and upload not in self._ended
+                # What exceeds the budget is in nobody's way.
+                and upload is not memory.overdrawn
+                and not memory.is_within_share(upload, 0)
+            ):
+                found.append((upload.held_bytes * time_ms, upload))
+        found.sort(key=lambda one: one[0], reverse=True)
+        victims = []
+        for _, upload in found:
+            if missing_bytes <= 0:
+                break
+            missing_bytes -= upload.held_bytes
+            victims.append(upload)
+        return victims
+
+    def _time_to_come_ms(self, upload: Claimant, pace: _Pace, now_ms: int) -> float:
+        """How long it will hold what it holds; 0 if that cannot be said yet."""
+        if upload.left_bytes == 0 or self._memory.is_waiting(upload):
+            return now_ms - pace.moved_ms
+        return pace.time_left_ms(upload) or 0
+
+    def _slow_overdrawn(self, now_ms: int) -> Claimant | None:
+        """The upload that exceeds the budget, if it keeps others waiting for too long."""
+        overdrawn = self._memory.overdrawn
+        if overdrawn is None or overdrawn in self._ended:
+            return None
+        if self._overdrawn is None or self._overdrawn[0] is not overdrawn:
+            self._overdrawn = (overdrawn, _Pace(OVERDRAWN_WINDOW_MS, overdrawn, now_ms))
+            return None
+        pace = self._overdrawn[1]
+        pace.look(overdrawn, now_ms)
+        if now_ms - min(self._waiting_since_ms.values()) < PATIENCE_MS:
+            return None
+        if overdrawn.left_bytes == 0:
+            # Executed, or parked: its memory is as good as gone if that takes for ever.
+            is_slow = now_ms - pace.moved_ms >= FRAME_TIME_WHEN_SHORT_MS
+        else:
+            is_slow = (pace.time_left_ms(overdrawn) or 0) > FRAME_TIME_WHEN_SHORT_MS
+        return overdrawn if is_slow else None

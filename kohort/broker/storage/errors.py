@@ -1,0 +1,42 @@
+"""What storage raises.
+
+Exception
+  KafkaError                 (protocol.errors) an answer to the peer
+    StorageError             KAFKA_STORAGE_ERROR: the disk or the file system failed us
+    CorruptBatchError        CORRUPT_MESSAGE: stored bytes are not what was written
+    OffsetOutOfRangeError    OFFSET_OUT_OF_RANGE: the peer asks below the start or beyond the end
+  DataDirectoryLockedError   another process uses the data directory: the operator's mistake
+  CorruptFileError           a file beside the log (index, snapshot, checkpoint) is damaged; it
+                             never leaves this package, because all of them can be rebuilt
+"""
+
+from kohort.protocol.errors import ErrorCode, KafkaError
+
+
+class StorageError(KafkaError):
+    """The disk or the file system failed. Whether the log is still usable says ``log.failed``."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
+
+
+class CorruptBatchError(KafkaError):
+    """The batch asked for is damaged on disk; other offsets of the partition stay readable."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
+
+
+class OffsetOutOfRangeError(KafkaError):
+    """The offset lies outside of what the log holds."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+
+
+class DataDirectoryLockedError(Exception):
+    """Another process holds the data directory."""
+
+
+class CorruptFileError(Exception):
+    """A file beside the log is not what was written."""

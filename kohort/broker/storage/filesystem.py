@@ -1,0 +1,377 @@
+"""The file system as storage uses it: a narrow seam, so that tests can break everything behind it.
+
+Two implementations: :class:`OsFileSystem` here, and
+:mod:`kohort.broker.storage.simulated_filesystem`, an in-memory one that can fill up, fail and lose
+power. Both raise OSError and nothing else.
+
+A :class:`File` is a handle on a path, not an open descriptor. OsFileSystem opens descriptors when
+they are first needed and takes unused ones away above a limit, so that any number of partitions can
+be open at once. Descriptors are closed by reference counting: a thread that is inside fsync keeps
+its own reference, so the loop thread may drop or evict the file meanwhile, and the number cannot be
+given to another file under the sync. So does whoever is sent a range of a file.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import stat
+import threading
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from kohort.broker.storage.file_range import FileRange
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+OPEN_FILES_MAX = 8192
+"""Descriptors kept open at most, however many the process may have."""
+_RANGES_PART = 8
+"""Beside them, ranges may hold an eighth as many that have been evicted or removed."""
+_RANGES_ALWAYS = 16
+"""As many in any case, without asking what the limit is."""
+
+_CREATE_MODE = 0o644
+_WRITE_BUFFERS_MAX = 1024
+"""IOV_MAX on Linux."""
+
+
+class DirectoryEntry(NamedTuple):
+    """What a directory says about one of its files."""
+
+    name: str
+    size_bytes: int
+    is_directory: bool
+    modified_ms: int
+    """Wall time of the last write."""
+
+
+class File(Protocol):
+    """One file, addressed by byte positions. Methods may be called from several threads."""
+
+    @property
+    def path(self) -> str:
+        """Where it was created or opened."""
+        ...
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        ...
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Up to `length` bytes from `position`; fewer only where the file ends."""
+        ...
+
+    def range(self, start: int, stop: int) -> FileRange | None:
+        """These bytes, to be sent without being read; None if `pread` has to be asked.
+
+        Given only for what is in memory, and for no more than so many at a time.
+        """
+        ...
+
+    def is_cached(self, start: int, stop: int) -> bool:
+        """Whether these bytes are known to be in memory, so that a `pread` waits for no disk."""
+        ...
+
+    def pwritev(self, buffers: Sequence[Buffer], position: int) -> int:
+        """Write at `position` and return how many bytes were taken, perhaps fewer than given."""
+        ...
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut the file off at `size_bytes`."""
+        ...
+
+    def sync(self) -> None:
+        """Return once content and size are on the disk (fdatasync)."""
+        ...
+
+    def drop_cached(self) -> None:
+        """Forget clean cached pages, so that the next reads come from the disk itself."""
+        ...
+
+    def close(self) -> None:
+        """Give the descriptor back; the next use opens it again. Never syncs."""
+        ...
+
+
+class FileSystem(Protocol):
+    """Directories and names."""
+
+    def file(self, path: str) -> File:
+        """A handle on a file that exists already; it is looked at on first use."""
+        ...
+
+    def create(self, path: str) -> File:
+        """A new empty file in place of whatever `path` named before."""
+        ...
+
+    def entries(self, directory: str) -> list[DirectoryEntry]:
+        """What a directory holds, in no particular order."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether `path` names a file or a directory."""
+        ...
+
+    def make_directory(self, path: str) -> None:
+        """Create a directory and its parents; one that exists is fine."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomically give `source` the name `target`, replacing a file of that name."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        ...
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory and all it holds."""
+        ...
+
+    def sync_directory(self, path: str) -> None:
+        """Return once the names in a directory are on the disk."""
+        ...
+
+
+def write_fully(file: File, buffers: Sequence[Buffer], position: int) -> int:
+    """Write all buffers one after the other and return the position behind them.
+
+    The kernel may take less than it is given, on a full disk up to the last byte that fits. OSError
+    then leaves the file with a part of the bytes.
+    """
+    expected = sum(map(len, buffers))
+    written = file.pwritev(buffers, position)
+    if written == expected:
+        return position + expected
+    rest = memoryview(b"".join(buffers))[written:]
+    position += written
+    while rest:
+        written = file.pwritev((rest,), position)
+        if written <= 0:
+            raise OSError(f"{file.path}: a write took {written} of {len(rest)} bytes")
+        position += written
+        rest = rest[written:]
+    return position
+
+
+def read_file(files: FileSystem, path: str) -> bytes:
+    """The whole content of a (small) file."""
+    file = files.file(path)
+    try:
+        return file.pread(file.size(), 0)
+    finally:
+        file.close()
+
+
+class _Descriptor:
+    """An open file descriptor that is closed with its last reference."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, path: str, flags: int) -> None:
+        self.number = -1
+        self.number = os.open(path, flags | os.O_CLOEXEC, _CREATE_MODE)
+
+    def __del__(self) -> None:
+        if self.number >= 0:
+            os.close(self.number)
+
+
+class OsFile:
+    """A file of the operating system; see the module for when it is open.
+
+    Every method keeps the descriptor in a variable of its own while it uses the number: another
+    thread may evict the file at any moment.
+    """
+
+    __slots__ = ("_descriptor", "_files", "path", "recently_used")
+
+    def __init__(self, path: str, files: OsFileSystem, descriptor: _Descriptor | None) -> None:
+        self.path = path
+        self.recently_used = True
+        self._files = files
+        self._descriptor = descriptor
+
+    def _open(self) -> _Descriptor:
+        descriptor = self._descriptor
+        if descriptor is None:
+            descriptor = self._descriptor = _Descriptor(self.path, os.O_RDWR)
+            self._files.note_open(self)
+        self.recently_used = True
+        return descriptor
+
+    def size(self) -> int:
+        descriptor = self._open()
+        return os.fstat(descriptor.number).st_size
+
+    def pread(self, length: int, position: int) -> bytes:
+        descriptor = self._open()
+        data = os.pread(descriptor.number, length, position)
+        if len(data) == length or not data:
+            return data
+        # A limit of the kernel (2 GiB) may end a read early; only no bytes at all mean the end.
+        parts = [data]
+        taken = len(data)
+        while taken < length:
+            data = os.pread(descriptor.number, length - taken, position + taken)
+            if not data:
+                break
+            parts.append(data)
+            taken += len(data)
+        return b"".join(parts)
+
+    def range(self, start: int, stop: int) -> FileRange | None:
+        from kohort.broker.storage.file_range import FileRange  # noqa: PLC0415 - ctypes, when needed.
+
+        descriptor = self._open()
+        if not _is_cached(descriptor, start, stop) or not self._files.may_give_range():
+            return None
+        return FileRange(descriptor, start, stop, self._files.note_range_gone)
+
+    def is_cached(self, start: int, stop: int) -> bool:
+        return _is_cached(self._open(), start, stop)
+
+    def pwritev(self, buffers: Sequence[Buffer], position: int) -> int:
+        descriptor = self._open()
+        return os.pwritev(descriptor.number, buffers[:_WRITE_BUFFERS_MAX], position)
+
+    def truncate(self, size_bytes: int) -> None:
+        descriptor = self._open()
+        os.ftruncate(descriptor.number, size_bytes)
+
+    def sync(self) -> None:
+        descriptor = self._open()
+        os.fdatasync(descriptor.number)
+
+    def drop_cached(self) -> None:
+        descriptor = self._open()
+        os.posix_fadvise(descriptor.number, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def close(self) -> None:
+        self._descriptor = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it holds a descriptor now."""
+        return self._descriptor is not None
+
+
+class OsFileSystem:
+    """The operating system's files, with a bound on open descriptors.
+
+    The limit is soft: every handle may open its file, and then another one that was not used since
+    the last round gives its descriptor back (a clock, the cheap cousin of least-recently-used: a
+    use costs one attribute store). A file with writes that are not yet synced may be closed: Linux
+    reports a failed write-back to the next fsync through any descriptor of that file.
+
+    Args:
+        open_files_max: default half of what the process may open at that moment, which may become
+            more after this object is made; at most OPEN_FILES_MAX.
+    """
+
+    def __init__(self, open_files_max: int | None = None) -> None:
+        self._open_files_max = open_files_max
+        self._open_files: deque[OsFile] = deque()
+        self._lock = threading.Lock()
+        self._range_count = 0
+        self._range_lock = threading.RLock()
+        """Entrant, because a range may go at any place, also where the collector runs."""
+
+    def may_give_range(self) -> bool:
+        """Count one more range that is to be sent, unless there are too many."""
+        with self._range_lock:
+            count = self._range_count
+            if count >= _RANGES_ALWAYS and count * _RANGES_PART >= self._limit():
+                return False
+            self._range_count += 1
+            return True
+
+    def note_range_gone(self) -> None:
+        """Called once for each that was given."""
+        with self._range_lock:
+            self._range_count -= 1
+
+    @property
+    def range_count(self) -> int:
+        """Ranges that are being sent, or are to be."""
+        return self._range_count
+
+    def note_open(self, file: OsFile) -> None:
+        """Called by a file that has just opened its descriptor."""
+        with self._lock:
+            self._open_files.append(file)
+            limit = self._limit()
+            spared = 0
+            while len(self._open_files) > limit:
+                oldest = self._open_files.popleft()
+                if not oldest.is_open:
+                    continue
+                was_used, oldest.recently_used = oldest.recently_used, False
+                if oldest is file or (was_used and spared < limit):
+                    self._open_files.append(oldest)
+                    spared += 1
+                else:
+                    oldest.close()
+
+    def _limit(self) -> int:
+        if self._open_files_max is not None:
+            return max(1, self._open_files_max)
+        soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft_limit == resource.RLIM_INFINITY:
+            return OPEN_FILES_MAX
+        return max(1, min(OPEN_FILES_MAX, soft_limit // 2))
+
+    @property
+    def open_count(self) -> int:
+        """Descriptors held at this moment."""
+        with self._lock:
+            return sum(file.is_open for file in self._open_files)
+
+    def file(self, path: str) -> OsFile:
+        return OsFile(path, self, None)
+
+    def create(self, path: str) -> OsFile:
+        descriptor = _Descriptor(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        file = OsFile(path, self, descriptor)
+        self.note_open(file)
+        return file
+
+    def entries(self, directory: str) -> list[DirectoryEntry]:
+        found = []
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                status = entry.stat(follow_symlinks=False)
+                is_directory = stat.S_ISDIR(status.st_mode)
+                modified_ms = status.st_mtime_ns // 1_000_000
+                found.append(DirectoryEntry(entry.name, status.st_size, is_directory, modified_ms))
+        return found
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+    def make_directory(self, path: str) -> None:
+        Path(path).mkdir(parents=True, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        Path(source).replace(target)
+
+    def remove(self, path: str) -> None:
+        Path(path).unlink()
+
+    def remove_tree(self, path: str) -> None:
+        shutil.rmtree(path)
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = _Descriptor(path, os.O_RDONLY | os.O_DIRECTORY)
+        os.fsync(descriptor.number)
+
+
+def _is_cached(descriptor: _Descriptor, start: int, stop: int) -> bool:
+    from kohort.broker.storage.page_cache import is_cached  # noqa: PLC0415 - ctypes, when it is needed.
+
+    return is_cached(descriptor.number, start, stop)

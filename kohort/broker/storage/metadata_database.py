@@ -1,0 +1,363 @@
+"""One SQLite file with what the broker knows beside the records, each row under a checksum.
+
+SQLite notices damage to its own structure, but a flipped bit inside of a value is to it just
+another value. Topics and properties therefore carry a CRC-32 of the row.
+
+WAL mode with full synchronisation: a change that was returned from survives a power loss, and a
+change is whole or absent.
+
+What goes wrong is one of three things, and SQLite's codes do not tell them apart by themselves (a
+flipped bit in the schema is "no such column", one in a name cannot be decoded): the file is
+damaged, the disk fails (`UnreadableError`, or StorageError where waiting or another setting may
+help), or the file is another program's or a later release's.
+"""
+
+import errno
+import json
+import os
+import sqlite3
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Final
+
+from kohort.broker.storage.errors import StorageError
+from kohort.protocol.lazy_dataclass import dataclass
+
+Statement = tuple[str, tuple[bytes | str | int, ...]]
+"""SQL and its parameters."""
+
+CHANGES: Final = "changes"
+"""The property that counts the changes a database has seen."""
+
+_APPLICATION_ID: Final = 0x4B4F484F
+"""ASCII "KOHO" in the header of the file, so that `file` and we can tell whose it is."""
+
+_MIGRATIONS: Final = (
+    """
+    CREATE TABLE topics (
+        topic_id BLOB PRIMARY KEY, name TEXT NOT NULL, partition_count INTEGER NOT NULL,
+        created_ms INTEGER NOT NULL, configs TEXT NOT NULL, deleted INTEGER NOT NULL,
+        checksum INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE UNIQUE INDEX topics_by_name ON topics (name) WHERE deleted = 0;
+    CREATE TABLE properties (
+        name TEXT PRIMARY KEY, value TEXT NOT NULL, checksum INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    """,
+)
+"""Step n brings a database of version n to n + 1; steps are only ever added."""
+
+_TOPICS: Final = (
+    "SELECT topic_id, name, partition_count, created_ms, configs, deleted, checksum FROM topics"
+)
+_PROPERTIES: Final = "SELECT name, value, checksum FROM properties"
+
+# Not INSERT OR REPLACE, which would also replace another topic of the same name.
+_PUT_TOPIC: Final = (
+    "INSERT INTO topics (topic_id, name, partition_count, created_ms, configs, deleted, checksum)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic_id) DO UPDATE SET"
+    " partition_count = excluded.partition_count, configs = excluded.configs,"
+    " deleted = excluded.deleted, checksum = excluded.checksum"
+)
+
+
+_ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)
+"""The second comes where SQLite's own words quote a damaged name."""
+_SHORT_FILE: Final = {sqlite3.SQLITE_IOERR_SHORT_READ}
+_FAILING_DISK: Final = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL}
+_IN_OUR_WAY: Final = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_PROTOCOL,
+}
+"""Another process, or what this one may do; to be mended by the operator."""
+_MAYBE_OURS: Final = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}
+
+
+class MetadataError(Exception):
+    """A database that cannot be used at all: damaged, of a later version, or not ours."""
+
+
+class DamagedError(MetadataError):
+    """The file does not hold what was written."""
+
+
+class UnreadableError(StorageError):
+    """The disk does not give the file back, or does not take what is written to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRecord:
+    """What is stored of a topic."""
+
+    topic_id: bytes
+    """16 bytes, never used for another topic."""
+    name: str
+    partition_count: int
+    created_ms: int
+    """Wall time of the creation."""
+    configs: Mapping[str, str] = field(default_factory=dict)
+    """What was set on the topic itself, by config name."""
+    deleted: bool = False
+    """Its name is free again and its directories, if any are left, are refuse."""
+
+    def put(self) -> Statement:
+        """The statement that stores the topic in place of what is known under its id."""
+        columns = self._columns()
+        return (_PUT_TOPIC, (*columns, _checksum(columns)))
+
+    def _columns(self) -> tuple[bytes, str, int, int, str, int]:
+        configs = json.dumps(dict(self.configs), sort_keys=True)
+        counts = self.partition_count, self.created_ms
+        return (self.topic_id, self.name, *counts, configs, int(self.deleted))
+
+
+def put_property(name: str, value: str) -> Statement:
+    """The statement that stores a property."""
+    columns = name, value
+    return ("INSERT OR REPLACE INTO properties VALUES (?, ?, ?)", (*columns, _checksum(columns)))
+
+
+def forget_topic(topic_id: bytes) -> Statement:
+    """The statement that removes a topic's row."""
+    return ("DELETE FROM topics WHERE topic_id = ?", (topic_id,))
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """All that a database holds."""
+
+    topics: list[TopicRecord]
+    """By name, deleted ones included."""
+    properties: dict[str, str]
+
+    @property
+    def changes(self) -> int:
+        """How many it has seen; damage to its log of changes can make it forget the last ones."""
+        return int(self.properties.get(CHANGES, "0"))
+
+
+_HEADER_BYTES: Final = 100
+_WRITE_VERSION_AT: Final = 18
+_WRITE_VERSIONS: Final = frozenset({1, 2})
+"""Where SQLite's file format has its version for writing: with a rollback journal, or with WAL."""
+
+
+class MetadataDatabase:
+    """The file, open; one caller at a time. `path` None keeps it in memory."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Open or create it. Raises MetadataError or StorageError."""
+        self.path = str(path) if path is not None else ":memory:"
+        try:
+            self._open("NORMAL")
+        except UnreadableError as error:
+            # The memory that processes share beside the log of changes is a file as well, which a
+            # full disk has no room for. Without sharing none is needed.
+            try:
+                self._open("EXCLUSIVE")
+            except StorageError:
+                raise error from None
+
+    def _open(self, locking_mode: str) -> None:
+        try:
+            # Autocommit, because change() marks its own transactions.
+            self._connection = _connect(self.path)
+        except sqlite3.Error as error:
+            raise explained(self.path, "cannot be opened", error) from error
+        try:
+            self._connection.execute(f"PRAGMA locking_mode = {locking_mode}")
+            self._prepare()
+        except _ERRORS as error:
+            self._connection.close()
+            raise explained(self.path, "cannot be opened", error) from error
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def close(self) -> None:
+        """Close it; what the log of changes held is merged into the file."""
+        self._connection.close()
+
+    def destroy(self) -> None:
+        """Close it and remove the file, as far as the disk allows."""
+        self._connection.close()
+        for suffix in ("", "-wal", "-shm"):
+            with suppress(OSError):
+                Path(self.path + suffix).unlink()
+
+    def read(self) -> Content:
+        """All that it holds. Raises DamagedError or StorageError."""
+        topics = map(_topic_of, self._checked_rows(_TOPICS))
+        properties = {row[0]: row[1] for row in self._checked_rows(_PROPERTIES)}
+        return Content(sorted(topics, key=lambda topic: topic.name), properties)
+
+    def change(self, statements: Sequence[Statement]) -> None:
+        """One transaction. Raises StorageError, and has then changed nothing."""
+        connection = self._connection
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                for sql, parameters in statements:
+                    connection.execute(sql, parameters)
+                connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+        except sqlite3.IntegrityError:
+            # A name given to two topics: our mistake, not the disk's.
+            raise
+        except sqlite3.Error as error:
+            raise StorageError(f"{self.path} cannot be written: {error}") from error
+
+    def copy_to(self, other: "MetadataDatabase") -> None:
+        """Make the other database equal to this one. Raises StorageError."""
+        try:
+            self._connection.backup(other._connection)  # noqa: SLF001 - one of its own kind.
+        except sqlite3.Error as error:
+            raise StorageError(f"{self.path} cannot be copied: {error}") from error
+
+    def _checked_rows(self, query: str) -> list[tuple[Any, ...]]:
+        try:
+            rows = [_decoded(row) for row in self._connection.execute(query)]
+        except _ERRORS as error:
+            raise explained(self.path, "cannot be read", error) from error
+        sound = [row for row in rows if row is not None]
+        if len(sound) != len(rows):
+            raise DamagedError(f"{self.path} is damaged: a row does not have its checksum")
+        return sound
+
+    def _prepare(self) -> None:
+        application, version = self._pragma("application_id"), self._pragma("user_version")
+        is_known = application in {0, _APPLICATION_ID} and 0 <= version <= len(_MIGRATIONS)
+        if not is_known and self._has_our_tables():
+            raise DamagedError(f"{self.path} is damaged: its header does not fit its tables")
+        if application not in {0, _APPLICATION_ID}:
+            raise MetadataError(f"{self.path} is a database of another program")
+        if not is_known:
+            raise MetadataError(
+                f"{self.path} has version {version} and was made by a later release; this one reads"
+                f" versions up to {len(_MIGRATIONS)}"
+            )
+        if not self._is_writable():
+            raise DamagedError(f"{self.path} is damaged: its header allows no changes")
+        rows = self._connection.execute("PRAGMA quick_check(3)").fetchall()
+        if rows != [(b"ok",)]:
+            problems = "; ".join(row[0].decode(errors="replace") for row in rows)
+            raise DamagedError(f"{self.path} is damaged: {problems}")
+        # Readers are never blocked, and a commit is one write and one fsync of one file.
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = FULL")
+        if version < len(_MIGRATIONS):
+            steps = "".join(_MIGRATIONS[version:])
+            self._connection.executescript(
+                f"BEGIN IMMEDIATE; {steps} PRAGMA application_id = {_APPLICATION_ID};"
+                f" PRAGMA user_version = {len(_MIGRATIONS)}; COMMIT;"
+            )
+
+    def _is_writable(self) -> bool:
+        """Whether the header says so. Of a damaged format version SQLite tells at the first change:
+        it takes the file for one of a later SQLite, which may be read.
+        """
+        try:
+            with open(self.path, "rb") as file:  # noqa: PTH123 - in memory it is no path
+                header = file.read(_HEADER_BYTES)
+        except FileNotFoundError:
+            return True
+        return len(header) < _HEADER_BYTES or header[_WRITE_VERSION_AT] in _WRITE_VERSIONS
+
+    def _has_our_tables(self) -> bool:
+        """Whether the tables are exactly ours: no other program has them, nor a later release."""
+        ours = sqlite3.connect(":memory:")
+        ours.text_factory = bytes
+        with closing(ours):
+            ours.executescript("".join(_MIGRATIONS))
+            query = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name"
+            return self._connection.execute(query).fetchall() == ours.execute(query).fetchall()
+
+    def _pragma(self, name: str) -> int:
+        return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def salvage(path: Path) -> Content:
+    """The rows of a damaged database that still have their checksum; never raises.
+
+    A page that cannot be read hides what follows it, so that tables are read from both ends.
+    """
+    topics: dict[bytes, TopicRecord] = {}
+    properties: dict[str, str] = {}
+    with suppress(*_ERRORS), closing(_connect(str(path))) as connection:
+        for order in ("ASC", "DESC"):
+            for row in _sound_rows(connection, f"{_TOPICS} ORDER BY topic_id {order}"):
+                topics[row[0]] = _topic_of(row)
+            for row in _sound_rows(connection, f"{_PROPERTIES} ORDER BY name {order}"):
+                properties[row[0]] = row[1]
+    return Content(sorted(topics.values(), key=lambda topic: topic.name), properties)
+
+
+def _sound_rows(connection: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
+    with suppress(*_ERRORS):
+        yield from filter(None, map(_decoded, connection.execute(query)))
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+    # What is damaged may not be text.
+    connection.text_factory = bytes
+    return connection
+
+
+def _decoded(row: Sequence[Any]) -> tuple[Any, ...] | None:
+    """A row with its texts; None if it is not what was written."""
+    *columns, checksum = row
+    try:
+        # The first column of a topic is the only one that holds bytes.
+        decoded = tuple(
+            column.decode() if isinstance(column, bytes) and (number or len(row) == 3) else column
+            for number, column in enumerate(columns)
+        )
+    except UnicodeDecodeError:
+        return None
+    return (*decoded, checksum) if _checksum(decoded) == checksum else None
+
+
+def _topic_of(row: Sequence[Any]) -> TopicRecord:
+    return TopicRecord(
+        topic_id=row[0],
+        name=row[1],
+        partition_count=row[2],
+        created_ms=row[3],
+        configs=json.loads(row[4]),
+        deleted=bool(row[5]),
+    )
+
+
+def explained(path: str, doing: str, error: Exception) -> MetadataError | StorageError:
+    """What an error of SQLite means for a file that was to be opened or read."""
+    text = f"{path} {doing}: {error}"
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    if code in _SHORT_FILE:
+        return DamagedError(f"{path} is damaged: {error}")
+    primary = code & 0xFF
+    if primary in _FAILING_DISK:
+        return UnreadableError(text)
+    if primary in _IN_OUR_WAY:
+        return StorageError(text)
+    if primary in _MAYBE_OURS:
+        # Damage to the header looks like a missing permission, so we try what SQLite would.
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+            os.close(os.open(path + "-wal", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        except OSError as problem:
+            is_disk = problem.errno == errno.EIO
+            return (UnreadableError if is_disk else StorageError)(f"{text} ({problem.strerror})")
+    return DamagedError(f"{path} is damaged: {error}")
+
+
+def _checksum(columns: Sequence[bytes | str | int]) -> int:
+    return zlib.crc32(repr(tuple(columns)).encode())

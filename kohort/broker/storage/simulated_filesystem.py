@@ -1,0 +1,395 @@
+"""A file system in memory that can fill up, fail, take writes in pieces and lose power.
+
+It behaves as :class:`OsFileSystem` does until it is told to fail; the tests hold the two against
+each other. What it models of a real disk:
+
+- A write is in the cache at once and on the disk only after `sync`. At a power loss each unsynced
+  write may be there, be missing, or be there in some of its 512-byte sectors.
+- A created, renamed or removed name is on the disk only after `sync_directory`; at a power loss the
+  first few of the unsynced changes to each directory survive, as with a metadata journal.
+- A failed `sync` is reported once. The cache keeps what it could not write but takes it for clean,
+  so that the next sync succeeds without having written it: the reason why a failed fsync must
+  never be retried.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import field, replace
+from typing import Literal, TypeAlias
+
+from kohort.broker.storage.filesystem import Buffer, DirectoryEntry
+from kohort.protocol.lazy_dataclass import dataclass
+
+SECTOR_BYTES = 512
+
+Operation: TypeAlias = Literal[
+    "create", "pread", "pwritev", "truncate", "sync", "sync_directory", "rename", "remove"
+]
+Pick: TypeAlias = Callable[[int], int]
+"""Gives a number from 0 up to but not including its argument, such as `Random(seed).randrange`."""
+_Write: TypeAlias = tuple[int, bytes]
+"""Position and bytes."""
+_Change: TypeAlias = _Write | int
+"""A write, or the size of a truncation."""
+
+
+@dataclass(slots=True)
+class _Inode:
+    cached: bytearray = field(default_factory=bytearray)
+    durable: bytearray = field(default_factory=bytearray)
+    unsynced: list[_Change] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Fault:
+    operation: Operation
+    suffix: str
+    number: int
+    after: int
+    times: int
+
+
+_NameChange: TypeAlias = tuple[str, _Inode | None]
+"""A path and the file it names from now on, None if it is gone."""
+
+
+def _apply(content: bytearray, change: _Change) -> None:
+    if isinstance(change, int):
+        del content[change:]
+        content.extend(bytes(change - len(content)))
+        return
+    position, data = change
+    if not data:
+        return
+    content.extend(bytes(max(0, position - len(content))))
+    content[position : position + len(data)] = data
+
+
+class SimulatedFileSystem:
+    """See the module. Paths are strings with slashes; "" and "/" need no creation."""
+
+    def __init__(self) -> None:
+        self.space_left: int | None = None
+        """Bytes by which files may still grow; None for no limit."""
+        self.write_bytes_max: int | None = None
+        """The most bytes one pwritev takes; None for all."""
+        self.wall_ms = 0
+        """When every file was last written, as far as directories tell."""
+        self.on_failure: Callable[[str], None] | None = None
+        """Called with the path when an operation is let fail; a copy has none."""
+        self.on_operation: Callable[[], None] | None = None
+        """Called before each operation, which it may keep from happening; a copy has none."""
+        self._faults: list[_Fault] = []
+        self._names: dict[str, _Inode] = {}
+        self._durable_names: dict[str, _Inode] = {}
+        self._unsynced_names: dict[str, list[list[_NameChange]]] = {}
+        self._directories: dict[str, None] = {"": None, "/": None}
+        """In the order in which they were made, so that two runs list them alike."""
+
+    # What tests do to it.
+
+    def fail(
+        self, operation: Operation, *, suffix: str, number: int, after: int = 0, times: int = 1
+    ) -> None:
+        """Let an operation on paths with this suffix raise OSError of this number.
+
+        That is after `after` more calls that succeed, and for the next `times` ones.
+        """
+        self._faults.append(_Fault(operation, suffix, number, after, times))
+
+    @property
+    def has_faults(self) -> bool:
+        """Whether something is still to fail."""
+        return bool(self._faults)
+
+    def clear_faults(self) -> None:
+        """Let every operation succeed again."""
+        self._faults.clear()
+
+    def lose_power(self, pick: Pick) -> None:
+        """Forget what was not synced, or parts of it; open handles must not be used afterwards."""
+        for directory, groups in self._unsynced_names.items():
+            for changes in groups[: pick(len(groups) + 1)]:
+                self._change_durable(changes)
+            groups.clear()
+            assert directory in self._directories
+        self._names = dict(self._durable_names)
+        for inode in self._names.values():
+            for change in inode.unsynced:
+                _apply_partly(inode.durable, change, pick)
+            inode.unsynced.clear()
+            inode.cached = bytearray(inode.durable)
+
+    def copy(self) -> SimulatedFileSystem:
+        """What another process finds, as of now; the two no longer see each other's changes."""
+        inodes: dict[int, _Inode] = {}
+
+        def copied(inode: _Inode) -> _Inode:
+            if id(inode) not in inodes:
+                inodes[id(inode)] = _Inode(
+                    bytearray(inode.cached), bytearray(inode.durable), list(inode.unsynced)
+                )
+            return inodes[id(inode)]
+
+        other = SimulatedFileSystem()
+        other.space_left = self.space_left
+        other.write_bytes_max = self.write_bytes_max
+        other.wall_ms = self.wall_ms
+        other._faults = [replace(fault) for fault in self._faults]
+        other._names = {path: copied(inode) for path, inode in self._names.items()}
+        other._durable_names = {path: copied(inode) for path, inode in self._durable_names.items()}
+        other._unsynced_names = {
+            directory: [
+                [(path, inode and copied(inode)) for path, inode in changes] for changes in groups
+            ]
+            for directory, groups in self._unsynced_names.items()
+        }
+        other._directories = dict(self._directories)
+        return other
+
+    def flip(self, path: str, position: int, mask: int) -> None:
+        """Change bits of one byte, in the cache and on the disk."""
+        inode = self._inode(path)
+        inode.cached[position] ^= mask
+        if position < len(inode.durable):
+            inode.durable[position] ^= mask
+        if inode.unsynced:
+            inode.unsynced.append((position, bytes(inode.cached[position : position + 1])))
+
+    # What storage does with it.
+
+    def file(self, path: str) -> SimulatedFile:
+        return SimulatedFile(path, self)
+
+    def create(self, path: str) -> SimulatedFile:
+        self.check("create", path)
+        inode = _Inode()
+        self._names[path] = inode
+        self._note_names([(path, inode)])
+        return SimulatedFile(path, self)
+
+    def entries(self, directory: str) -> list[DirectoryEntry]:
+        if directory not in self._directories:
+            raise _error(errno.ENOENT, directory)
+        files = [
+            DirectoryEntry(path.rpartition("/")[2], len(inode.cached), False, self.wall_ms)
+            for path, inode in self._names.items()
+            if path.rpartition("/")[0] == directory
+        ]
+        return files + [
+            DirectoryEntry(path.rpartition("/")[2], 0, True, self.wall_ms)
+            for path in self._directories
+            if path not in {"", "/"} and path.rpartition("/")[0] == directory
+        ]
+
+    def exists(self, path: str) -> bool:
+        return path in self._names or path in self._directories
+
+    def make_directory(self, path: str) -> None:
+        while path not in self._directories:
+            if path in self._names:
+                raise _error(errno.EEXIST, path)
+            self._directories[path] = None
+            path = path.rpartition("/")[0]
+
+    def rename(self, source: str, target: str) -> None:
+        self.check("rename", source)
+        if source in self._directories:
+            self._rename_directory(source, target)
+            return
+        inode = self._inode(source)
+        self._names[target] = self._names.pop(source)
+        self._note_names([(target, inode), (source, None)])
+
+    def remove(self, path: str) -> None:
+        self.check("remove", path)
+        self._inode(path)
+        del self._names[path]
+        self._note_names([(path, None)])
+
+    def remove_tree(self, path: str) -> None:
+        if path not in self._directories:
+            raise _error(errno.ENOENT, path)
+        for name in [name for name in self._names if name.startswith(path + "/")]:
+            self.remove(name)
+        self._directories = {
+            name: None
+            for name in self._directories
+            if name != path and not name.startswith(path + "/")
+        }
+        self._unsynced_names = {
+            name: groups for name, groups in self._unsynced_names.items() if self.exists(name)
+        }
+        for name in [name for name in self._durable_names if name.startswith(path + "/")]:
+            del self._durable_names[name]
+
+    def sync_directory(self, path: str) -> None:
+        self.check("sync_directory", path)
+        for changes in self._unsynced_names.pop(path, []):
+            self._change_durable(changes)
+
+    # What its files do with it.
+
+    def check(self, operation: Operation, path: str) -> None:
+        """Raise OSError if the operation is to fail."""
+        if self.on_operation is not None:
+            self.on_operation()
+        for fault in self._faults:
+            if fault.operation == operation and path.endswith(fault.suffix):
+                if fault.after > 0:
+                    fault.after -= 1
+                    continue
+                fault.times -= 1
+                if fault.times <= 0:
+                    self._faults.remove(fault)
+                if self.on_failure is not None:
+                    self.on_failure(path)
+                raise _error(fault.number, path)
+
+    def cached(self, path: str) -> bytearray:
+        """The content as reads see it; not to be changed."""
+        return self._inode(path).cached
+
+    def change(self, path: str, change: _Change) -> None:
+        """Change the cached content."""
+        inode = self._inode(path)
+        _apply(inode.cached, change)
+        inode.unsynced.append(change)
+
+    def room_for(self, path: str, position: int, length: int) -> int:
+        """How many of the bytes to be written there fit; takes the room they need."""
+        size = len(self._inode(path).cached)
+        if self.write_bytes_max is not None:
+            length = min(length, self.write_bytes_max)
+        if self.space_left is None:
+            return length
+        growth = max(0, position + length - size)
+        fitting = length - max(0, growth - self.space_left)
+        if fitting <= 0:
+            raise _error(errno.ENOSPC, path)
+        self.space_left -= max(0, position + fitting - size)
+        return fitting
+
+    def sync_file(self, path: str) -> None:
+        """Make the cached content durable, or fail and forget that it is not."""
+        inode = self._inode(path)
+        try:
+            self.check("sync", path)
+        except OSError:
+            inode.unsynced.clear()
+            raise
+        for change in inode.unsynced:
+            _apply(inode.durable, change)
+        inode.unsynced.clear()
+
+    def drop_cached(self, path: str) -> None:
+        """Read clean content from the disk again."""
+        inode = self._inode(path)
+        inode.cached = bytearray(inode.durable)
+        for change in inode.unsynced:
+            _apply(inode.cached, change)
+
+    def _inode(self, path: str) -> _Inode:
+        inode = self._names.get(path)
+        if inode is None:
+            raise _error(errno.ENOENT, path)
+        return inode
+
+    def _note_names(self, changes: list[_NameChange]) -> None:
+        directory = changes[0][0].rpartition("/")[0]
+        if directory not in self._directories:
+            raise _error(errno.ENOENT, directory)
+        self._unsynced_names.setdefault(directory, []).append(changes)
+
+    def _change_durable(self, changes: list[_NameChange]) -> None:
+        for path, inode in changes:
+            if inode is None:
+                self._durable_names.pop(path, None)
+            else:
+                self._durable_names[path] = inode
+
+    def _rename_directory(self, source: str, target: str) -> None:
+        """Durable at once: only its use in topic deletion is modelled, where the order is free."""
+
+        def moved(path: str) -> str:
+            inside = path == source or path.startswith(source + "/")
+            return target + path[len(source) :] if inside else path
+
+        self._directories = {moved(path): None for path in self._directories}
+        self._names = {moved(path): inode for path, inode in self._names.items()}
+        self._durable_names = {moved(path): inode for path, inode in self._durable_names.items()}
+        self._unsynced_names = {
+            moved(directory): [[(moved(path), inode) for path, inode in group] for group in groups]
+            for directory, groups in self._unsynced_names.items()
+        }
+
+
+class SimulatedFile:
+    """A handle on a file of the simulated file system."""
+
+    __slots__ = ("_files", "path")
+
+    def __init__(self, path: str, files: SimulatedFileSystem) -> None:
+        self.path = path
+        self._files = files
+
+    def size(self) -> int:
+        return len(self._files.cached(self.path))
+
+    def range(self, start: int, stop: int) -> None:
+        """None: there is nothing that a socket could be sent from."""
+        del start, stop
+
+    def is_cached(self, start: int, stop: int) -> bool:
+        del start, stop
+        return False
+
+    def pread(self, length: int, position: int) -> bytes:
+        self._files.check("pread", self.path)
+        return bytes(self._files.cached(self.path)[position : position + length])
+
+    def pwritev(self, buffers: Sequence[Buffer], position: int) -> int:
+        self._files.check("pwritev", self.path)
+        data = b"".join(buffers)
+        taken = self._files.room_for(self.path, position, len(data))
+        self._files.change(self.path, (position, data[:taken]))
+        return taken
+
+    def truncate(self, size_bytes: int) -> None:
+        self._files.check("truncate", self.path)
+        freed = self.size() - size_bytes
+        self._files.change(self.path, size_bytes)
+        if self._files.space_left is not None:
+            self._files.space_left += freed
+
+    def sync(self) -> None:
+        self._files.sync_file(self.path)
+
+    def drop_cached(self) -> None:
+        self._files.drop_cached(self.path)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _apply_partly(content: bytearray, change: _Change, pick: Pick) -> None:
+    fate = pick(3)
+    if fate == 0:
+        return
+    if fate == 1 or isinstance(change, int):
+        _apply(content, change)
+        return
+    position, data = change
+    start = 0
+    while start < len(data):
+        stop = min(len(data), start + SECTOR_BYTES - (position + start) % SECTOR_BYTES)
+        if pick(2):
+            _apply(content, (position + start, data[start:stop]))
+        start = stop
+
+
+def _error(number: int, path: str) -> OSError:
+    return OSError(number, os.strerror(number), path)

@@ -1,0 +1,67 @@
+"""The topics by name and by id, and the names that new ones may not have."""
+
+from __future__ import annotations
+
+from kohort.broker.topics.names import check_name, collision_key
+from kohort.broker.topics.partition import Partition
+from kohort.broker.topics.topic import Topic
+from kohort.protocol.errors import ErrorCode, KafkaError
+
+
+class Catalog:
+    """All topics that exist for clients."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
+        self._by_collision_key: dict[str, set[str]] = {}
+        self.partition_count = 0
+        """Of all topics together."""
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def get(self, name: str) -> Topic | None:
+        """The topic of that name."""
+        return self._by_name.get(name)
+
+    def get_by_id(self, topic_id: bytes) -> Topic | None:
+        """The topic with that id."""
+        return self._by_id.get(topic_id)
+
+    def all(self) -> list[Topic]:
+        """Every topic, oldest first."""
+        return list(self._by_name.values())
+
+    def add(self, topic: Topic) -> None:
+        """From now on the topic exists."""
+        assert topic.name not in self._by_name, f"{topic.name} exists"
+        self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
+        self._by_collision_key.setdefault(collision_key(topic.name), set()).add(topic.name)
+        self.partition_count += len(topic.partitions)
+
+    def remove(self, topic: Topic) -> None:
+        """From now on the topic does not exist."""
+        del self._by_name[topic.name], self._by_id[topic.topic_id]
+        names = self._by_collision_key[collision_key(topic.name)]
+        names.discard(topic.name)
+        if not names:
+            del self._by_collision_key[collision_key(topic.name)]
+        self.partition_count -= len(topic.partitions)
+
+    def extend(self, topic: Topic, partitions: list[Partition]) -> None:
+        """The topic has more partitions."""
+        topic.partitions.extend(partitions)
+        self.partition_count += len(partitions)
+
+    def check_new_name(self, name: str) -> None:
+        """Raise KafkaError if no new topic can have this name."""
+        check_name(name)
+        if name in self._by_name:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        others = self._by_collision_key.get(collision_key(name))
+        if others:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Topic '{name}' collides with existing topic: {', '.join(sorted(others))}",
+            )

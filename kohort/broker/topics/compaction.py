@@ -1,0 +1,236 @@
+"""Compacts the logs of topics whose cleanup.policy says so, the dirtiest first.
+
+Reading and rewriting go on in the executor, a step at a time, so that a stop never waits for more
+than one; looking for work and putting finished segments in place are quick and belong to the loop's
+thread. How far each log is clean is noted in Kafka's cleaner-offset-checkpoint; losing it costs a
+second look at records that are clean already.
+
+A log whose compaction fails, because the disk is full or for any other reason of the file system,
+is tried again, later each time; Kafka would leave it alone until the next start, and it would grow.
+Damage is left alone: a log is compacted up to the first segment that holds some.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Final
+
+from kohort.broker.clock import Clock
+from kohort.broker.config.current import CurrentConfig
+from kohort.broker.storage.cleaner import Compaction, CompactionPlan, plan_compaction
+from kohort.broker.storage.errors import CorruptBatchError, CorruptFileError, StorageError
+from kohort.broker.storage.filesystem import FileSystem
+from kohort.broker.storage.offset_checkpoint import CLEANER_OFFSET_FILE, read_offsets, write_offsets
+from kohort.broker.topics.partition import Partition
+from kohort.broker.topics.topic import Topic
+from kohort.protocol.lazy_dataclass import dataclass
+
+logger = logging.getLogger(__name__)
+
+RETRY_MS_MIN: Final = 1000
+RETRY_MS_MAX: Final = 600_000
+"""At most this long after a failure a log is tried again; the time doubles up to there."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """The last run over a log failed."""
+
+    retry_ms: int
+    """How long to leave it alone."""
+    retry_at_ms: int
+    """Until then, by the monotonic clock."""
+
+
+class Compactor:
+    """Looks for compacted logs with enough to do; one at a time."""
+
+    def __init__(
+        self,
+        topics: Callable[[], list[Topic]],
+        settings: Callable[[], CurrentConfig],
+        files: FileSystem,
+        root: Path,
+        *,
+        clock: Clock,
+        executor: Executor,
+    ) -> None:
+        self._topics = topics
+        self._settings = settings
+        self._files = files
+        self._root = str(root)
+        self._clock = clock
+        self._executor = executor
+        self._clean_up_to = self._read_checkpoint()
+        """First dirty offset by (topic, partition); 0 for what is not in it."""
+        self._unchecked = set(self._clean_up_to)
+        """What an earlier process noted, until it is compared with the log."""
+        self._failures: dict[Partition, _Failure] = {}
+        self._damaged: set[Partition] = set()
+        self.failure_count = 0
+        """Runs that failed since the start."""
+
+    @property
+    def uncleanable_count(self) -> int:
+        """Partitions whose last run failed, or that are compacted up to damage only."""
+        return sum(
+            partition.failure is None and "compact" in partition.config.cleanup_policy
+            for partition in self._damaged.union(self._failures)
+        )
+
+    async def run(self) -> None:
+        """Work until cancelled; rest when there is nothing to do."""
+        settings = self._settings()
+        changed = asyncio.Event()
+        settings.on_change(changed.set)
+        while True:
+            changed.clear()
+            if not (settings.config.log_cleaner_enable and await self.compact_one()):
+                # A change may be to a shorter rest, and Kafka's cleaners begin at once after one.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(settings.config.log_cleaner_backoff_ms / 1000):
+                        await changed.wait()
+
+    def forget(self, names: Iterable[str]) -> None:
+        """The topics are deleted; a new one of the same name begins dirty."""
+        gone = set(names)
+        for key in [key for key in self._clean_up_to if key[0] in gone]:
+            del self._clean_up_to[key]
+        self._failures = {
+            one: failure for one, failure in self._failures.items() if one.topic_name not in gone
+        }
+        self._damaged = {one for one in self._damaged if one.topic_name not in gone}
+
+    async def compact_one(self) -> bool:
+        """Compact the log that needs it most; whether there was one."""
+        found = self._dirtiest()
+        if found is None:
+            return False
+        partition, plan = found
+        try:
+            clean_up_to = await self._compact(partition, plan)
+        except CorruptBatchError as error:
+            self._note_damage(partition, error)
+        except StorageError as error:
+            self._note_failure(partition, error)
+        else:
+            if partition.failure is None:
+                self._clean_up_to[partition.topic_name, partition.index] = clean_up_to
+                await self._write_checkpoint()
+            if self._failures.pop(partition, None) is not None:
+                logger.info("%r is compacted again", partition)
+        return True
+
+    def _dirtiest(self) -> tuple[Partition, CompactionPlan] | None:
+        best: tuple[Partition, CompactionPlan] | None = None
+        for topic in self._topics():
+            if "compact" not in topic.config.cleanup_policy:
+                continue
+            for partition in topic.partitions.opened():
+                plan = self._plan(partition)
+                if plan is not None and (best is None or plan.dirty_ratio > best[1].dirty_ratio):
+                    best = partition, plan
+        return best
+
+    def _plan(self, partition: Partition) -> CompactionPlan | None:
+        failure = self._failures.get(partition)
+        is_waiting = failure is not None and self._clock.monotonic_ms() < failure.retry_at_ms
+        if partition.failure is not None or is_waiting:
+            return None
+        try:
+            return plan_compaction(
+                partition.log,
+                first_dirty_offset=self._first_dirty_offset(partition),
+                up_to_offset=partition.high_watermark,
+                wall_ms=self._clock.wall_ms(),
+            )
+        except StorageError as error:
+            self._note_failure(partition, error)
+            return None
+
+    def _first_dirty_offset(self, partition: Partition) -> int:
+        key = partition.topic_name, partition.index
+        if key in self._unchecked:
+            self._unchecked.discard(key)
+            if self._clean_up_to.get(key, 0) > partition.log.opened_end_offset:
+                # The log lost its end, or is another one of that name: what has been appended since
+                # was never looked at.
+                del self._clean_up_to[key]
+        return self._clean_up_to.get(key, 0)
+
+    async def _compact(self, partition: Partition, plan: CompactionPlan) -> int:
+        """Do what is planned; returns up to where the log is clean then.
+
+        Raises StorageError and CorruptBatchError.
+        """
+        compaction = Compaction(
+            partition.log,
+            plan,
+            memory_bytes=self._settings().config.log_cleaner_dedupe_buffer_size,
+            wall_ms=self._clock.wall_ms(),
+        )
+        try:
+            while await self._step(compaction):
+                compaction.swap(wall_ms=self._clock.wall_ms())
+        finally:
+            compaction.close()
+        return compaction.cleaned_up_to
+
+    async def _step(self, compaction: Compaction) -> bool:
+        loop = asyncio.get_running_loop()
+        step = loop.run_in_executor(self._executor, compaction.work)
+        try:
+            return await asyncio.shield(step)
+        except asyncio.CancelledError:
+            # The thread must be out of it before it can be closed.
+            await asyncio.wait([step])
+            raise
+
+    def _note_damage(self, partition: Partition, error: CorruptBatchError) -> None:
+        """The segment is marked; plans end before it from now on."""
+        self.failure_count += 1
+        self._damaged.add(partition)
+        logger.warning("%r is only compacted up to damage: %s", partition, error)
+
+    def _note_failure(self, partition: Partition, error: StorageError) -> None:
+        if partition.log.failed:
+            self._failures.pop(partition, None)
+            if partition.failure is None:
+                partition.take_offline(str(error))
+            return
+        self.failure_count += 1
+        before = self._failures.get(partition)
+        retry_ms = max(RETRY_MS_MIN, self._settings().config.log_cleaner_backoff_ms)
+        if before is not None:
+            retry_ms = max(retry_ms, 2 * before.retry_ms)
+        retry_ms = min(retry_ms, RETRY_MS_MAX)
+        self._failures[partition] = _Failure(retry_ms, self._clock.monotonic_ms() + retry_ms)
+        logger.warning(
+            "%r: compaction failed, next try in %d s: %s", partition, retry_ms // 1000, error
+        )
+
+    def _read_checkpoint(self) -> dict[tuple[str, int], int]:
+        try:
+            return read_offsets(self._files, self._root, CLEANER_OFFSET_FILE)
+        except (CorruptFileError, OSError) as error:
+            logger.warning("%s; compaction looks at everything again", error)
+            return {}
+
+    async def _write_checkpoint(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(
+                self._executor,
+                write_offsets,
+                self._files,
+                self._root,
+                CLEANER_OFFSET_FILE,
+                dict(self._clean_up_to),
+            )
+        except OSError as error:
+            logger.warning("%s cannot be written: %s", CLEANER_OFFSET_FILE, error)

@@ -1,0 +1,164 @@
+"""The data directory from start to stop: metadata, partition directories, the mark of a clean stop.
+
+Blocking code. The directory's lock must be held.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Self
+
+from kohort.broker.config import BrokerConfig, ConfigError
+from kohort.broker.storage.clean_shutdown import mark_clean_shutdown, take_clean_shutdown_mark
+from kohort.broker.storage.errors import StorageError
+from kohort.broker.storage.filesystem import FileSystem
+from kohort.broker.storage.log import PartitionLog
+from kohort.broker.storage.metadata_store import MetadataStore, TopicRecord
+from kohort.broker.topics.directories import PartitionDirectories, unique_hex
+from kohort.broker.topics.offline_log import is_offline_log
+from kohort.broker.topics.rebuilding import Rebuilding
+from kohort.broker.topics.topic import Topic
+
+logger = logging.getLogger(__name__)
+
+
+class DataDirectory:
+    """What is open of a data directory."""
+
+    def __init__(
+        self, store: MetadataStore, directories: PartitionDirectories, *, was_clean: bool
+    ) -> None:
+        """Use `open`."""
+        self.store = store
+        self.directories = directories
+        self.was_clean = was_clean
+        """Whether the last stop was a clean one."""
+
+    @classmethod
+    def open(
+        cls,
+        config: BrokerConfig,
+        root: Path,
+        files: FileSystem,
+        store: MetadataStore | None,
+        *,
+        wall_ms: int,
+    ) -> Self:
+        """Open the metadata and take the mark of the last stop.
+
+        ``store`` replaces the database in the directory, for simulations. Raises ConfigError for a
+        directory of another cluster, MetadataError or StorageError.
+        """
+        wanted = config.kohort_cluster_id
+        try:
+            files.make_directory(str(root))
+            opened = store or MetadataStore(
+                root,
+                new_cluster_id=wanted or random_cluster_id(),
+                rebuild=Rebuilding(files, root, config, wall_ms=wall_ms).rebuild,
+            )
+            if wanted is not None and wanted != opened.cluster_id:
+                opened.close()
+                problem = f"kohort.cluster.id is {wanted}, but {root} is of {opened.cluster_id}"
+                raise ConfigError([problem])
+            was_clean = take_clean_shutdown_mark(files, str(root))
+            directories = PartitionDirectories(files, root, clean_shutdown=was_clean)
+        except OSError as error:
+            raise StorageError(f"{root} cannot be used: {error}") from error
+        return cls(opened, directories, was_clean=was_clean)
+
+    def close(self, *, is_clean: bool) -> None:
+        """Write the checkpoints and, if every log was closed, the mark. Raises StorageError."""
+        try:
+            self.directories.write_checkpoints(*self.directories.notes())
+            if is_clean:
+                self.directories.write_sizes()
+                mark_clean_shutdown(self.directories.files, str(self.directories.root))
+        except OSError as error:
+            raise StorageError(f"the stop cannot be marked as clean: {error}") from error
+        finally:
+            self.store.close()
+
+    def bury(self, topic: Topic) -> list[Path]:
+        """Free the directory names of a topic that was marked as deleted.
+
+        Returns the directories that are to be removed. What fails is done at the next start.
+        """
+        directories = self.directories
+        refuse: list[Path] = []
+        try:
+            for partition in topic.partitions.opened():
+                if not directories.exists(topic.name, partition.index):
+                    continue
+                if is_offline_log(partition.log):
+                    path = directories.path(topic.name, partition.index)
+                    refuse += directories.rename_deleted([path])
+                else:
+                    refuse.append(partition.log.delete(unique_hex()))
+            unopened = TopicRecord(
+                topic_id=topic.topic_id,
+                name=topic.name,
+                partition_count=len(topic.partitions),
+                created_ms=0,
+            )
+            refuse += directories.rename_deleted(directories.remains_of(unopened))
+        except (OSError, StorageError) as error:
+            logger.warning("the remains of topic %s stay until the next start: %s", topic, error)
+        else:
+            self.store.forget_topic(topic.topic_id)
+        return refuse
+
+    def bury_deleted_topics(self, living: set[str]) -> list[Path]:
+        """Finish deletions that were cut short; returns the directories that are to be removed."""
+        directories = self.directories
+        refuse = directories.deleted()
+        for topic in self.store.deleted_topics():
+            try:
+                refuse += directories.rename_deleted(directories.remains_of(topic))
+            except OSError as error:
+                logger.warning("remains of topic %s cannot be moved: %s", topic.name, error)
+            else:
+                self.store.forget_topic(topic.topic_id)
+        directories.keep_notes_of(living)
+        return refuse
+
+    def to_recover(self, topics: Iterable[Topic]) -> list[tuple[Topic, int]]:
+        """Partitions to be verified before anybody is served; none after a clean stop.
+
+        Partitions without a directory need nothing, and are not even made before they are used.
+        """
+        existing = self.directories.existing()
+        known = {
+            (topic.name, index): topic for topic in topics for index in range(len(topic.partitions))
+        }
+        strays = existing - known.keys()
+        if strays:
+            shown = ", ".join(f"{name}-{index}" for name, index in sorted(strays)[:5])
+            logger.warning("%d directories of no topic are left alone: %s", len(strays), shown)
+        if self.was_clean:
+            return []
+        return [(known[name, index], index) for name, index in sorted(existing & known.keys())]
+
+
+def close_logs(logs: Iterable[PartitionLog]) -> bool:
+    """Make logs durable; whether that worked for all of them."""
+    is_clean = True
+    for log in logs:
+        if log.failed:
+            is_clean = False
+        elif log.log_end_offset > 0:
+            try:
+                log.close()
+            except StorageError as error:
+                logger.error("%s", error)  # noqa: TRY400 - the text says it all.
+                is_clean = False
+    return is_clean
+
+
+def random_cluster_id() -> str:
+    """As Kafka's tools make them: a random UUID in URL-safe base64."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

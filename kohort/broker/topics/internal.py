@@ -1,0 +1,30 @@
+"""Configs with which the broker makes the topics that it writes itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kohort.broker.config import BrokerConfig
+from kohort.broker.topics.names import CONSUMER_OFFSETS, REBALANCE_HISTORY
+
+HISTORY_SEGMENT_BYTES: Final = 4 * 1024 * 1024
+"""Small, because a start reads whole segments, and retention removes whole segments."""
+
+
+def internal_topic_configs(name: str, config: BrokerConfig) -> dict[str, str]:
+    """What is set on an internal topic when it is made; {} for one that we never make."""
+    if name == CONSUMER_OFFSETS:
+        return {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+        }
+    if name == REBALANCE_HISTORY:
+        return {
+            "cleanup.policy": "delete",
+            "compression.type": "producer",
+            "retention.ms": str(config.kohort_rebalance_history_retention_ms),
+            "retention.bytes": str(config.kohort_rebalance_history_retention_bytes),
+            "segment.bytes": str(HISTORY_SEGMENT_BYTES),
+        }
+    return {}

@@ -1,0 +1,40 @@
+"""What a partition has in place of its log when that cannot be opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeGuard, cast
+
+from kohort.broker.config import TopicConfig
+from kohort.broker.storage.log import PartitionLog
+from kohort.protocol.lazy_dataclass import dataclass
+
+
+@dataclass(slots=True)
+class OfflineLog:
+    """Answers what is asked of a log without using it; a partition that is offline asks no more."""
+
+    directory: Path
+    config: TopicConfig
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    flushed_offset: int = 0
+    size_bytes: int = 0
+    lost_offsets: int = 0
+    segments: tuple[object, ...] = ()
+    failed: bool = True
+    attempts: int = 1
+    """How often the log could not be opened."""
+    retry_at_ms: int = 0
+    """Monotonic time from which on it may be tried again."""
+    is_retrying: bool = False
+
+
+def offline_log(directory: Path, config: TopicConfig, *, retry_at_ms: int) -> PartitionLog:
+    """The stand-in; its partition must be taken offline at once."""
+    return cast("PartitionLog", OfflineLog(directory, config, retry_at_ms=retry_at_ms))
+
+
+def is_offline_log(log: object) -> TypeGuard[OfflineLog]:
+    """Whether a partition has only the stand-in."""
+    return isinstance(log, OfflineLog)

@@ -1,0 +1,194 @@
+"""Makes topics and their partitions out of what is stored of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from functools import partial
+from typing import Final
+
+from kohort.broker.clock import Clock
+from kohort.broker.config import TopicConfig
+from kohort.broker.config.current import CurrentConfig
+from kohort.broker.config.topic import TOPIC_SETTINGS, effective
+from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.storage.errors import StorageError
+from kohort.broker.storage.log import PartitionLog
+from kohort.broker.storage.metadata_store import TopicRecord
+from kohort.broker.topics.directories import PartitionDirectories
+from kohort.broker.topics.offline_log import OfflineLog, is_offline_log, offline_log
+from kohort.broker.topics.partition import Partition
+from kohort.broker.topics.partition_list import PartitionList
+from kohort.broker.topics.tail_cache import TailCache
+from kohort.broker.topics.topic import Topic
+from kohort.protocol.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+RETRY_MS_MIN: Final = 1_000
+RETRY_MS_MAX: Final = 60_000
+"""How soon a partition that could not be opened is tried again: first, and at last."""
+
+
+class Opener:
+    """Knows what topics and partitions need to run."""
+
+    def __init__(
+        self,
+        settings: CurrentConfig,
+        directories: PartitionDirectories,
+        *,
+        clock: Clock,
+        purgatory: Purgatory,
+        executor: Executor,
+        tail_cache: TailCache,
+    ) -> None:
+        self._settings = settings
+        self._directories = directories
+        self._clock = clock
+        self._purgatory = purgatory
+        self._executor = executor
+        self._tail_cache = tail_cache
+        self._configs: dict[frozenset[tuple[str, str]], TopicConfig] = {}
+        """Most topics set nothing and share one object."""
+
+    def effective(self, overrides: Mapping[str, str]) -> TopicConfig:
+        """The configs of a topic with these overrides. Raises ValueError, saying what is wrong."""
+        key = frozenset(overrides.items())
+        config = self._configs.get(key)
+        if config is None:
+            config = self._configs[key] = effective(self._settings.config, overrides)
+        return config
+
+    def effective_or_default(self, name: str, overrides: Mapping[str, str]) -> TopicConfig:
+        """The configs of a topic; those of the broker alone if the two contradict each other."""
+        try:
+            return self.effective(overrides)
+        except ValueError as error:
+            logger.warning("configs of topic %s are not used: %s", name, error)
+            return self.effective({})
+
+    def forget_configs(self) -> None:
+        """The broker's settings have changed, and what follows from them."""
+        self._configs.clear()
+
+    def topic(self, record: TopicRecord) -> Topic:
+        """A topic, none of whose partitions is open yet."""
+        overrides = usable_overrides(record.name, record.configs)
+        config = self.effective_or_default(record.name, overrides)
+        partitions = PartitionList(
+            record.partition_count,
+            lambda index: self.open(topic, index),
+            lambda partition: self._reopen_if_due(topic, partition),
+        )
+        topic = Topic(record.name, record.topic_id, partitions, overrides, config)
+        return topic
+
+    def open_many(self, topic: Topic, indexes: range) -> list[Partition]:
+        """Open several; perhaps on another thread."""
+        return [self.open(topic, index) for index in indexes]
+
+    def open(self, topic: Topic, index: int) -> Partition:
+        """Open one partition; if the disk fails, it is offline and answers KAFKA_STORAGE_ERROR.
+
+        Then it is tried again when it is asked for, after a while: what failed may have passed, as
+        a shortage of descriptors does.
+        """
+        try:
+            return self._partition(topic, index, self._open_log(topic, index))
+        except StorageError as error:
+            retry_at_ms = self._clock.monotonic_ms() + RETRY_MS_MIN
+            path = self._directories.path(topic.name, index)
+            log = offline_log(path, topic.config, retry_at_ms=retry_at_ms)
+            partition = self._partition(topic, index, log)
+            # Set, not told: nobody waits for a new partition, and this may be another thread.
+            logger.error("%r is offline: %s", partition, error)  # noqa: TRY400 - it says it all.
+            partition.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+            return partition
+
+    def _open_log(self, topic: Topic, index: int) -> PartitionLog:
+        """Raises StorageError, whatever it is: other partitions must not suffer from it."""
+        try:
+            return self._directories.open_log(
+                topic.name, index, topic.topic_id, topic.config, wall_ms=self._clock.wall_ms()
+            )
+        except StorageError:
+            raise
+        except Exception as error:
+            logger.exception("a fault of ours while opening %s-%d", topic.name, index)
+            raise StorageError(str(error)) from error
+
+    def _partition(self, topic: Topic, index: int, log: PartitionLog) -> Partition:
+        return Partition(
+            topic.name,
+            index,
+            log,
+            topic.config,
+            purgatory=self._purgatory,
+            executor=self._executor,
+            tail_cache=self._tail_cache,
+        )
+
+    def _reopen_if_due(self, topic: Topic, partition: Partition) -> None:
+        """Somebody asks for a partition that is offline. For the loop's thread."""
+        log = partition.log
+        if (
+            not is_offline_log(log)
+            or log.is_retrying
+            or self._clock.monotonic_ms() < log.retry_at_ms
+        ):
+            return
+        log.is_retrying = True
+        # On another thread, because verifying a log takes long.
+        opening = asyncio.get_running_loop().run_in_executor(
+            self._executor, self._open_log, topic, partition.index
+        )
+        opening.add_done_callback(partial(self._reopened, topic, partition, log))
+
+    def _reopened(
+        self,
+        topic: Topic,
+        partition: Partition,
+        stand_in: OfflineLog,
+        opening: asyncio.Future[PartitionLog],
+    ) -> None:
+        stand_in.is_retrying = False
+        if opening.cancelled():
+            return
+        error = opening.exception()
+        if error is not None:
+            wait_ms = min(RETRY_MS_MIN << stand_in.attempts, RETRY_MS_MAX)
+            stand_in.attempts += 1
+            stand_in.retry_at_ms = self._clock.monotonic_ms() + wait_ms
+            logger.warning("%r is still offline: %s", partition, error)
+            return
+        log = opening.result()
+        if self._is_gone(partition):
+            with contextlib.suppress(StorageError):
+                log.close()
+            return
+        log.config = topic.config
+        topic.partitions.replace(self._partition(topic, partition.index, log))
+        logger.info("%r is online", partition)
+
+    @staticmethod
+    def _is_gone(partition: Partition) -> bool:
+        """Whether the topic was deleted meanwhile."""
+        failure = partition.failure
+        return failure is None or failure.code is not ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def usable_overrides(topic: str, stored: Mapping[str, str]) -> dict[str, str]:
+    """What is stored for a topic, without what another release may have left there."""
+    usable = {}
+    for name, text in stored.items():
+        try:
+            TOPIC_SETTINGS[name].parse(text)
+        except (KeyError, ValueError) as error:
+            logger.warning("%s=%s of topic %s is not used: %s", name, text, topic, error)
+        else:
+            usable[name] = text
+    return usable

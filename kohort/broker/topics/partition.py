@@ -1,0 +1,385 @@
+"""One partition while the broker runs: its log, what of it consumers may see, and who waits for it.
+
+The log itself is blocking file code (:mod:`broker.storage.log`). This shell decides when its writes
+are forced to disk and keeps the high watermark behind that decision:
+
+- Appends go to the page cache on the loop thread. Where the configuration asks for no fsync
+  (Kafka's default), they are visible at once.
+- Where `flush.messages` is reached, an fsync is started in the executor, and the high watermark
+  waits for it; so neither an acks=all producer nor any consumer learns of a record that a power
+  loss could still take back. Appends that arrive meanwhile share the next fsync (group commit).
+- A segment that is full is forced to disk in any case, so that the recovery point follows and a
+  start after a crash has no more to verify than the last segment.
+
+A failed write is undone and refused, and the next one may succeed. A failed fsync, or an undo that
+fails, takes the partition offline until the next start: what the disk holds is then unknown, and
+acknowledging anything on top of it would be a guess.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Hashable
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from kohort.broker.config import TopicConfig
+from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.storage.detached import Detached
+from kohort.broker.storage.errors import StorageError
+from kohort.broker.storage.log import PartitionLog
+from kohort.broker.storage.time_index import TimestampOffset
+from kohort.broker.topics.tail_cache import TailCache
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.lazy_dataclass import dataclass
+from kohort.protocol.records.batch import BatchHeader
+
+if TYPE_CHECKING:
+    from kohort.broker.storage.file_range import FileRange
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Records: TypeAlias = "bytes | memoryview | FileRange"
+"""Whole batches, read or to be sent from their file."""
+
+REFUSALS_TOLD_EVERY_MS = 10_000
+ASIDE_ATTEMPTS = 3
+"""Of reads on another thread, under which segments may be deleted or compacted."""
+
+LEADER_EPOCH = 0
+"""There is one broker, and it has led every partition from the start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where a batch went. ``next_offset`` is what the high watermark must reach for acks=all."""
+
+    base_offset: int
+    next_offset: int
+    appended_ms: int
+    """By the wall clock; in the past for a batch that was there already."""
+    is_duplicate: bool = False
+    """An idempotent producer's retry of a batch that is in the log already."""
+
+
+class Partition:
+    """A partition of a topic; also the key under which operations on it wait in the purgatory."""
+
+    def __init__(
+        self,
+        topic_name: str,
+        index: int,
+        log: PartitionLog,
+        config: TopicConfig,
+        *,
+        purgatory: Purgatory,
+        executor: Executor,
+        tail_cache: TailCache,
+    ) -> None:
+        self.topic_name = topic_name
+        self.index = index
+        self.log = log
+        self.config = config
+        """In force now; replaced by whoever alters the topic, along with the log's."""
+        self.high_watermark = log.log_end_offset
+        self.visible_bytes = 0
+        """Bytes that became visible since the start; only differences mean anything."""
+        self.failure: KafkaError | None = None
+        """What every request is answered once the partition is offline or deleted."""
+        self._purgatory = purgatory
+        self._executor = executor
+        self._tail_cache = tail_cache
+        self._behind_watermark: deque[tuple[int, int]] = deque()
+        """(next offset, bytes) of appended batches that wait for the watermark."""
+        self._flush: asyncio.Task[None] | None = None
+        self._is_watermark_held = False
+        """An fsync that the configuration asks for is under way; one for upkeep holds nothing."""
+        self._refusal_told_ms = -REFUSALS_TOLD_EVERY_MS
+        """Wall time of the last line about an append that was undone."""
+        self._committed: dict[asyncio.Future[None], int] = {}
+        """Futures of internal writers, with the offset that the watermark must reach."""
+
+    def __repr__(self) -> str:
+        return f"Partition({self.topic_name}-{self.index})"
+
+    def check_online(self) -> None:
+        """Raise what the partition's requests are answered if it is offline or deleted."""
+        if self.failure is not None:
+            raise _anew(self.failure)
+
+    def append(self, batch: bytes | memoryview, header: BatchHeader, *, wall_ms: int) -> Appended:
+        """Append a validated batch; its bytes are not kept.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, or what the rules of idempotence say about the batch.
+        """
+        self.check_online()
+        log = self.log
+        duplicate = log.check_producer(header)
+        if duplicate is not None:
+            return Appended(
+                duplicate.base_offset,
+                duplicate.last_offset + 1,
+                duplicate.timestamp,
+                is_duplicate=True,
+            )
+        segments = log.segments
+        try:
+            written = log.append(batch, header, leader_epoch=LEADER_EPOCH, wall_ms=wall_ms)
+        except StorageError as error:
+            self._note_storage_error(error, wall_ms)
+            raise
+        self._behind_watermark.append((written.last_offset + 1, len(batch)))
+        if self._is_flush_due():
+            self._is_watermark_held = True
+            self.start_flush()
+        elif not self._is_watermark_held:
+            self._raise_watermark(written.last_offset + 1)
+        if log.segments is not segments:
+            self.start_flush()
+        return Appended(written.base_offset, written.last_offset + 1, wall_ms)
+
+    def read(self, offset: int, max_bytes: int, *, min_one: bool) -> bytes | memoryview:
+        """Whole batches from ``offset`` up to the high watermark, b"" where there is none.
+
+        Args:
+            max_bytes: the answer is no longer, unless ``min_one`` and the first batch is.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE or KAFKA_STORAGE_ERROR.
+        """
+        data = self._known(offset, max_bytes, min_one=min_one)
+        return self._read(offset, max_bytes, min_one=min_one) if data is None else data
+
+    def read_at_hand(
+        self, offset: int, max_bytes: int, *, min_one: bool, as_range: bool = False
+    ) -> Records | None:
+        """As `read` if that is quick; None if `read_aside` should do it.
+
+        Args:
+            as_range: what is large may be given as a range of a file, to be sent from there.
+        """
+        data: Records | None = self._known(offset, max_bytes, min_one=min_one)
+        if data is None:
+            data = self.log.read_at_hand(
+                offset,
+                max_bytes,
+                up_to_offset=self.high_watermark,
+                min_one=min_one,
+                as_range=as_range,
+            )
+            if isinstance(data, bytes):
+                # A range is as quick to find once more.
+                self._tail_cache.put(self._read_key(offset, max_bytes, min_one=min_one), data)
+        return data
+
+    async def read_aside(
+        self, offset: int, max_bytes: int, *, min_one: bool, as_range: bool = False
+    ) -> Records:
+        """As `read_at_hand`, on another thread; what is visible is decided before the first
+        await.
+        """
+        for _ in range(ASIDE_ATTEMPTS):
+            data = self._known(offset, max_bytes, min_one=min_one)
+            if data is not None:
+                return data
+            asked = self.log.detached_read(
+                offset,
+                max_bytes,
+                up_to_offset=self.high_watermark,
+                min_one=min_one,
+                as_range=as_range,
+            )
+            key = self._read_key(offset, max_bytes, min_one=min_one)
+            is_true, found = await self._aside(asked)
+            if is_true and found is not None:
+                if isinstance(found, bytes):
+                    self._tail_cache.put(key, found)
+                return found
+        # Segments went away under it each time, or there is a wide gap.
+        return self.read(offset, max_bytes, min_one=min_one)
+
+    def _known(self, offset: int, max_bytes: int, *, min_one: bool) -> bytes | memoryview | None:
+        """What `read` returns, if that is known without reading."""
+        self.check_online()
+        if not self.log.log_start_offset <= offset <= self.high_watermark:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if offset == self.high_watermark or (max_bytes <= 0 and not min_one):
+            return b""
+        return self._tail_cache.get(self._read_key(offset, max_bytes, min_one=min_one))
+
+    def _read_key(self, offset: int, max_bytes: int, *, min_one: bool) -> Hashable:
+        """Everything that determines what a read returns, now."""
+        return self, self.log.rewrite_count, offset, max_bytes, self.high_watermark, min_one
+
+    def _read(self, offset: int, max_bytes: int, *, min_one: bool) -> bytes:
+        data = self.log.read(offset, max_bytes, up_to_offset=self.high_watermark, min_one=min_one)
+        self._tail_cache.put(self._read_key(offset, max_bytes, min_one=min_one), data)
+        return data
+
+    async def _aside(self, asked: Detached[T]) -> tuple[bool, T | None]:
+        """Have another thread answer; whether the answer can be believed, and what it is."""
+        loop = asyncio.get_running_loop()
+        try:
+            answer = await loop.run_in_executor(self._executor, asked.run)
+        except KafkaError:
+            self.check_online()
+            if not asked.is_void:
+                raise
+            return False, None
+        if asked.is_void:
+            return False, None
+        asked.take_over()
+        return True, answer
+
+    async def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first visible record that is not older than ``timestamp``.
+
+        Looked up on another thread. Raises KafkaError as `read`.
+        """
+        found = await self._look_up(lambda: self.log.detached_offset_for_timestamp(timestamp))
+        if found is None or found.offset >= self.high_watermark:
+            return None
+        return found.offset, found.timestamp
+
+    async def offset_of_max_timestamp(self) -> tuple[int, int] | None:
+        """(offset, timestamp) of the youngest record, None for an empty log; as above."""
+        found = await self._look_up(self.log.detached_max_timestamp)
+        return None if found is None else (found.offset, found.timestamp)
+
+    async def _look_up(
+        self, ask: Callable[[], Detached[TimestampOffset | None]]
+    ) -> TimestampOffset | None:
+        for _ in range(ASIDE_ATTEMPTS):
+            self.check_online()
+            is_true, found = await self._aside(ask())
+            if is_true:
+                return found
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "segments went away while they were read")
+
+    async def wait_committed(self, next_offset: int) -> None:
+        """Return once the high watermark covers everything below ``next_offset``.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; the partition went offline first.
+        """
+        self.check_online()
+        if self.high_watermark >= next_offset:
+            return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._committed[done] = next_offset
+        try:
+            await done
+        finally:
+            self._committed.pop(done, None)
+
+    def start_flush(self) -> None:
+        """Force everything appended so far, and what is appended meanwhile, to disk."""
+        if self._flush is None and self.failure is None:
+            loop = asyncio.get_running_loop()
+            self._flush = loop.create_task(self._flush_until_clean(), name=f"flush {self!r}")
+
+    @property
+    def flush(self) -> asyncio.Task[None] | None:
+        """The flush that is running."""
+        return self._flush
+
+    async def wait_flushed(self) -> None:
+        """Return when no flush is running."""
+        if self._flush is not None:
+            await asyncio.wait([self._flush])
+
+    async def force(self) -> None:
+        """Return when all that has been appended is on the disk, whatever is configured.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; the partition went offline first.
+        """
+        wanted = self.log.log_end_offset
+        while True:
+            self.check_online()
+            if self.log.flushed_offset >= wanted:
+                return
+            # One that runs may have begun before the last append.
+            self.start_flush()
+            await self.wait_flushed()
+
+    def take_offline(self, reason: str) -> None:
+        """The disk cannot be trusted: refuse everything until the next start."""
+        if self.failure is None:
+            logger.error("%r is offline: %s", self, reason)
+            self._fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason))
+
+    def mark_deleted(self) -> None:
+        """The topic is being deleted: whoever waits for the partition is told that it is gone."""
+        self._fail(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+
+    def _fail(self, failure: KafkaError) -> None:
+        self.failure = failure
+        self._wake()
+
+    def _is_flush_due(self) -> bool:
+        unflushed = self.log.log_end_offset - self.log.flushed_offset
+        return unflushed >= self.config.flush_messages
+
+    async def _flush_until_clean(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                # What this very turn of the loop still appends shares the fsync.
+                await asyncio.sleep(0)
+                await loop.run_in_executor(self._executor, self.log.flush)
+                if not self._is_flush_due():
+                    break
+                self._raise_watermark(self.log.flushed_offset)
+        except StorageError as error:
+            self._flush = None
+            self.take_offline(str(error))
+        except Exception as error:
+            # Not a state we foresaw: the disk may hold anything, so stop acknowledging.
+            self._flush = None
+            logger.exception("flush of %r", self)
+            self.take_offline(f"flush failed: {error}")
+        else:
+            self._flush = None
+            self._is_watermark_held = False
+            self._raise_watermark(self.log.log_end_offset)
+
+    def _raise_watermark(self, offset: int) -> None:
+        if offset <= self.high_watermark:
+            return
+        self.high_watermark = offset
+        behind = self._behind_watermark
+        while behind and behind[0][0] <= offset:
+            self.visible_bytes += behind.popleft()[1]
+        self._wake()
+
+    def _wake(self) -> None:
+        self._purgatory.check_and_complete(self)
+        for done, next_offset in list(self._committed.items()):
+            if done.done():
+                continue
+            if self.failure is not None:
+                done.set_exception(_anew(self.failure))
+            elif next_offset <= self.high_watermark:
+                done.set_result(None)
+
+    def _note_storage_error(self, error: StorageError, wall_ms: int) -> None:
+        if self.log.failed:
+            self.take_offline(str(error))
+        # Clients try again at once and for long; the log must not fill the disk that is full.
+        elif abs(wall_ms - self._refusal_told_ms) >= REFUSALS_TOLD_EVERY_MS:
+            self._refusal_told_ms = wall_ms
+            logger.warning("append to %r was undone: %s", self, error)
+
+
+def _anew(failure: KafkaError) -> KafkaError:
+    """The same to be raised once more.
+
+    An exception remembers every place where it was raised, with all that was alive there; one that
+    is raised for every request would keep every request.
+    """
+    return KafkaError(failure.code, failure.message)

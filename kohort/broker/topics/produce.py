@@ -1,0 +1,73 @@
+"""Waiting until what a Produce request appended is as durable as its partitions promise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import ClassVar
+
+from kohort.broker.core.delayed_operation import Completion, DelayedOperation
+from kohort.broker.topics.partition import Partition
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.lazy_dataclass import dataclass
+
+
+@dataclass(slots=True, eq=False)
+class PendingAppend:
+    """A batch in the log that its producer has not been told of."""
+
+    partition: Partition
+    next_offset: int
+    """What the high watermark must reach."""
+    tell: Callable[[ErrorCode], None]
+    """Puts the outcome into the response; called only if it is not NONE."""
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether waiting longer cannot change the outcome."""
+        partition = self.partition
+        return partition.failure is not None or partition.high_watermark >= self.next_offset
+
+
+class DelayedProduce(DelayedOperation):
+    """An acks=all request whose partitions are still being forced to disk."""
+
+    __slots__ = ("_answer", "_fail", "_pending")
+
+    kind: ClassVar[str] = "Produce"
+
+    def __init__(
+        self,
+        pending: list[PendingAppend],
+        *,
+        answer: Callable[[], None],
+        fail: Callable[[Exception], None],
+        owner: Hashable,
+    ) -> None:
+        super().__init__(owner=owner, held_bytes=200 * len(pending))
+        self._pending = pending
+        self._answer = answer
+        self._fail = fail
+
+    @property
+    def keys(self) -> list[Partition]:
+        """What to watch."""
+        return [append.partition for append in self._pending]
+
+    def try_complete(self, key: Hashable | None = None) -> bool:
+        """Is every partition decided?"""
+        del key
+        return all(append.is_decided for append in self._pending)
+
+    def on_complete(self, completion: Completion) -> None:
+        """Answer; partitions that are not decided by now have timed out."""
+        del completion
+        for append in self._pending:
+            if append.partition.failure is not None:
+                append.tell(append.partition.failure.code)
+            elif not append.is_decided:
+                append.tell(ErrorCode.REQUEST_TIMED_OUT)
+        self._answer()
+
+    def on_failed(self, error: Exception) -> None:
+        """Hand ``error`` to whoever waits for the answer."""
+        self._fail(error)

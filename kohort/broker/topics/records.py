@@ -1,0 +1,80 @@
+"""The records of a partition, for what the broker itself keeps in topics."""
+
+from bisect import bisect
+from collections.abc import Iterator
+from typing import Final
+
+from kohort.broker.topics.partition import Partition
+from kohort.protocol.errors import DecodeError, ErrorCode, KafkaError
+from kohort.protocol.records.batch import BatchHeader, split_batches
+from kohort.protocol.records.control import ControlType, decode_marker
+from kohort.protocol.records.record import Record, decode_records
+from kohort.protocol.records.varint import Buffer
+
+READ_BYTES: Final = 1 << 20
+"""Read at a time."""
+
+
+def read_records(partition: Partition, offset: int) -> Iterator[Record]:
+    """All records from `offset` on that are there for readers, control records left out.
+
+    This broker writes none of these in transactions. A Kafka's files may have some: a record counts
+    where it lies if its transaction was committed later on, and not if it was aborted or is open.
+
+    Raises:
+        KafkaError: what follows cannot be read.
+    """
+    ends: _TransactionEnds | None = None
+    for header, batch in _batches(partition, offset):
+        if header.is_control:
+            continue
+        if header.is_transactional:
+            if ends is None:
+                ends = _TransactionEnds(partition, header.base_offset)
+            if not ends.is_committed(header):
+                continue
+        try:
+            records = decode_records(batch)
+        except DecodeError as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        yield from records
+
+
+class _TransactionEnds:
+    """How the transactions of a partition ended, by producer: two lists in step, as bisect needs.
+
+    Only made when there is a transaction, because it reads the log ahead to its end.
+    """
+
+    def __init__(self, partition: Partition, offset: int) -> None:
+        self._offsets: dict[int, list[int]] = {}
+        self._committed: dict[int, list[bool]] = {}
+        for header, batch in _batches(partition, offset):
+            if not header.is_control:
+                continue
+            try:
+                marker = decode_marker(batch, header)
+            except DecodeError as error:
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+            if marker is not None:
+                is_commit = marker.control_type is ControlType.COMMIT
+                self._offsets.setdefault(header.producer_id, []).append(header.base_offset)
+                self._committed.setdefault(header.producer_id, []).append(is_commit)
+
+    def is_committed(self, header: BatchHeader) -> bool:
+        """Whether the next marker of that producer is a commit."""
+        offsets = self._offsets.get(header.producer_id, [])
+        place = bisect(offsets, header.base_offset)
+        return place < len(offsets) and self._committed[header.producer_id][place]
+
+
+def _batches(partition: Partition, offset: int) -> Iterator[tuple[BatchHeader, Buffer]]:
+    """In order, up to the high watermark. Raises KafkaError: what follows cannot be read."""
+    offset = max(offset, partition.log.log_start_offset)
+    while offset < partition.high_watermark:
+        data = partition.read(offset, READ_BYTES, min_one=True)
+        if not data:
+            return
+        for header, batch in split_batches(data, partial_tail=True):
+            offset = header.next_offset
+            yield header, batch

@@ -1,0 +1,184 @@
+"""What has to be done to logs from time to time: retention, compaction, flush.ms, checkpoints,
+expiry.
+
+Each kind of work is a task of its own. Whatever touches a log that may be appended to runs on the
+loop's thread, a few partitions at a turn; fsyncs and the removal of files run in the executor. A
+partition that fails is taken offline and does not keep the others from their turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from concurrent.futures import Executor
+from typing import Final
+
+from kohort.broker.clock import Clock
+from kohort.broker.config.current import CurrentConfig
+from kohort.broker.config.settings import LONG_MAX
+from kohort.broker.storage.errors import StorageError
+from kohort.broker.storage.log import PartitionLog
+from kohort.broker.topics.partition import Partition
+from kohort.broker.topics.topic import Topic
+
+logger = logging.getLogger(__name__)
+
+FIRST_RETENTION_MS: Final = 30_000
+"""Kafka's log.initial.task.delay.ms: a broker that starts has better things to do."""
+PARTITIONS_PER_TURN: Final = 50
+FILE_REMOVAL_INTERVAL_MS: Final = 30_000
+"""How late, at most, the files of deleted segments go after file.delete.delay.ms."""
+FLUSH_TICK_MS_MIN: Final = 5
+FLUSH_TICK_MS_MAX: Final = 1000
+CHECKPOINT_INTERVAL_MS_MIN: Final = 1000
+
+
+class Upkeep:
+    """Looks after the logs of all topics until it is cancelled."""
+
+    def __init__(
+        self,
+        topics: Callable[[], list[Topic]],
+        settings: Callable[[], CurrentConfig],
+        write_checkpoints: Callable[[], Awaitable[None]],
+        *,
+        clock: Clock,
+        executor: Executor,
+    ) -> None:
+        self._topics = topics
+        self._settings = settings
+        self._write_checkpoints = write_checkpoints
+        self._clock = clock
+        self._executor = executor
+        self._configs_changed = asyncio.Event()
+        self._unflushed_since: dict[Partition, int] = {}
+        """Monotonic time at which records were first seen that are not on the disk."""
+
+    def note_configs_changed(self) -> None:
+        """A topic came or its configs changed: flush.ms may now be set somewhere."""
+        self._configs_changed.set()
+
+    async def run(self, compact: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(compact(), name="compaction")
+            group.create_task(self._retain(), name="retention")
+            group.create_task(self._flush(), name="flush.ms")
+            group.create_task(self._checkpoint(), name="checkpoints")
+            group.create_task(self._remove_files(), name="removal of deleted segments")
+            group.create_task(self._expire_producers(), name="expiry of producers")
+
+    def enforce_retention(self, partition: Partition) -> None:
+        """Delete what the topic's configs say is too old or too much."""
+        _guarded(
+            partition,
+            lambda: partition.log.enforce_retention(
+                wall_ms=self._clock.wall_ms(), up_to_offset=partition.high_watermark
+            ),
+        )
+
+    def flush_due(self, now_ms: int) -> None:
+        """Start a flush of every partition whose oldest unflushed record has reached flush.ms."""
+        for topic in self._topics():
+            if topic.config.flush_ms == LONG_MAX:
+                continue
+            for partition in topic.partitions.opened():
+                log = partition.log
+                if partition.failure is not None or log.flushed_offset >= log.log_end_offset:
+                    self._unflushed_since.pop(partition, None)
+                elif now_ms - self._unflushed_since.setdefault(partition, now_ms) >= (
+                    topic.config.flush_ms
+                ):
+                    del self._unflushed_since[partition]
+                    partition.start_flush()
+
+    def forget(self, partition: Partition) -> None:
+        """The partition is deleted."""
+        self._unflushed_since.pop(partition, None)
+
+    async def _retain(self) -> None:
+        await asyncio.sleep(FIRST_RETENTION_MS / 1000)
+        while True:
+            await self._visit(self.enforce_retention)
+            await asyncio.sleep(self._settings().config.log_retention_check_interval_ms / 1000)
+
+    async def _expire_producers(self) -> None:
+        while True:
+            config = self._settings().config
+            await asyncio.sleep(config.producer_id_expiration_check_interval_ms / 1000)
+            await self._visit(self._expire_producers_of)
+
+    def _expire_producers_of(self, partition: Partition) -> None:
+        if partition.log.log_end_offset == 0:
+            return  # Nobody ever wrote here, and asking would read files.
+        expiration_ms = self._settings().config.producer_id_expiration_ms
+        _guarded(
+            partition,
+            lambda: partition.log.producers.expire(self._clock.wall_ms(), expiration_ms),
+        )
+
+    async def _flush(self) -> None:
+        while True:
+            intervals = [topic.config.flush_ms for topic in self._topics()]
+            shortest_ms = min(intervals, default=LONG_MAX)
+            if shortest_ms == LONG_MAX:
+                self._unflushed_since.clear()
+                self._configs_changed.clear()
+                await self._configs_changed.wait()
+                continue
+            self.flush_due(self._clock.monotonic_ms())
+            tick_ms = min(max(shortest_ms // 4, FLUSH_TICK_MS_MIN), FLUSH_TICK_MS_MAX)
+            await asyncio.sleep(tick_ms / 1000)
+
+    async def _checkpoint(self) -> None:
+        while True:
+            config = self._settings().config
+            interval_ms = min(
+                config.log_flush_offset_checkpoint_interval_ms,
+                config.log_flush_start_offset_checkpoint_interval_ms,
+            )
+            await asyncio.sleep(max(interval_ms, CHECKPOINT_INTERVAL_MS_MIN) / 1000)
+            try:
+                await self._write_checkpoints()
+            except StorageError as error:
+                # The older checkpoint stays: it costs a longer recovery, no records.
+                logger.warning("%s", error)
+
+    async def _remove_files(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(FILE_REMOVAL_INTERVAL_MS / 1000)
+            logs = [partition.log for partition in self._partitions() if not partition.log.failed]
+            await loop.run_in_executor(
+                self._executor, _remove_deleted_files, logs, self._clock.wall_ms()
+            )
+
+    async def _visit(self, work: Callable[[Partition], None]) -> None:
+        for number, partition in enumerate(list(self._partitions())):
+            if partition.failure is None:
+                work(partition)
+            if number % PARTITIONS_PER_TURN == 0:
+                await asyncio.sleep(0)
+
+    def _partitions(self) -> Iterator[Partition]:
+        for topic in self._topics():
+            yield from topic.partitions.opened()
+
+
+def _remove_deleted_files(logs: list[PartitionLog], wall_ms: int) -> None:
+    for log in logs:
+        log.remove_deleted_files(wall_ms=wall_ms)
+
+
+def _guarded(partition: Partition, work: Callable[[], object]) -> None:
+    """Do work on one partition's log; what goes wrong stays there."""
+    try:
+        work()
+    except StorageError as error:
+        if partition.log.failed:
+            partition.take_offline(str(error))
+        else:
+            logger.warning("%r: %s", partition, error)
+    except Exception:
+        logger.exception("upkeep of %r", partition)

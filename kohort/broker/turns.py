@@ -1,0 +1,19 @@
+"""Goes through steps with a turn of the loop for each."""
+
+import asyncio
+from typing import TypeVar
+
+from kohort.broker.core.steps import Steps
+
+T = TypeVar("T")
+
+
+async def in_turns(steps: Steps[T]) -> T:
+    """What the steps make; whoever else has something to do has the loop in between."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            made: T = stop.value
+            return made
+        await asyncio.sleep(0)

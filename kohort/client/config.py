@@ -1,0 +1,427 @@
+"""Settings of a consumer, under the names that Kafka has for them, written as aiokafka writes them.
+
+They are checked when the consumer is made, not when they are first used: what is refused says which
+setting it is and what to do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import importlib.metadata
+import re
+import ssl
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias, TypedDict
+
+from kohort.client.core.assignors import ASSIGNORS, Assignor
+from kohort.client.core.errors import ConfigError
+from kohort.client.core.group_requests import MembershipConfig
+from kohort.client.core.heartbeat import HeartbeatConfig
+from kohort.client.core.offsets import ResetPolicy
+from kohort.client.core.rebalance_mode import common_mode
+from kohort.client.fetched import IsolationLevel
+from kohort.client.fetcher import FetchConfig
+from kohort.client.net.cluster import ClusterConfig, parse_bootstrap
+from kohort.client.net.connection import ConnectionConfig
+from kohort.client.net.security import SecurityConfig
+from kohort.protocol.join_reason import JoinReason
+from kohort.protocol.lazy_dataclass import dataclass
+
+Strategy: TypeAlias = str | type[Assignor] | Assignor
+"""An assignor by its name, as a class, or made already."""
+
+_INSTANCE_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+"""What a topic's name may be too."""
+
+_FIRST_REASONS: Final[Mapping[str, JoinReason]] = {
+    "restart": JoinReason.RESTART,
+    "upgrade": JoinReason.UPGRADE,
+}
+
+
+class OtherSettings(TypedDict, total=False):
+    """The keyword arguments of `Consumer` but for those that say what keys and values are."""
+
+    bootstrap_servers: str | Iterable[str]
+    client_id: str
+    group_id: str | None
+    group_instance_id: str | None
+    client_rack: str | None
+    auto_offset_reset: str
+    isolation_level: str
+    enable_auto_commit: bool
+    enable_auto_offset_store: bool
+    auto_commit_interval_ms: int
+    commit_unassigned: bool
+    partition_assignment_strategy: Strategy | Sequence[Strategy]
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    max_poll_interval_ms: int
+    max_poll_records: int
+    join_reason: str | JoinReason
+    fetch_min_bytes: int
+    fetch_max_wait_ms: int
+    fetch_max_bytes: int
+    max_partition_fetch_bytes: int
+    prefetch_bytes_limit: int
+    inflated_bytes_limit: int
+    check_crcs: bool
+    exclude_internal_topics: bool
+    allow_auto_create_topics: bool
+    missing_topic_timeout_ms: int | None
+    request_timeout_ms: int
+    default_api_timeout_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    reconnect_backoff_ms: int
+    reconnect_backoff_max_ms: int
+    metadata_max_age_ms: int
+    connections_max_idle_ms: int
+    security_protocol: str
+    ssl_context: ssl.SSLContext | None
+    sasl_mechanism: str
+    sasl_plain_username: str | None
+    sasl_plain_password: str | None
+
+
+class Settings(OtherSettings, total=False):
+    """The keyword arguments of `Consumer`, all optional; `ConsumerConfig` says what they mean."""
+
+    key_deserializer: Callable[[Any], Any] | None
+    value_deserializer: Callable[[Any], Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig:
+    """All settings of one consumer. Times are milliseconds, sizes bytes.
+
+    Raises:
+        ConfigError: one of them cannot be used, or two do not go together.
+    """
+
+    bootstrap_servers: str | Iterable[str] = "localhost:9092"
+    """Where to ask for the cluster: `host:port`, several of them in a list or with commas."""
+    client_id: str = "kohort"
+    """What metrics, and the broker's logs and quotas, know this consumer by. A `Consumer` that is
+    given none is numbered within its process: kohort-1, kohort-2 and so on."""
+    group_id: str | None = None
+    """The group that shares the topics. None: no group, for `assign` without stored positions."""
+    group_instance_id: str | None = None
+    """A name that outlives a restart makes a static member (KIP-345)."""
+    client_rack: str | None = None
+    """Where this consumer is, as the brokers' broker.rack: leaders that have a
+    replica.selector.class name a follower there to be read from (KIP-392), and members may be
+    given partitions by it."""
+
+    key_deserializer: Callable[[Any], Any] | None = None
+    value_deserializer: Callable[[Any], Any] | None = None
+
+    auto_offset_reset: str = "latest"
+    """Where to begin without a committed position: earliest, latest, none (raise), or
+    by_duration:<ISO 8601>, as by_duration:PT1H for the last hour (KIP-1106)."""
+    isolation_level: str = "read_uncommitted"
+    """read_committed leaves out what open and aborted transactions wrote (KIP-98)."""
+    enable_auto_commit: bool = True
+    """Commit the positions of what was returned, while polling, before a rebalance and on close."""
+    enable_auto_offset_store: bool = True
+    """Whether what was returned counts as processed when more is asked for. If not, only what
+    `store_offsets` was told of is committed, as with librdkafka's setting of this name."""
+    auto_commit_interval_ms: int = 5_000
+    commit_unassigned: bool = False
+    """Whether a member may commit positions in partitions that the group has not given to it. The
+    broker takes them, and another member's are overwritten."""
+
+    partition_assignment_strategy: Strategy | Sequence[Strategy] = ("range", "cooperative-sticky")
+    """In order of preference. A group rebalances cooperatively if all that its members list can."""
+    session_timeout_ms: int = 45_000
+    """How long the broker waits for a heartbeat before it gives a member up."""
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000
+    """How long there may be between two polls; also the group's patience in a rebalance."""
+    max_poll_records: int = 500
+    """What one poll returns at most."""
+    join_reason: str | JoinReason = JoinReason.RESTART
+    """What the first join of this process states: restart, or upgrade for a new version."""
+
+    fetch_min_bytes: int = 1
+    fetch_max_wait_ms: int = 500
+    fetch_max_bytes: int = 50 << 20
+    max_partition_fetch_bytes: int = 1 << 20
+    prefetch_bytes_limit: int = 50 << 20
+    """What is read ahead of the polls at most, as it was sent; and what is kept inflated of
+    batches of which some records were returned."""
+    inflated_bytes_limit: int = 64 << 20
+    """What one batch may grow to when it is decompressed."""
+    check_crcs: bool = True
+
+    exclude_internal_topics: bool = True
+    """Whether patterns leave out the topics that belong to the broker."""
+    allow_auto_create_topics: bool = False
+    """Whether asking for a missing topic may create it, if the broker agrees. Java: yes."""
+    missing_topic_timeout_ms: int | None = 15_000
+    """How long a topic that was subscribed to by name, or an assigned partition, may be missing
+    before polls raise UnknownTopicError. None: wait for it for ever, as Java does."""
+
+    request_timeout_ms: int = 30_000
+    """For one answer; a join is given the rebalance's time in addition."""
+    default_api_timeout_ms: int = 60_000
+    """For calls that try again, as commit, position and committed, all their attempts together."""
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1_000
+    metadata_max_age_ms: int = 300_000
+    connections_max_idle_ms: int = 540_000
+    """Connections that were not used for so long are closed, since a firewall or NAT on the way may
+    have forgotten them without a word. -1: never."""
+
+    security_protocol: str = "PLAINTEXT"
+    ssl_context: ssl.SSLContext | None = None
+    sasl_mechanism: str = "PLAIN"
+    sasl_plain_username: str | None = None
+    sasl_plain_password: str | None = dataclasses.field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self._check_kinds()
+        self._check_numbers()
+        self._check_group()
+        if self.isolation_level not in _ISOLATION:
+            raise ConfigError(
+                f"isolation_level must be {' or '.join(_ISOLATION)}, not {self.isolation_level!r}"
+            )
+        # Each of these refuses what it cannot use.
+        _ = self.cluster, self.fetch, self.assignors(), self.first_reason
+
+    # The parts, for those who work with them.
+
+    @property
+    def cluster(self) -> ClusterConfig:
+        """For connections and metadata."""
+        return ClusterConfig(
+            bootstrap=parse_bootstrap(self.bootstrap_servers),
+            connection=self.connection,
+            reconnect_backoff_ms=self.reconnect_backoff_ms,
+            reconnect_backoff_max_ms=self.reconnect_backoff_max_ms,
+            creates_topics=self.allow_auto_create_topics,
+        )
+
+    @property
+    def connection(self) -> ConnectionConfig:
+        """What all connections have in common."""
+        return ConnectionConfig(
+            client_id=self.client_id,
+            software_version=_software_version(),
+            request_timeout_ms=self.request_timeout_ms,
+            max_idle_ms=self.connections_max_idle_ms,
+            security=SecurityConfig(
+                security_protocol=self.security_protocol,
+                ssl_context=self.ssl_context,
+                sasl_mechanism=self.sasl_mechanism,
+                sasl_plain_username=self.sasl_plain_username,
+                sasl_plain_password=self.sasl_plain_password,
+            ),
+        )
+
+    @property
+    def fetch(self) -> FetchConfig:
+        """For the fetcher."""
+        return FetchConfig(
+            fetch_min_bytes=self.fetch_min_bytes,
+            fetch_max_wait_ms=self.fetch_max_wait_ms,
+            fetch_max_bytes=self.fetch_max_bytes,
+            max_partition_fetch_bytes=self.max_partition_fetch_bytes,
+            prefetch_bytes_limit=self.prefetch_bytes_limit,
+            inflated_bytes_limit=self.inflated_bytes_limit,
+            check_crcs=self.check_crcs,
+            isolation_level=_ISOLATION[self.isolation_level],
+            auto_offset_reset=ResetPolicy.parse(self.auto_offset_reset),
+            retry_backoff_ms=self.retry_backoff_ms,
+            retry_backoff_max_ms=self.retry_backoff_max_ms,
+            request_timeout_ms=self.request_timeout_ms,
+            client_rack=self.client_rack,
+            metadata_max_age_ms=self.metadata_max_age_ms,
+        )
+
+    @property
+    def membership(self) -> MembershipConfig:
+        """What the group is told."""
+        assert self.group_id is not None
+        return MembershipConfig(
+            group_id=self.group_id,
+            group_instance_id=self.group_instance_id,
+            session_timeout_ms=self.session_timeout_ms,
+            max_poll_interval_ms=self.max_poll_interval_ms,
+            rack=self.client_rack,
+            first_reason=self.first_reason,
+        )
+
+    @property
+    def heartbeat(self) -> HeartbeatConfig:
+        """For the heartbeat thread's rules."""
+        return HeartbeatConfig(
+            session_timeout_ms=self.session_timeout_ms,
+            heartbeat_interval_ms=self.heartbeat_interval_ms,
+            max_poll_interval_ms=self.max_poll_interval_ms,
+            is_static=self.group_instance_id is not None,
+        )
+
+    @property
+    def first_reason(self) -> JoinReason:
+        """Of the first join."""
+        given = self.join_reason
+        if isinstance(given, str):
+            given = _FIRST_REASONS.get(given.lower(), JoinReason.UNKNOWN)
+        if given not in _FIRST_REASONS.values():
+            raise ConfigError(f"join_reason must be restart or upgrade, not {self.join_reason!r}")
+        return given
+
+    @property
+    def commits_by_itself(self) -> bool:
+        """Whether there is a group to commit to, and the wish to."""
+        return self.enable_auto_commit and self.group_id is not None
+
+    def assignors(self) -> list[Assignor]:
+        """New ones by name and class, in order of preference."""
+        given = self.partition_assignment_strategy
+        listed = [given] if isinstance(given, (str, type, Assignor)) else list(given)
+        made = [_assignor(one) for one in listed]
+        names = [one.name for one in made]
+        if len(set(names)) < len(names):
+            raise ConfigError(
+                f"partition_assignment_strategy lists an assignor twice: {', '.join(names)}"
+            )
+        common_mode(made)
+        return made
+
+    # Checks.
+
+    def _check_numbers(self) -> None:
+        for name, least in _AT_LEAST.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ConfigError(
+                    f"{name} must be a whole number of {least} or more, not {value!r}"
+                )
+        if self.retry_backoff_max_ms < self.retry_backoff_ms:
+            raise ConfigError("retry_backoff_max_ms must not be less than retry_backoff_ms")
+        if self.reconnect_backoff_max_ms < self.reconnect_backoff_ms:
+            raise ConfigError("reconnect_backoff_max_ms must not be less than reconnect_backoff_ms")
+        missing_ms = self.missing_topic_timeout_ms
+        if missing_ms is not None and missing_ms < 0:
+            raise ConfigError("missing_topic_timeout_ms must be 0 or more, or None for ever")
+
+    def _check_kinds(self) -> None:
+        for name in _TEXTS:
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                raise ConfigError(f"{name} must be a text, not {value!r}")
+        for name in _SWITCHES:
+            value = getattr(self, name)
+            if not isinstance(value, bool):
+                raise ConfigError(f"{name} must be True or False, not {value!r}")
+        for name in ("key_deserializer", "value_deserializer"):
+            value = getattr(self, name)
+            if value is not None and not callable(value):
+                raise ConfigError(f"{name} must be a function of bytes, not {value!r}")
+        if not isinstance(self.bootstrap_servers, Iterable):
+            raise ConfigError(
+                f"bootstrap_servers must be host:port, or several, not {self.bootstrap_servers!r}"
+            )
+
+    def _check_group(self) -> None:
+        if self.group_id is not None and not self.group_id.strip():
+            raise ConfigError("group_id is empty; name a group, or leave it away to use none")
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ConfigError(
+                f"heartbeat_interval_ms ({self.heartbeat_interval_ms}) must be less than"
+                f" session_timeout_ms ({self.session_timeout_ms}), a third of it at most is usual"
+            )
+        instance_id = self.group_instance_id
+        if instance_id is None:
+            return
+        if self.group_id is None:
+            raise ConfigError("group_instance_id needs a group_id")
+        if not _INSTANCE_ID.fullmatch(instance_id) or instance_id in {".", ".."}:
+            raise ConfigError(
+                f"group_instance_id {instance_id!r} must be 1 to 249 letters, digits, dots,"
+                " underscores and hyphens"
+            )
+
+
+def config_from(settings: Mapping[str, Any]) -> ConsumerConfig:
+    """The settings of a call.
+
+    Raises:
+        ConfigError: one of them does not exist, or as `ConsumerConfig`.
+    """
+    known = Settings.__annotations__
+    for name in settings:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise ConfigError(f"there is no setting {name}{hint}")
+    return ConsumerConfig(**settings)
+
+
+@functools.cache
+def _software_version() -> str:
+    """Told to brokers (KIP-511), which show it to those who look for old clients."""
+    try:
+        version = importlib.metadata.version("kohort")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"  # From a directory of sources that was not installed.
+    # Letters and digits at the ends, dots and hyphens between: brokers refuse anything else.
+    return version.replace("+", "-")
+
+
+def _assignor(given: object) -> Assignor:
+    if isinstance(given, Assignor):
+        return given
+    if isinstance(given, type) and issubclass(given, Assignor):
+        return given()
+    if isinstance(given, str) and given in ASSIGNORS:
+        return ASSIGNORS[given]()
+    raise ConfigError(
+        f"partition_assignment_strategy: {given!r} is no assignor; name one of"
+        f" {', '.join(ASSIGNORS)}, or give a class that derives from Assignor"
+    )
+
+
+_ISOLATION: Final[Mapping[str, IsolationLevel]] = {
+    "read_uncommitted": IsolationLevel.READ_UNCOMMITTED,
+    "read_committed": IsolationLevel.READ_COMMITTED,
+}
+
+_TEXTS: Final = ("client_id", "group_id", "group_instance_id", "client_rack", "auto_offset_reset")
+_SWITCHES: Final = (
+    "enable_auto_commit",
+    "enable_auto_offset_store",
+    "commit_unassigned",
+    "check_crcs",
+    "exclude_internal_topics",
+    "allow_auto_create_topics",
+)
+
+_AT_LEAST: Final[Mapping[str, int]] = {
+    "auto_commit_interval_ms": 0,
+    "session_timeout_ms": 1,
+    "heartbeat_interval_ms": 1,
+    "max_poll_interval_ms": 1,
+    "max_poll_records": 1,
+    "fetch_min_bytes": 0,
+    "fetch_max_wait_ms": 0,
+    "fetch_max_bytes": 1,
+    "max_partition_fetch_bytes": 1,
+    "prefetch_bytes_limit": 1,
+    "inflated_bytes_limit": 1,
+    "request_timeout_ms": 1,
+    "default_api_timeout_ms": 0,
+    "retry_backoff_ms": 0,
+    "retry_backoff_max_ms": 0,
+    "reconnect_backoff_ms": 0,
+    "reconnect_backoff_max_ms": 0,
+    "metadata_max_age_ms": 0,
+    "connections_max_idle_ms": -1,
+}

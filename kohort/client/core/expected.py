@@ -1,0 +1,114 @@
+"""Topics and partitions that were named by the application, and may not be there. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple, Protocol, TypeAlias
+
+from kohort.client.core.errors import AuthorizationError, ConsumerError, UnknownTopicError
+from kohort.client.core.partitions import TopicPartition
+from kohort.protocol.errors import ErrorCode
+
+Named: TypeAlias = str | TopicPartition
+
+
+class KnownTopic(Protocol):
+    """What metadata says of a topic."""
+
+    @property
+    def error(self) -> ErrorCode: ...
+
+    @property
+    def partition_count(self) -> int: ...
+
+
+class Look(NamedTuple):
+    """What came of comparing what was named with what is there."""
+
+    missed: list[str]
+    """Missing for the first time: to be logged."""
+    error: ConsumerError | None
+    """To be raised by the next poll."""
+
+
+class Expected:
+    """Of one consumer. Times are milliseconds of one clock."""
+
+    def __init__(self, timeout_ms: int | None) -> None:
+        """`timeout_ms`: how long what was named may be missing; None: for ever."""
+        self._timeout_ms = timeout_ms
+        self._since: dict[Named, int | None] = {}
+        """Since when each is missing; None once it was seen, after which it may come and go."""
+        self._logged: set[Named] = set()
+
+    def expect(
+        self, topics: Collection[str], partitions: Iterable[TopicPartition], now_ms: int
+    ) -> None:
+        """These are to be read, and no others."""
+        wanted: list[Named] = [*topics, *partitions]
+        self._since = {one: self._since.get(one, now_ms) for one in wanted}
+        self._logged &= self._since.keys()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something was not seen yet."""
+        return any(since_ms is not None for since_ms in self._since.values())
+
+    def missing(self, now_ms: int) -> dict[str, float]:
+        """What is not there, by name, and for how many seconds: not before that was noticed."""
+        return {
+            _name(one): (now_ms - since_ms) / 1000
+            for one, since_ms in self._since.items()
+            if since_ms is not None and one in self._logged
+        }
+
+    def look(self, known: Mapping[str, KnownTopic], now_ms: int) -> Look:
+        """There is new metadata."""
+        missed: list[str] = []
+        overdue: list[str] = []
+        forbidden: list[str] = []
+        for one, since_ms in self._since.items():
+            code = _state(one, known)
+            if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                forbidden.append(one if isinstance(one, str) else one.topic)
+            elif code is ErrorCode.INVALID_TOPIC_EXCEPTION:
+                overdue.append(_name(one))  # No waiting makes it one.
+            elif code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self._since[one] = None
+            elif since_ms is not None:
+                if one not in self._logged:
+                    self._logged.add(one)
+                    missed.append(_name(one))
+                if self._timeout_ms is not None and now_ms - since_ms >= self._timeout_ms:
+                    overdue.append(_name(one))
+        return Look(missed, _error(forbidden, overdue))
+
+
+def _state(one: Named, known: Mapping[str, KnownTopic]) -> ErrorCode:
+    topic = known.get(one if isinstance(one, str) else one.topic)
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    is_beyond = not isinstance(one, str) and one.partition >= topic.partition_count
+    if is_beyond and topic.error is ErrorCode.NONE:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return topic.error
+
+
+def _name(one: Named) -> str:
+    return one if isinstance(one, str) else f"{one.topic}-{one.partition}"
+
+
+def _error(forbidden: list[str], overdue: list[str]) -> ConsumerError | None:
+    if forbidden:
+        return AuthorizationError(
+            f"not allowed to read {', '.join(sorted({*forbidden}))}; the principal needs READ and"
+            " DESCRIBE on them",
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        )
+    if overdue:
+        return UnknownTopicError(
+            f"no such topic or partition: {', '.join(sorted(overdue))}; create it, check its name,"
+            " or set missing_topic_timeout_ms to None to wait for it",
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        )
+    return None

@@ -1,0 +1,219 @@
+"""Which partitions to ask which broker for, and how much of them.
+
+A partition is asked for while less of it waits to be taken than one answer brings, so that the next
+answer comes while the one before it is being taken. It is left out while it is paused or held,
+while enough of it waits, after a failure until its backoff is over, and while its broker still owes
+an answer: there is one request for each broker at a time.
+
+All that waits is bounded by `FetchLimits.prefetch_bytes`, of which every broker has the same share,
+so that none of them can keep the others from being read. The bound is exceeded by no more than one
+batch for each broker, because a broker returns a first batch however large it is (KIP-74), and by
+what is needed to go on reading other partitions while paused ones fill the share of their broker.
+
+A broker fills an answer in the order of the request. So partitions that were served go behind those
+that were not, and each gets its turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from kohort.client.core.partitions import TopicPartition
+from kohort.protocol.lazy_dataclass import dataclass
+
+NodeOf: TypeAlias = Callable[[TopicPartition], int | None]
+"""Whom to ask for a partition: its leader, or a follower that the leader has named."""
+
+IsReadable: TypeAlias = Callable[[TopicPartition], bool]
+
+LEFTOVER_MS: Final = 100
+"""How long partitions without data are kept waiting for a neighbour whose data is being taken. A
+request for them alone would be parked by the broker, and the neighbour's next would be behind it.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """Bytes: of one answer, of one partition in it, and of all that may wait to be taken."""
+
+    answer_bytes: int = 50 << 20
+    partition_bytes: int = 1 << 20
+    prefetch_bytes: int = 50 << 20
+
+
+class PlannedFetch(NamedTuple):
+    """One request to be sent now."""
+
+    node_id: int
+    partitions: Sequence[TopicPartition]
+    """In the order in which they should be served."""
+    bytes_max: int
+    may_wait: bool
+    """Whether the broker may hold the answer back until there is something to say."""
+
+
+class Plan(NamedTuple):
+    """What to do now, and when to ask again if nothing happens before."""
+
+    fetches: Sequence[PlannedFetch]
+    wake_ms: int | None
+    leaderless: Sequence[TopicPartition]
+    """To be read, but nobody knows from whom."""
+
+
+class _Postponed(NamedTuple):
+    until_ms: int
+    node_id: int | None
+    """Who it failed with; whoever comes after gets a chance at once."""
+
+
+@dataclass(slots=True, eq=False)
+class _Share:
+    """What one broker's partitions have and want."""
+
+    wanted: list[TopicPartition]
+    waiting_bytes: int = 0
+    readable_bytes: int = 0
+    """Of those, the bytes that the next polls will take."""
+    is_being_taken: bool = False
+    """Some partition has enough, and will be wanted again soon."""
+
+
+class FetchPlan:
+    """That of one consumer. Times are milliseconds of any clock that does not go back."""
+
+    def __init__(self, limits: FetchLimits) -> None:
+        self._limits = limits
+        self._order: dict[TopicPartition, None] = {}
+        self._waiting: dict[TopicPartition, int] = {}
+        """Bytes that arrived and were not taken yet."""
+        self._postponed: dict[TopicPartition, _Postponed] = {}
+        self._busy: set[int] = set()
+        self._node_count = 1
+        self._sent_ms: dict[int, int] = {}
+        self._node_not_before_ms: dict[int, int] = {}
+        self._enough_bytes = max(1, min(limits.partition_bytes, limits.prefetch_bytes // 2))
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Of all partitions."""
+        return sum(self._waiting.values())
+
+    def has_waiting(self, partition: TopicPartition) -> bool:
+        """Whether there is something of it to be taken."""
+        return partition in self._waiting
+
+    @property
+    def is_saturated(self) -> bool:
+        """Whether all brokers owe an answer, so that there is nothing to plan."""
+        return len(self._busy) >= self._node_count
+
+    def set_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are assigned. New ones come behind those that keep their place."""
+        wanted = dict.fromkeys(partitions)
+        kept = [partition for partition in self._order if partition in wanted]
+        self._order = dict.fromkeys((*kept, *wanted))
+        for gone in (self._waiting.keys() | self._postponed.keys()) - wanted.keys():
+            self._waiting.pop(gone, None)
+            self._postponed.pop(gone, None)
+
+    def set_waiting(self, partition: TopicPartition, byte_count: int) -> bool:
+        """So much of it waits now; whether that makes it wanted again."""
+        had = self._waiting.get(partition, 0)
+        if byte_count:
+            self._waiting[partition] = byte_count
+        else:
+            self._waiting.pop(partition, None)
+        return byte_count < self._enough_bytes <= had or (byte_count == 0 < had)
+
+    def sent(self, node_id: int, now_ms: int) -> None:
+        """A request is underway."""
+        self._busy.add(node_id)
+        self._sent_ms[node_id] = now_ms
+
+    def answered(self, node_id: int) -> None:
+        """It came to an end, one way or another."""
+        self._busy.discard(node_id)
+
+    def served(self, partition: TopicPartition) -> None:
+        """It got data: it is the others' turn."""
+        if partition in self._order:
+            del self._order[partition]
+            self._order[partition] = None
+
+    def postpone(self, partition: TopicPartition, node_id: int | None, until_ms: int) -> None:
+        """It failed with this broker, which is not to be asked for it before then."""
+        self._postponed[partition] = _Postponed(until_ms, node_id)
+
+    def throttle(self, node_id: int, until_ms: int) -> None:
+        """The broker wants to be left alone until then (KIP-219)."""
+        self._node_not_before_ms[node_id] = until_ms
+
+    def next(self, now_ms: int, node_of: NodeOf, is_readable: IsReadable) -> Plan:
+        """What to send now. The caller says `sent` for each of them that it sends."""
+        shares: dict[int, _Share] = {}
+        leaderless: list[TopicPartition] = []
+        wakes: list[int] = []
+        for partition in self._order:
+            waiting_bytes = self._waiting.get(partition, 0)
+            readable = is_readable(partition)
+            if not (waiting_bytes or readable):
+                continue
+            node_id = node_of(partition)
+            if node_id is None:
+                if readable and self._is_due(partition, None, now_ms, wakes):
+                    leaderless.append(partition)
+                continue
+            share = shares.get(node_id)
+            if share is None:
+                share = shares[node_id] = _Share([])
+            share.waiting_bytes += waiting_bytes
+            if not readable:
+                continue
+            share.readable_bytes += waiting_bytes
+            if waiting_bytes >= self._enough_bytes:
+                share.is_being_taken = True
+            elif self._is_due(partition, node_id, now_ms, wakes):
+                share.wanted.append(partition)
+        self._node_count = max(1, len(shares))
+        share_bytes = self._limits.prefetch_bytes // self._node_count
+        planned = (
+            self._fetch(node_id, share, share_bytes, now_ms, wakes)
+            for node_id, share in shares.items()
+            if share.wanted and node_id not in self._busy
+        )
+        fetches = [fetch for fetch in planned if fetch is not None]
+        return Plan(fetches, min(wakes, default=None), leaderless)
+
+    def _is_due(
+        self, partition: TopicPartition, node_id: int | None, now_ms: int, wakes: list[int]
+    ) -> bool:
+        postponed = self._postponed.get(partition)
+        if postponed is None:
+            return True
+        if postponed.until_ms > now_ms and postponed.node_id == node_id:
+            wakes.append(postponed.until_ms)
+            return False
+        del self._postponed[partition]
+        return True
+
+    def _fetch(
+        self, node_id: int, share: _Share, share_bytes: int, now_ms: int, wakes: list[int]
+    ) -> PlannedFetch | None:
+        not_before_ms = self._node_not_before_ms.get(node_id, now_ms)
+        if share.is_being_taken:
+            since_ms = self._sent_ms.get(node_id, now_ms - LEFTOVER_MS)
+            not_before_ms = max(not_before_ms, since_ms + LEFTOVER_MS)
+        if not_before_ms > now_ms:
+            wakes.append(not_before_ms)
+            return None
+        limits = self._limits
+        room = min(limits.answer_bytes, share_bytes - share.waiting_bytes)
+        least = max(1, min(limits.answer_bytes, limits.partition_bytes, share_bytes) // 2)
+        if room < least:
+            if share.readable_bytes:
+                # Taking it will make room.
+                return None
+            room = least
+        return PlannedFetch(node_id, share.wanted, room, not share.is_being_taken)

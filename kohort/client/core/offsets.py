@@ -1,0 +1,121 @@
+"""Offsets as users hand them over and get them back, and what to do without one."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple, TypeAlias
+
+from kohort.client.core.errors import ConfigError
+
+OffsetSpec: TypeAlias = int
+"""What offset to look for: EARLIEST, LATEST, or a time in milliseconds since the epoch."""
+
+LATEST: Final[OffsetSpec] = -1
+EARLIEST: Final[OffsetSpec] = -2
+
+UNKNOWN_EPOCH: Final = -1
+
+
+class OffsetAndMetadata(NamedTuple):
+    """What is committed for a partition: the next offset to read, and a note of the user's."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = UNKNOWN_EPOCH
+    """Of the last record before that offset (KIP-320), -1 if it is not known."""
+
+
+OFFSET_MAX: Final = (1 << 63) - 1
+"""What fits in the protocol's int64; times are bounded by it as well."""
+
+_EPOCH_MAX: Final = (1 << 31) - 1
+
+
+def check_offset(offset: object, leader_epoch: object = UNKNOWN_EPOCH) -> None:
+    """Refuse what no record has as its offset, before it is stored anywhere.
+
+    Raises:
+        TypeError: one of them is not an int.
+        ValueError: one of them is out of range.
+    """
+    _check_int("offset", offset, 0, OFFSET_MAX)
+    _check_int("leader epoch", leader_epoch, UNKNOWN_EPOCH, _EPOCH_MAX)
+
+
+def check_time(timestamp_ms: object) -> None:
+    """Refuse what is not a number of milliseconds since the epoch. Raises as `check_offset`."""
+    _check_int("time", timestamp_ms, 0, OFFSET_MAX)
+
+
+def _check_int(what: str, value: object, least: int, most: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{what} {value!r} is not an int but of type {type(value).__name__}")
+    if not least <= value <= most:
+        raise ValueError(f"{what} {value} is not between {least} and {most}")
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The first record that is not older than the time that was asked for."""
+
+    offset: int
+    timestamp_ms: int
+    """The record's; -1 if one of the ends of the log was asked for."""
+    leader_epoch: int = UNKNOWN_EPOCH
+
+    @property
+    def timestamp(self) -> int:
+        """The same under aiokafka's name."""
+        return self.timestamp_ms
+
+
+_DURATION: Final = re.compile(
+    r"P(?:(?P<days>\d{1,9})D)?"
+    r"(?:T(?:(?P<hours>\d{1,9})H)?(?:(?P<minutes>\d{1,9})M)?(?:(?P<seconds>\d{1,9}(?:\.\d{1,9})?)S)?)?",
+    re.ASCII,
+)
+_UNIT_MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
+_BY_DURATION: Final = "by_duration:"
+_MEANING: Final = "must be earliest, latest, none or by_duration:<ISO 8601>, as by_duration:PT1H"
+
+
+class ResetPolicy(NamedTuple):
+    """auto.offset.reset: where to begin without a committed offset, or with one out of range."""
+
+    spec: OffsetSpec | None
+    """EARLIEST or LATEST; None means to raise, or the duration if there is one."""
+    duration_ms: int | None = None
+    """Begin with the records of so long ago (KIP-1106)."""
+
+    @classmethod
+    def parse(cls, text: str) -> ResetPolicy:
+        """Kafka's four forms.
+
+        Raises:
+            ConfigError: none of them.
+        """
+        if text.startswith(_BY_DURATION):
+            return cls(None, _milliseconds(text.removeprefix(_BY_DURATION)))
+        policy = _POLICIES.get(text)
+        if policy is None:
+            raise ConfigError(f"auto_offset_reset {_MEANING}, not {text!r}")
+        return policy
+
+    def spec_at(self, wall_ms: int) -> OffsetSpec | None:
+        """What to look for at this time; None: nothing, raise."""
+        return self.spec if self.duration_ms is None else max(0, wall_ms - self.duration_ms)
+
+
+RESET_EARLIEST: Final = ResetPolicy(EARLIEST)
+RESET_LATEST: Final = ResetPolicy(LATEST)
+RESET_NONE: Final = ResetPolicy(None)
+
+_POLICIES: Final = {"earliest": RESET_EARLIEST, "latest": RESET_LATEST, "none": RESET_NONE}
+
+
+def _milliseconds(text: str) -> int:
+    """Of a duration in days, hours, minutes and seconds, as Java's Duration.parse reads it."""
+    found = _DURATION.fullmatch(text.upper())
+    parts = {unit: value for unit, value in found.groupdict().items() if value} if found else {}
+    if not parts or text.upper().endswith("T"):
+        raise ConfigError(f"auto_offset_reset {_MEANING}; {text!r} is no duration")
+    return int(sum(float(value) * _UNIT_MS[unit] for unit, value in parts.items()))

@@ -1,0 +1,87 @@
+"""What a consumer wants to read, and what it has been given of it."""
+
+import re
+from collections.abc import Collection, Iterable
+from enum import Enum
+
+from kohort.client.core.errors import IllegalStateError
+from kohort.client.core.partitions import TopicPartition
+
+
+class SubscriptionKind(Enum):
+    """A consumer does one of these; another one takes an unsubscribe first."""
+
+    NONE = "none"
+    TOPICS = "topics"
+    PATTERN = "pattern"
+    MANUAL = "manual"
+    """Partitions of its own choice, without a group."""
+
+
+class Subscription:
+    """Kind, wishes and share of one consumer."""
+
+    def __init__(self, *, has_group: bool = True) -> None:
+        """`has_group`: whether there is one to share topics with; else they are read whole."""
+        self._has_group = has_group
+        self.kind = SubscriptionKind.NONE
+        self.topics: frozenset[str] = frozenset()
+        """By name, or those that match the pattern now."""
+        self.pattern: re.Pattern[str] | None = None
+        self.assigned: frozenset[TopicPartition] = frozenset()
+
+    @property
+    def is_by_group(self) -> bool:
+        return self._is_by_topic and self._has_group
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether topics are subscribed to, and there is no group to share them with."""
+        return self._is_by_topic and not self._has_group
+
+    @property
+    def _is_by_topic(self) -> bool:
+        return self.kind in {SubscriptionKind.TOPICS, SubscriptionKind.PATTERN}
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Read these topics, shared with the other members of the group."""
+        self._begin(SubscriptionKind.TOPICS)
+        self.topics = frozenset(topics)
+
+    def subscribe_pattern(self, pattern: re.Pattern[str]) -> None:
+        """Read all topics whose whole name matches, those of the future included."""
+        self._begin(SubscriptionKind.PATTERN)
+        if pattern != self.pattern:
+            self.topics = frozenset()
+        self.pattern = pattern
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions, whoever else does."""
+        self._begin(SubscriptionKind.MANUAL)
+        self.assigned = frozenset(partitions)
+
+    def unsubscribe(self) -> None:
+        """Want nothing."""
+        self.kind = SubscriptionKind.NONE
+        self.topics = frozenset()
+        self.pattern = None
+        self.assigned = frozenset()
+
+    def match(self, existing: Collection[str]) -> None:
+        """Say which topics there are, for the pattern."""
+        if self.pattern is not None:
+            self.topics = frozenset(filter(self.pattern.fullmatch, existing))
+
+    def wants(self, topic: str) -> bool:
+        """A topic that matches the pattern counts before it has been seen."""
+        if topic in self.topics:
+            return True
+        return self.pattern is not None and self.pattern.fullmatch(topic) is not None
+
+    def _begin(self, kind: SubscriptionKind) -> None:
+        if self.kind not in {SubscriptionKind.NONE, kind}:
+            raise IllegalStateError(
+                f"subscribing by {kind.value} does not go with the present subscription by"
+                f" {self.kind.value}; call unsubscribe() first"
+            )
+        self.kind = kind

@@ -1,0 +1,150 @@
+"""Asks the leaders of partitions, each for itself: one that is silent holds up its own alone.
+
+What is asked, and what an answer means, is its user's business. Here it is decided when a
+partition's leader is asked: at once; again after a backoff that grows while it fails; and without
+waiting for that when another leader has been found, or something else is to be asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+from kohort.client.core.backoff import Backoff
+from kohort.client.core.partitions import TopicPartition
+
+T = TypeVar("T")
+
+
+class _Postponed(NamedTuple):
+    until_ms: int
+    leader: int | None
+    """The one that failed; None: there was none."""
+
+
+class LeaderRounds(Generic[T]):
+    """Questions about partitions, on the running loop. `T` is what is asked about one."""
+
+    def __init__(
+        self,
+        name: str,
+        ask: Callable[[int, Mapping[TopicPartition, T]], Awaitable[Collection[TopicPartition]]],
+        *,
+        leader_of: Callable[[TopicPartition], int | None],
+        backoff_ms: tuple[int, int],
+        on_due: Callable[[], None],
+        on_answered: Callable[[], None],
+        on_metadata_wanted: Callable[[], None],
+        on_failed: Callable[[BaseException], None],
+    ) -> None:
+        """Make one that has nothing to ask.
+
+        Args:
+            name: of its tasks.
+            ask: asks one broker, given by node id, and says which partitions are to be asked about
+                again.
+            leader_of: whom to ask, by node id; None if that is not known.
+            backoff_ms: the first and the longest wait after a failure.
+            on_due: called when `begin` would ask something again.
+            on_answered: called after each answer, and after each failure.
+            on_metadata_wanted: called where a leader is not known, or did not answer.
+            on_failed: told what `ask` raised.
+        """
+        self._name = name
+        self._ask = ask
+        self._leader_of = leader_of
+        self._backoff_ms = backoff_ms
+        self._on_due = on_due
+        self._on_answered = on_answered
+        self._on_metadata_wanted = on_metadata_wanted
+        self._on_failed = on_failed
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._under_way: dict[TopicPartition, tuple[T, int]] = {}
+        """What was asked about, and of whom, and is not answered."""
+        self._postponed: dict[TopicPartition, _Postponed] = {}
+        self._backoffs: dict[TopicPartition, Backoff] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, wanted: Mapping[TopicPartition, T]) -> None:
+        """Ask what of `wanted` is neither under way nor to wait; all else is forgotten."""
+        for gone in self._backoffs.keys() - wanted.keys():
+            del self._backoffs[gone]
+            self._postponed.pop(gone, None)
+        now = now_ms()
+        by_leader: dict[int, dict[TopicPartition, T]] = defaultdict(dict)
+        is_leaderless = False
+        for partition, question in wanted.items():
+            leader = self._leader_of(partition)
+            postponed = self._postponed.get(partition)
+            if postponed and postponed.leader == leader and postponed.until_ms > now:
+                continue
+            if leader is None:
+                self._postpone(partition, None, now)
+                is_leaderless = True
+            elif self._under_way.get(partition) != (question, leader):
+                by_leader[leader][partition] = question
+        for leader, questions in by_leader.items():
+            self._start(leader, questions)
+        self._set_timer(now)
+        if is_leaderless:
+            self._on_metadata_wanted()
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _start(self, leader: int, questions: Mapping[TopicPartition, T]) -> None:
+        for partition, question in questions.items():
+            self._under_way[partition] = question, leader
+            self._postponed.pop(partition, None)
+        task = asyncio.get_running_loop().create_task(
+            self._run(leader, questions), name=f"{self._name} of broker {leader}"
+        )
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, leader: int, questions: Mapping[TopicPartition, T]) -> None:
+        again: Collection[TopicPartition] = questions
+        try:
+            again = await self._ask(leader, questions)
+        except Exception as failure:  # noqa: BLE001 - not expected; told to who can do something.
+            self._on_failed(failure)
+        finally:
+            for partition, question in questions.items():
+                if self._under_way.get(partition) == (question, leader):
+                    del self._under_way[partition]
+        now = now_ms()
+        for partition in again:
+            self._postpone(partition, leader, now)
+        self._set_timer(now)
+        self._on_answered()
+        if again:
+            self._on_metadata_wanted()
+
+    def _postpone(self, partition: TopicPartition, leader: int | None, now: int) -> None:
+        backoff = self._backoffs.get(partition)
+        if backoff is None:
+            backoff = self._backoffs[partition] = Backoff(*self._backoff_ms, random.random)
+        self._postponed[partition] = _Postponed(now + backoff.fail(), leader)
+
+    def _set_timer(self, now: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        waits_ms = [one.until_ms - now for one in self._postponed.values() if one.until_ms > now]
+        if waits_ms:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(min(waits_ms) / 1000, self._on_due)
+
+
+def now_ms() -> int:
+    """On the running loop's clock, which is that of all plans."""
+    return int(asyncio.get_running_loop().time() * 1000)

@@ -1,0 +1,164 @@
+"""Keeps what is known of the cluster's topics fresh: when somebody asks for it, and now and then.
+
+Also notices topics that were subscribed to by name, and assigned partitions, that are not there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable, Collection
+
+from kohort.client.core.backoff import Backoff
+from kohort.client.core.errors import (
+    BrokerUnreachableError,
+    ConsumerError,
+)
+from kohort.client.core.expected import Expected
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.net.cluster import Cluster
+from kohort.client.net.connection import DisconnectedError
+from kohort.protocol.lazy_dataclass import dataclass
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataConfig:
+    """Kafka's settings of these names, and how long a named topic may be missing (None: ever)."""
+
+    metadata_max_age_ms: int = 300_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    missing_topic_timeout_ms: int | None = 15_000
+
+
+class MetadataKeeper:
+    """That of one consumer."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: MetadataConfig,
+        *,
+        wanted_topics: Callable[[], Collection[str] | None],
+        on_updated: Callable[[], None],
+    ) -> None:
+        """`wanted_topics`: those of interest now, None for all. `on_updated` is called after each
+        answer, and when there is an error to be raised.
+        """
+        self.cluster = cluster
+        self.is_answered = False
+        """Whether there was an answer at all."""
+        self._config = config
+        self._wanted_topics = wanted_topics
+        self._on_updated = on_updated
+        self._is_wanted = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._error: ConsumerError | None = None
+        self._expected = Expected(config.missing_topic_timeout_ms)
+
+    def start(self) -> None:
+        """Begin to refresh by itself."""
+        self._task = asyncio.create_task(self._run(), name="keep metadata fresh")
+
+    async def close(self) -> None:
+        """Stop."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def want(self) -> None:
+        """Something does not fit what is known: ask again, soon."""
+        self._is_wanted.set()
+
+    def expect(self, topics: Collection[str], partitions: Collection[TopicPartition] = ()) -> None:
+        """These topics were subscribed to by name, these partitions assigned by hand, and no
+        others.
+        """
+        self._expected.expect(topics, partitions, _now_ms())
+        self._error = None
+        names = {*topics, *(one.topic for one in partitions)}
+        if any(topic not in self.cluster.topics for topic in names):
+            self.want()
+        else:
+            self._look_for_expected()
+            if self._expected.is_waiting:
+                self.want()
+
+    def missing(self, now_ms: int) -> dict[str, float]:
+        """Topics and partitions that were named and are not there, for how many seconds."""
+        return self._expected.missing(now_ms)
+
+    def raise_error(self) -> None:
+        """Raise what a poll has to know.
+
+        Raises:
+            UnknownTopicError: a topic, or an assigned partition, has been missing for too long.
+            AuthorizationError: one may not be read.
+            AuthenticationError: we are not let in.
+        """
+        if self._error is not None:
+            error, self._error = self._error, None
+            self.want()
+            raise error
+
+    async def refresh(self) -> None:
+        """Ask now, once.
+
+        Raises:
+            DisconnectedError, BrokerUnreachableError: nobody answers.
+        """
+        await self.cluster.refresh(self._wanted_topics())
+        self.is_answered = True
+        self._look_for_expected()
+        self._on_updated()
+
+    async def _run(self) -> None:
+        config = self._config
+        backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random.random)
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._age_s):
+                    await self._is_wanted.wait()
+            self._is_wanted.clear()
+            try:
+                await self.refresh()
+            except (DisconnectedError, BrokerUnreachableError) as error:
+                # Once: polls find nothing meanwhile, and somebody has to say why.
+                level = logging.DEBUG if backoff.failure_count else logging.WARNING
+                logger.log(level, "%s", error)
+                self._is_wanted.set()
+                await asyncio.sleep(backoff.fail() / 1000)
+            except ConsumerError as error:
+                self._error = error
+                self._on_updated()
+                await asyncio.sleep(backoff.fail() / 1000)
+            else:
+                if backoff.failure_count:
+                    logger.warning("the cluster answers again")
+                backoff.succeed()
+                # However often it is wanted: a cluster that changes is not asked without a pause.
+                await asyncio.sleep(config.retry_backoff_ms / 1000)
+
+    @property
+    def _age_s(self) -> float:
+        config = self._config
+        if self._expected.is_waiting:
+            return config.retry_backoff_max_ms / 1000
+        return config.metadata_max_age_ms / 1000
+
+    def _look_for_expected(self) -> None:
+        missed, error = self._expected.look(self.cluster.topics, _now_ms())
+        if missed:
+            logger.warning(
+                "%s: there is no such topic or partition; it is waited for", ", ".join(missed)
+            )
+        if error is not None:
+            self._error = error
+
+
+def _now_ms() -> int:
+    return int(asyncio.get_running_loop().time() * 1000)

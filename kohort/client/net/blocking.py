@@ -1,0 +1,200 @@
+"""A connection for a thread of its own: one request at a time, with a limit for each wait.
+
+The heartbeat thread has one. It shares nothing with the connections of the event loop, whose
+progress it must not depend upon.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+import threading
+import time
+from typing import Any
+
+from kohort.client.net.cluster import Address
+from kohort.client.net.connection import (
+    NONCE_BYTES,
+    ConnectionConfig,
+    DisconnectedError,
+    connect_error,
+    retire_after_s,
+)
+from kohort.client.net.frame_codec import decode_response, encode_request
+from kohort.client.net.frames import FRAME_BYTES_MAX, GREETING_BYTES_MAX, checked_size
+from kohort.client.net.greeting import Greeted, advance, greeting
+from kohort.client.net.versions import ApiVersionTable
+from kohort.protocol.errors import DecodeError
+
+
+class BlockingConnection:
+    """A connection to one broker, to be opened first.
+
+    Every call ends within its timeout; `close` may come from another thread, and ends what is
+    under way, connecting included.
+    """
+
+    def __init__(self, address: Address, config: ConnectionConfig) -> None:
+        self.address = address
+        self.versions = ApiVersionTable()
+        self._config = config
+        self._next_correlation_id = 0
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._socket: socket.socket | None = None
+        self._frame_bytes_max = GREETING_BYTES_MAX
+        self._retire_at_s: float | None = None
+
+    def open(self, timeout_s: float) -> None:
+        """Connect, to whichever of the host's addresses answers, and greet.
+
+        Raises:
+            DisconnectedError: the broker cannot be reached, or is none, or `close` was called.
+            AuthenticationError: it does not let us in, or does not prove that it is the right one.
+        """
+        try:
+            self._open(time.monotonic() + timeout_s)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def is_retiring(self) -> bool:
+        """Its session ends soon (KIP-368); a new connection is better."""
+        return self._retire_at_s is not None and time.monotonic() >= self._retire_at_s
+
+    def call(self, request: object, timeout_s: float, *, version: int | None = None) -> Any:  # noqa: ANN401
+        """Send a request and return its answer. After an error the connection is closed.
+
+        Raises:
+            DisconnectedError: there is no answer, or none in time.
+        """
+        try:
+            return self._call(request, time.monotonic() + timeout_s, version)
+        except (OSError, DecodeError, ValueError) as error:
+            if isinstance(error, ValueError) and not self._is_closed:
+                raise  # Else it is what a TLS socket says that another thread has closed.
+            self.close()
+            text = str(error) or "no answer in time"
+            raise DisconnectedError(f"{self.address.host}:{self.address.port}: {text}") from error
+
+    def close(self) -> None:
+        """End it; a call under way in another thread fails."""
+        with self._lock:
+            found, self._socket = self._socket, None
+            self._is_closed = True
+        if found is not None:
+            # Closing alone would not wake up whoever is reading.
+            with contextlib.suppress(OSError):
+                found.shutdown(socket.SHUT_RDWR)
+            found.close()
+
+    def _open(self, deadline_s: float) -> None:
+        host, port = self.address
+        security = self._config.security
+        try:
+            found = self._connect(deadline_s)
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if (context := security.tls_context) is not None:
+                found.settimeout(_left_s(deadline_s))
+                wrapped = context.wrap_socket(
+                    found, server_hostname=host, do_handshake_on_connect=False
+                )
+                self._hold(wrapped)
+                wrapped.do_handshake()
+            self._greet(deadline_s)
+        except DecodeError as error:
+            raise DisconnectedError(f"{host}:{port}: {error}") from error
+        except OSError as error:
+            raise connect_error(f"{host}:{port}", error, security) from error
+        except ValueError as error:
+            if not self._is_closed:
+                raise
+            raise DisconnectedError(f"{host}:{port}: the connection is closed") from error
+
+    def _connect(self, deadline_s: float) -> socket.socket:
+        """To the first of the host's addresses that answers; each has a part of the time."""
+        infos = socket.getaddrinfo(*self.address, type=socket.SOCK_STREAM)
+        failure: OSError = OSError("the name has no address")
+        for tried, (family, kind, proto, _, place) in enumerate(infos):
+            found = socket.socket(family, kind, proto)
+            self._hold(found)
+            left_s = _left_s(deadline_s)
+            is_last = tried == len(infos) - 1
+            limit_s = self._config.connect_timeout_ms / 1000
+            found.settimeout(min(left_s if is_last else left_s / 2, limit_s))
+            try:
+                found.connect(place)
+            except OSError as error:
+                failure = error
+                found.close()
+            else:
+                return found
+        raise failure
+
+    def _hold(self, found: socket.socket) -> None:
+        """Keep it where `close` finds it.
+
+        Raises:
+            OSError: `close` was called.
+        """
+        with self._lock:
+            if not self._is_closed:
+                self._socket = found
+                return
+        found.close()
+        raise OSError("the connection is closed")
+
+    def _greet(self, deadline_s: float) -> None:
+        steps = greeting(
+            f"{self.address.host}:{self.address.port}",
+            self._config.security,
+            software_version=self._config.software_version,
+            nonce=secrets.token_urlsafe(NONCE_BYTES),
+        )
+        answer: object = None
+        while not isinstance(asked := advance(steps, answer), Greeted):
+            answer = self._call(asked.request, deadline_s, asked.version)
+        self.versions = asked.versions
+        self._frame_bytes_max = FRAME_BYTES_MAX
+        if asked.session_lifetime_ms:
+            self._retire_at_s = time.monotonic() + retire_after_s(asked.session_lifetime_ms / 1000)
+
+    def _call(self, request: object, deadline_s: float, version: int | None) -> Any:  # noqa: ANN401
+        if version is None:
+            version = self.versions.best(type(request))
+        self._next_correlation_id = self._next_correlation_id + 1 & 0x7FFF_FFFF
+        parts, expected = encode_request(
+            request, version, self._next_correlation_id, self._config.client_id
+        )
+        found = self._socket
+        if found is None:
+            raise OSError("the connection is closed")
+        found.settimeout(_left_s(deadline_s))
+        found.sendall(b"".join(parts))
+        try:
+            size = checked_size(_receive(found, 4, deadline_s), self._frame_bytes_max)
+        except ValueError as error:
+            raise DecodeError(str(error)) from None
+        return decode_response(_receive(found, size, deadline_s), expected)
+
+
+def _receive(connection: socket.socket, count: int, deadline_s: float) -> bytes:
+    parts: list[bytes] = []
+    while count:
+        connection.settimeout(_left_s(deadline_s))
+        part = connection.recv(min(count, 1 << 16))
+        if not part:
+            raise OSError("the broker has closed the connection")
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+def _left_s(deadline_s: float) -> float:
+    left_s = deadline_s - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError("no answer in time")
+    return left_s

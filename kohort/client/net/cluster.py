@@ -1,0 +1,349 @@
+"""What is known of the cluster: its brokers, its topics, and the connections to them.
+
+Connections are made when they are needed. What a broker may hold back has one of its own, since it
+holds up whatever is behind it: fetches (`FETCHING`), and what the group's coordinator is asked.
+Everything else shares one to each broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kohort.client.core.backoff import Backoff
+from kohort.client.core.errors import (
+    BrokerUnreachableError,
+    ConfigError,
+    ConsumerError,
+    UnknownTopicError,
+    error_for,
+)
+from kohort.client.core.partition_info import Node, PartitionInfo
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.topics import KnownTopics, Leader, TopicInfo
+from kohort.client.net.connection import (
+    Connection,
+    ConnectionConfig,
+    DisconnectedError,
+    open_connection,
+)
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.lazy_dataclass import dataclass
+from kohort.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_PORT: Final = 9092
+UNKNOWN_EPOCH: Final = -1
+
+_UNKNOWN_TOPIC: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+FETCHING: Final = "fetch"
+"""The purpose of connections for fetches, which are parked while there is nothing to read."""
+
+
+class Address(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConfig:
+    """How to find the cluster and how patient to be with it."""
+
+    bootstrap: Sequence[Address]
+    connection: ConnectionConfig
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1_000
+    creates_topics: bool = False
+    """allow.auto.create.topics"""
+
+
+def parse_bootstrap(servers: str | Iterable[str]) -> list[Address]:
+    """`host:port` texts, as a list or separated by commas; the port is 9092 if it is not said.
+
+    Raises:
+        ConfigError: no address, or one that cannot be read.
+    """
+    texts = servers.split(",") if isinstance(servers, str) else list(servers)
+    found = [_parse_address(text.strip()) for text in texts if text.strip()]
+    if not found:
+        raise ConfigError("bootstrap_servers is empty; give it at least one host:port")
+    return found
+
+
+def _parse_address(text: str) -> Address:
+    # An address of IPv6 has colons of its own, and stands in brackets if a port follows.
+    host, _, port = text.rpartition(":") if "]:" in text or text.count(":") == 1 else (text, "", "")
+    host = host.removeprefix("[").removesuffix("]")
+    if not _is_host(host) or (
+        port and not (port.isascii() and port.isdecimal() and int(port) < 1 << 16)
+    ):
+        raise ConfigError(f"bootstrap_servers: {text!r} is not host:port")
+    return Address(host, int(port) if port else DEFAULT_PORT)
+
+
+def _is_host(text: str) -> bool:
+    """Whether it can be looked up at all; the resolver raises anything but an OSError else."""
+    try:
+        return bool(text.encode("idna")) and "/" not in text
+    except UnicodeError:
+        return False
+
+
+class Cluster:
+    """The cluster of one client."""
+
+    def __init__(self, config: ClusterConfig) -> None:
+        self.config = config
+        self._known = KnownTopics()
+        self.topics: Mapping[str, TopicInfo] = self._known.infos
+        self.cluster_id: str | None = None
+        self.version = 0
+        """Changes with every answer about topics."""
+        self._brokers: dict[int, Address] = {}
+        self._connections: dict[tuple[Address, str], asyncio.Task[Connection]] = {}
+        self._retiring: list[Connection] = []
+        """Replaced by others, and open until their last answer."""
+        self._backoffs: dict[Address, Backoff] = {}
+        self._may_connect_s: dict[Address, float] = {}
+        self._is_closed = False
+
+    # Connections.
+
+    def broker(self, node_id: int) -> Address | None:
+        """Where a broker is, None if the last metadata does not have it."""
+        return self._brokers.get(node_id)
+
+    @property
+    def addresses(self) -> list[Address]:
+        """Of all brokers that are known, and those that were given to begin with."""
+        return list(dict.fromkeys((*self._brokers.values(), *self.config.bootstrap)))
+
+    def remember(self, node_id: int, address: Address) -> None:
+        """A broker that another answer has named."""
+        self._brokers[node_id] = address
+
+    async def connection(self, address: Address, purpose: str = "") -> Connection:
+        """An open connection; all that ask for the same purpose share it.
+
+        Raises:
+            DisconnectedError: there is none to be had now.
+        """
+        key = (address, purpose)
+        task = self._connections.get(key)
+        if task is not None and task.done() and _is_useless(task):
+            self._let_go(task)
+            task = None
+        if task is None:
+            if self._is_closed:
+                raise DisconnectedError("this client is closed")
+            task = asyncio.create_task(self._open(address), name=f"connect to {address}")
+            self._connections[key] = task
+        # Whoever gives up waiting does not end the attempt for the others.
+        return await asyncio.shield(task)
+
+    def connected(self, address: Address, purpose: str = "") -> Connection | None:
+        """As `connection`, if it is there already."""
+        task = self._connections.get((address, purpose))
+        if task is None or not task.done() or _is_useless(task):
+            return None
+        return task.result()
+
+    @property
+    def received_bytes(self) -> int:
+        """By all connections that are open."""
+        found = (self.connected(*key) for key in self._connections)
+        return sum(one.received_bytes for one in found if one is not None)
+
+    async def any_connection(self) -> Connection:
+        """A connection to whatever broker answers, those that are connected first.
+
+        Raises:
+            BrokerUnreachableError: none of them does.
+        """
+        addresses = self.addresses
+        connected = [one for one in addresses if self.connected(one) is not None]
+        others = [one for one in addresses if one not in connected]
+        random.shuffle(others)
+        failures: list[str] = []
+        for address in (*connected, *others):
+            try:
+                return await self.connection(address)
+            except DisconnectedError as error:
+                failures.append(str(error))
+        raise BrokerUnreachableError(
+            f"no broker can be reached: {'; '.join(failures)}; check bootstrap_servers, and that"
+            " the broker's advertised.listeners name addresses that can be reached from here",
+            ErrorCode.NETWORK_EXCEPTION,
+        )
+
+    async def close(self) -> None:
+        """End all connections."""
+        self._is_closed = True
+        tasks = [task for task in self._connections.values() if not task.done()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        for task in self._connections.values():
+            self._let_go(task)
+        for connection in self._retiring:
+            connection.close()
+            await connection.wait_closed()
+
+    def _let_go(self, task: asyncio.Task[Connection]) -> None:
+        self._retiring = [one for one in self._retiring if not one.is_closed]
+        if not task.cancelled() and task.exception() is None:
+            self._retiring.append(task.result())
+
+    async def _open(self, address: Address) -> Connection:
+        loop = asyncio.get_running_loop()
+        wait_s = self._may_connect_s.get(address, 0) - loop.time()
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+        backoff = self._backoffs.get(address)
+        if backoff is None:
+            config = self.config
+            backoff = self._backoffs[address] = Backoff(
+                config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, random.random
+            )
+        try:
+            connection = await open_connection(*address, self.config.connection)
+        except ConsumerError:
+            # Also when it does not let us in: who polls on must not be locked out for trying.
+            self._may_connect_s[address] = loop.time() + backoff.fail() / 1000
+            raise
+        backoff.succeed()
+        return connection
+
+    # Metadata.
+
+    async def refresh(self, topics: Collection[str] | None) -> None:
+        """Ask for these topics, or for all; what is known of others stays as it was.
+
+        Raises:
+            BrokerUnreachableError, DisconnectedError: nobody answers.
+        """
+        self._take(await self._ask(topics), is_complete=topics is None)
+
+    async def partitions(self, topic: str) -> list[PartitionInfo]:
+        """Ask about this topic: all its partitions, in their order.
+
+        Raises:
+            BrokerUnreachableError, DisconnectedError: nobody answers.
+            UnknownTopicError, AuthorizationError: there is no such topic, or not for us.
+        """
+        answer = await self._ask([topic])
+        code = ErrorCode(answer.topics[0].error_code) if answer.topics else _UNKNOWN_TOPIC
+        if code in {_UNKNOWN_TOPIC, ErrorCode.INVALID_TOPIC_EXCEPTION}:
+            raise UnknownTopicError(f"no such topic: {topic}", code)
+        if code is not ErrorCode.NONE:
+            raise error_for(code, f"asking for the partitions of {topic}")
+        self._take(answer, is_complete=False)
+        return _partitions(topic, answer)
+
+    async def _ask(self, topics: Collection[str] | None) -> MetadataResponse:
+        connection = await self.any_connection()
+        # By name: ids come back with the names, from version 10 on.
+        request = MetadataRequest(
+            topics=None if topics is None else [MetadataRequestTopic(name=one) for one in topics],
+            allow_auto_topic_creation=self.config.creates_topics,
+        )
+        answer: MetadataResponse = await connection.call(request)
+        return answer
+
+    def _take(self, answer: MetadataResponse, *, is_complete: bool) -> None:
+        self.cluster_id = answer.cluster_id
+        self._brokers = {
+            broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers
+        }
+        self.learn(
+            [_info(topic) for topic in answer.topics if topic.name is not None],
+            is_complete=is_complete,
+        )
+
+    def learn(self, found: Iterable[TopicInfo], *, is_complete: bool = False) -> None:
+        """An answer has these topics; `is_complete`: and there are no others."""
+        self.version += 1
+        self._known.learn(found, is_complete=is_complete)
+
+    def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
+        """Of those that are known to exist."""
+        known = ((topic, self.topics.get(topic)) for topic in topics)
+        return {
+            topic: info.partition_count
+            for topic, info in known
+            if info is not None and info.partition_count
+        }
+
+    def is_online(self, partition: TopicPartition, node_id: int) -> bool:
+        """Whether this broker has a replica of it, and it is known where the broker is."""
+        info = self.topics.get(partition.topic)
+        replicas = () if info is None else info.replicas.get(partition.partition, ())
+        return node_id in replicas and node_id in self._brokers
+
+    def leader(self, partition: TopicPartition) -> Leader | None:
+        """Who serves it, None if that is not known."""
+        info = self.topics.get(partition.topic)
+        return None if info is None else info.leaders.get(partition.partition)
+
+
+def _partitions(topic: str, answer: MetadataResponse) -> list[PartitionInfo]:
+    nodes = {one.node_id: Node(one.node_id, one.host, one.port, one.rack) for one in answer.brokers}
+
+    def named(ids: Iterable[int]) -> list[Node]:
+        # One that is down is not among the brokers.
+        return [nodes.get(one) or Node(one, "", -1) for one in ids]
+
+    return [
+        PartitionInfo(
+            topic,
+            one.partition_index,
+            nodes.get(one.leader_id),
+            named(one.replica_nodes),
+            named(one.isr_nodes),
+            named(one.offline_replicas),
+        )
+        for one in sorted(answer.topics[0].partitions, key=lambda one: one.partition_index)
+    ]
+
+
+def _info(topic: MetadataResponseTopic) -> TopicInfo:
+    partitions = topic.partitions
+    return TopicInfo(
+        name=topic.name or "",
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        error=ErrorCode(topic.error_code),
+        leaders={
+            one.partition_index: Leader(one.leader_id, one.leader_epoch)
+            for one in partitions
+            if one.leader_id >= 0
+        },
+        partition_count=len(partitions),
+        replicas={
+            one.partition_index: [node for node in one.replica_nodes if node not in offline]
+            if (offline := one.offline_replicas)
+            else one.replica_nodes
+            for one in partitions
+        },
+        epochs={one.partition_index: one.leader_epoch for one in partitions},
+    )
+
+
+def _is_useless(task: asyncio.Task[Connection]) -> bool:
+    if task.cancelled() or task.exception() is not None:
+        return True
+    connection = task.result()
+    return connection.is_closed or connection.is_retiring

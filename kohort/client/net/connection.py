@@ -1,0 +1,416 @@
+"""One connection to one broker: requests out, answers in, in the same order.
+
+Requests may follow each other without waiting. What a request waits for ends in one of three ways:
+the answer, `DisconnectedError`, or the caller's own timeout, after which the connection is of no
+use any more, because the late answer would stand before all others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+import secrets
+import socket
+import ssl
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, Final, cast
+
+from kohort.client.core.errors import ConsumerError
+from kohort.client.net.aside import aside
+from kohort.client.net.frame_codec import Expected, decode_response, encode_request
+from kohort.client.net.frames import FRAME_BYTES_MAX, FrameReader
+from kohort.client.net.greeting import Ask, Greeted, Greeting, advance, greeting
+from kohort.client.net.security import SASL_HINT, TLS_HINT, SecurityConfig, tls_error
+from kohort.client.net.versions import ApiVersionTable
+from kohort.protocol.errors import DecodeError, ErrorCode
+from kohort.protocol.lazy_dataclass import dataclass
+
+NONCE_BYTES: Final = 24
+
+NEXT_ADDRESS_S: Final = 0.25
+"""How long an address of a host is waited for before the next one is tried beside it; what RFC 8305
+proposes."""
+
+QUIET_ROUNDS: Final = 3
+"""Of the loop, in which nothing is read, before there is nothing to be read. Loops look at their
+timers and at their sockets in this order or the other one."""
+
+RETIRE_AT: Final = 0.85
+"""Of the session's lifetime: from then on others are used, and this one is closed when the last
+answer is there. Java begins to authenticate anew between 85 and 95 percent."""
+RETIRE_JITTER: Final = 0.1
+"""So that not all connections that were made together end together."""
+
+
+class DisconnectedError(ConsumerError):
+    """The connection could not be made, or ended before the answer came."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, ErrorCode.NETWORK_EXCEPTION)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionConfig:
+    """What all connections of a client have in common."""
+
+    client_id: str = "kohort"
+    software_version: str = "0"
+    request_timeout_ms: int = 30_000
+    connect_timeout_ms: int = 5_000
+    """For each address of a host, whose next one is tried then; and no longer than a request."""
+    max_idle_ms: int = 540_000
+    """After so long without a request a connection is closed; a negative time means never. Others
+    on the way forget idle connections without telling anybody, and a request on such a one would
+    wait for its whole time."""
+    security: SecurityConfig = dataclasses.field(default_factory=SecurityConfig)
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Made by `open_connection`."""
+
+    def __init__(self, address: str, config: ConnectionConfig) -> None:
+        self.address = address
+        self.versions = ApiVersionTable()
+        self.received_bytes = 0
+        """So far."""
+        self._config = config
+        self._frames = FrameReader()
+        self._transport: asyncio.Transport | None = None
+        self._waiting: deque[tuple[Expected, asyncio.Future[Any]]] = deque()
+        self._next_correlation_id = 0
+        self._why_closed: str | None = None
+        self._lost_by: Exception | None = None
+        self._is_lost = asyncio.Event()
+        self._is_untried = False
+        """Nothing but the greeting has been answered."""
+        self._is_retiring = False
+        self._is_ending = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._used_s = 0.0
+        """When a request was last sent or answered, on the loop's clock."""
+
+    @property
+    def is_closed(self) -> bool:
+        return self._why_closed is not None
+
+    @property
+    def is_retiring(self) -> bool:
+        """Its session ends soon: requests still go through, but a new connection is better."""
+        return self._is_retiring
+
+    @property
+    def in_flight_count(self) -> int:
+        """Requests that wait for their answer."""
+        return len(self._waiting)
+
+    def close(self, why: str = "closed by this client") -> None:
+        """End it; whoever waits gets a DisconnectedError."""
+        if self._why_closed is None:
+            self._why_closed = why
+        if self._transport is not None:
+            self._transport.abort()
+        self._fail_all()
+
+    async def wait_closed(self) -> None:
+        """Until the socket is given back."""
+        await self._is_lost.wait()
+
+    async def call(
+        self,
+        request: object,
+        *,
+        version: int | None = None,
+        at_most: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> Any:  # noqa: ANN401 - the response that belongs to the request.
+        """Send a request and wait for its answer.
+
+        Args:
+            version: to be sent; by default the best that both sides know, and `at_most` at most.
+            timeout_ms: instead of `request_timeout_ms`.
+
+        Raises:
+            DisconnectedError: there will be no answer, or there was none in time.
+            UnsupportedVersionError: no version in common.
+        """
+        future = self.send(request, version=version, at_most=at_most)
+        return await self.answer(future, type(request), timeout_ms)
+
+    async def answer(
+        self, future: asyncio.Future[Any], request: type, timeout_ms: int | None = None
+    ) -> Any:  # noqa: ANN401 - as above.
+        """Wait for what `send` has promised. Raises DisconnectedError, as `call`."""
+        timeout_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
+        try:
+            await asyncio.wait([future], timeout=timeout_ms / 1000)
+            if not future.done():
+                await self._receive(future)
+        except asyncio.CancelledError:
+            future.cancel()
+            raise
+        if not future.done():
+            future.cancel()
+            self.close(f"no answer to {request.__name__} within {timeout_ms} ms")
+            raise DisconnectedError(f"{self.address}: {self._why_closed}")
+        return future.result()
+
+    async def _receive(self, future: asyncio.Future[Any]) -> None:
+        """Take in what the system has received by now, until there is no more of it.
+
+        Who keeps the loop busy for longer than the timeout has it run out before anything is read,
+        though the answer may have been here in time.
+        """
+        quiet_rounds = 0
+        while quiet_rounds < QUIET_ROUNDS and not future.done():
+            had = self.received_bytes
+            await asyncio.sleep(0)
+            quiet_rounds = 0 if self.received_bytes > had else quiet_rounds + 1
+
+    def send(
+        self, request: object, *, version: int | None = None, at_most: int | None = None
+    ) -> asyncio.Future[Any]:
+        """As `call`, without waiting, and without a timeout; `answer` gives it one."""
+        if version is None:
+            version = self.versions.best(type(request), at_most)
+        if self._why_closed is not None or self._transport is None:
+            raise DisconnectedError(f"{self.address}: {self._why_closed or 'not connected'}")
+        self._next_correlation_id = self._next_correlation_id + 1 & 0x7FFF_FFFF
+        parts, expected = encode_request(
+            request, version, self._next_correlation_id, self._config.client_id
+        )
+        loop = asyncio.get_running_loop()
+        self._used_s = loop.time()
+        future: asyncio.Future[Any] = loop.create_future()
+        self._waiting.append((expected, future))
+        self._transport.writelines(parts)
+        return future
+
+    async def greet(self) -> None:
+        """Learn what the broker speaks, and say who we are. To be done once, before all else.
+
+        Raises:
+            DisconnectedError: the broker cannot be understood, or hangs up.
+            AuthenticationError: it does not let us in.
+        """
+        steps = greeting(
+            self.address,
+            self._config.security,
+            software_version=self._config.software_version,
+            nonce=secrets.token_urlsafe(NONCE_BYTES),
+        )
+        answer: object = None
+        try:
+            while not isinstance(asked := await self._advance(steps, answer), Greeted):
+                answer = await self.call(asked.request, version=asked.version)
+        except DecodeError as error:
+            raise DisconnectedError(f"{self.address}: {error}") from error
+        except DisconnectedError as error:
+            if isinstance(self._lost_by, ssl.SSLError):
+                raise tls_error(self.address, self._lost_by) or error from error
+            raise
+        self.versions = asked.versions
+        self._frames.bytes_max = FRAME_BYTES_MAX
+        self._is_untried = True
+        self._watch_idleness()
+        if asked.session_lifetime_ms:
+            self._limit_lifetime(asked.session_lifetime_ms / 1000)
+
+    async def _advance(self, steps: Greeting, answer: object) -> Ask | Greeted:
+        """The next step. A proof of SCRAM hashes for up to a tenth of a second."""
+        if answer is None or not self._config.security.uses_scram:
+            return advance(steps, answer)
+        return await aside(lambda: advance(steps, answer), "prove a password")
+
+    def _limit_lifetime(self, lifetime_s: float) -> None:
+        def retire() -> None:
+            self._is_retiring = True
+            # Whoever has been given this connection still has some time to use it.
+            left_s = lifetime_s * (1 - RETIRE_AT - RETIRE_JITTER)
+            self._timer = loop.call_later(left_s, end)
+
+        def end() -> None:
+            self._is_ending = True
+            self._end_if_idle()
+
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(retire_after_s(lifetime_s), retire)
+
+    def _watch_idleness(self) -> None:
+        """Close it once it has not been used for too long; else look again when that may be."""
+        max_idle_s = self._config.max_idle_ms / 1000
+        if max_idle_s < 0 or self.is_closed:
+            return
+        loop = asyncio.get_running_loop()
+        idle_s = 0.0 if self._waiting else loop.time() - self._used_s
+        if idle_s >= max_idle_s:
+            self.close(f"idle for {idle_s:.0f} s")
+            return
+        # No less than a moment, also if clocks are rounded.
+        self._idle_timer = loop.call_later(max(max_idle_s - idle_s, 0.001), self._watch_idleness)
+
+    def _end_if_idle(self) -> None:
+        if self._is_ending and not self._waiting:
+            self.close("the session's lifetime is over")
+
+    # Of the protocol.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # Not asserted: uvloop's does what asyncio.Transport does, and is none.
+        self._transport = cast("asyncio.Transport", transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        del sizehint
+        return self._frames.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.received_bytes += nbytes
+        try:
+            for frame in self._frames.received(nbytes):
+                self._take(frame)
+        except (ValueError, DecodeError) as error:
+            self.close(f"the broker sent what cannot be understood: {error}")
+
+    def _take(self, frame: bytes | bytearray) -> None:
+        if not self._waiting:
+            raise ValueError("an answer that nobody asked for")
+        expected, future = self._waiting.popleft()
+        try:
+            message = decode_response(frame, expected)
+        except DecodeError as error:
+            if not future.done():
+                future.set_exception(DisconnectedError(f"{self.address}: {error}"))
+            raise
+        if not future.done():
+            future.set_result(message)
+        self._used_s = asyncio.get_running_loop().time()
+        self._is_untried = False
+        self._end_if_idle()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost_by = exc
+        for timer in (self._timer, self._idle_timer):
+            if timer is not None:
+                timer.cancel()
+        if self._why_closed is None:
+            self._why_closed = str(exc) if exc else "closed by the broker"
+            if self._waiting and self._is_untried and not self._config.security.uses_sasl:
+                self._why_closed += SASL_HINT
+        self._fail_all()
+        self._is_lost.set()
+
+    def _fail_all(self) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for _, future in waiting:
+            if not future.done():
+                future.set_exception(DisconnectedError(f"{self.address}: {self._why_closed}"))
+                # Nobody may be waiting any more.
+                future.exception()
+
+
+async def open_connection(host: str, port: int, config: ConnectionConfig) -> Connection:
+    """Connect, learn what the broker speaks, and say who we are.
+
+    Raises:
+        DisconnectedError: it does not answer, or not as a Kafka broker.
+        AuthenticationError: it does not let us in, or does not prove that it is the right one.
+    """
+    address = f"{host}:{port}"
+    connection: Connection | None = None
+    try:
+        async with asyncio.timeout(config.request_timeout_ms / 1000):
+            connection = await _connect(host, port, config)
+            await connection.greet()
+    except BaseException as error:
+        if connection is not None:
+            connection.close()
+            await connection.wait_closed()
+        if isinstance(error, TimeoutError):
+            raise DisconnectedError(
+                f"{address} cannot be reached: no answer within {config.request_timeout_ms} ms"
+            ) from None
+        raise
+    return connection
+
+
+async def _connect(host: str, port: int, config: ConnectionConfig) -> Connection:
+    """To whichever of the host's addresses answers first (RFC 8305).
+
+    They are tried one after the other, each NEXT_ADDRESS_S after the one before it unless that has
+    failed by then.
+    """
+    address = f"{host}:{port}"
+    loop = asyncio.get_running_loop()
+    try:
+        infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise connect_error(address, error, config.security) from error
+    places = list(dict.fromkeys(info[4][:2] for info in infos))
+    attempts: set[asyncio.Task[Connection]] = set()
+    failure: OSError = OSError("the name has no address")
+    try:
+        while places or attempts:
+            if places:
+                ip, port_found = places.pop(0)
+                attempt = _connect_to(str(ip), int(port_found), address, host, config)
+                attempts.add(asyncio.create_task(attempt, name=f"connect to {ip}"))
+            done, _ = await asyncio.wait(
+                attempts,
+                timeout=NEXT_ADDRESS_S if places else None,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            for one in done:
+                attempts.remove(one)
+                try:
+                    return one.result()
+                except OSError as error:
+                    failure = error
+    finally:
+        await _give_up(attempts)
+    if isinstance(failure, TimeoutError):
+        raise DisconnectedError(f"{address} cannot be reached: no answer") from None
+    raise connect_error(address, failure, config.security) from failure
+
+
+async def _connect_to(
+    ip: str, port: int, address: str, host: str, config: ConnectionConfig
+) -> Connection:
+    context = config.security.tls_context
+    async with asyncio.timeout(config.connect_timeout_ms / 1000):
+        transport, connection = await asyncio.get_running_loop().create_connection(
+            lambda: Connection(address, config),
+            ip,
+            port,
+            ssl=context,
+            server_hostname=host if context is not None else None,
+        )
+    found = transport.get_extra_info("socket")
+    if found is not None:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return connection
+
+
+async def _give_up(attempts: Iterable[asyncio.Task[Connection]]) -> None:
+    """End what is under way, and close what has come of it."""
+    for attempt in attempts:
+        attempt.cancel()
+    for made in await asyncio.gather(*attempts, return_exceptions=True):
+        if isinstance(made, Connection):
+            made.close()
+
+
+def connect_error(address: str, error: OSError, security: SecurityConfig) -> ConsumerError:
+    """What it means that a connection could not be made."""
+    found = tls_error(address, error) if isinstance(error, ssl.SSLError) else None
+    if found is not None:
+        return found
+    is_shut = isinstance(error, (ssl.SSLError, ConnectionResetError, ConnectionAbortedError))
+    hint = TLS_HINT if security.uses_tls and is_shut else ""
+    return DisconnectedError(f"{address} cannot be reached: {error}{hint}")
+
+
+def retire_after_s(lifetime_s: float) -> float:
+    """When to begin to replace a connection whose session lasts so long."""
+    return lifetime_s * (RETIRE_AT + RETIRE_JITTER * random.random())  # noqa: S311 - no secret.

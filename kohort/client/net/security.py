@@ -1,0 +1,138 @@
+"""How connections are made secure: TLS, and what SASL needs to know.
+
+Both kinds of connections use it, that of the loop and that of the heartbeat thread.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ssl
+from typing import Final
+
+from kohort.client.core.errors import AuthenticationError, CertificateError, ConfigError, TlsError
+from kohort.client.net.sasl import MECHANISMS
+from kohort.protocol.lazy_dataclass import dataclass
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+_NOT_TLS: Final = frozenset(
+    {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"}
+)
+"""What OpenSSL calls an answer that is not TLS at all, which differs with its version."""
+
+TLS_HINT: Final = (
+    "; is this a listener with TLS? If it is not, security_protocol must be PLAINTEXT or"
+    " SASL_PLAINTEXT"
+)
+SASL_HINT: Final = (
+    "; a listener that wants SASL, which this client does not use, does the same: then"
+    " security_protocol must be SASL_PLAINTEXT or SASL_SSL"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SecurityConfig:
+    """Settings under aiokafka's names."""
+
+    security_protocol: str = "PLAINTEXT"
+    """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, as the listener's."""
+    ssl_context: ssl.SSLContext | None = None
+    """By default one that trusts what the system trusts and checks the host's name. Authorities and
+    certificates of one's own are loaded into one made by `ssl.create_default_context`."""
+    sasl_mechanism: str = "PLAIN"
+    """PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."""
+    sasl_plain_username: str | None = None
+    """For all mechanisms, not for PLAIN alone."""
+    sasl_plain_password: str | None = dataclasses.field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what does not fit together.
+
+        Raises:
+            ConfigError: it names the setting.
+        """
+        if self.security_protocol not in PROTOCOLS:
+            raise ConfigError(
+                f"security_protocol: {self.security_protocol!r} is none of {', '.join(PROTOCOLS)}"
+            )
+        self._check_tls()
+        self._check_sasl()
+
+    @property
+    def uses_tls(self) -> bool:
+        return self.security_protocol.endswith("SSL")
+
+    @property
+    def tls_context(self) -> ssl.SSLContext | None:
+        """What connections are made with; None without TLS.
+
+        All the authorities that a system trusts are read here, once, if there is no `ssl_context`.
+        That takes tens of milliseconds, which an event loop should be spared.
+        """
+        if self.uses_tls and self.ssl_context is None:
+            object.__setattr__(self, "ssl_context", ssl.create_default_context())
+        return self.ssl_context
+
+    @property
+    def uses_scram(self) -> bool:
+        return self.uses_sasl and self.sasl_mechanism.startswith("SCRAM-")
+
+    @property
+    def uses_sasl(self) -> bool:
+        return self.security_protocol.startswith("SASL_")
+
+    def _check_tls(self) -> None:
+        if not self.uses_tls and self.ssl_context is not None:
+            raise ConfigError(
+                f"ssl_context is given, but security_protocol is {self.security_protocol};"
+                " make it SSL or SASL_SSL, or leave ssl_context away"
+            )
+
+    def _check_sasl(self) -> None:
+        user, password = self.sasl_plain_username, self.sasl_plain_password
+        if not self.uses_sasl:
+            if user is not None or password is not None:
+                raise ConfigError(
+                    "sasl_plain_username and sasl_plain_password are given, but security_protocol"
+                    f" is {self.security_protocol}, which does not use them; make it"
+                    " SASL_PLAINTEXT or SASL_SSL"
+                )
+            return
+        if self.sasl_mechanism not in MECHANISMS:
+            raise ConfigError(
+                f"sasl_mechanism: {self.sasl_mechanism!r} is none of {', '.join(MECHANISMS)}"
+            )
+        if not user or not password:
+            raise ConfigError(
+                f"security_protocol is {self.security_protocol}: sasl_plain_username and"
+                " sasl_plain_password must both be given"
+            )
+        if "\0" in user + password:
+            raise ConfigError("user names and passwords cannot have a NUL in them")
+
+
+def tls_error(address: str, error: ssl.SSLError) -> AuthenticationError | None:
+    """What a failed TLS handshake means; None if another attempt may well succeed.
+
+    An end without a word is of that kind: brokers without TLS do it, and all that just go down.
+    """
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return CertificateError(
+            f"{address}: the broker's certificate is not accepted: {error.verify_message};"
+            " ssl_context has to trust who signed it, and the certificate to name the host that"
+            " the broker advertises"
+        )
+    if isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
+        return None
+    reason = error.reason or str(error)
+    if reason in _NOT_TLS:
+        return TlsError(f"{address} does not answer with TLS ({reason}){TLS_HINT}")
+    if "CERTIFICATE" in reason or "UNKNOWN_CA" in reason:
+        return CertificateError(
+            f"{address}: the broker does not accept this client's certificate ({reason}); load one"
+            " that it trusts into ssl_context (load_cert_chain)"
+        )
+    return TlsError(
+        f"{address}: no TLS connection: {reason}; compare the versions and ciphers of ssl_context"
+        " with the broker's ssl.enabled.protocols and ssl.cipher.suites"
+    )

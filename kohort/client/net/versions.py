@@ -1,0 +1,47 @@
+"""Which version of a request to send: the highest that both sides know."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from kohort.client.core.errors import ConsumerError
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.message import schema_of
+
+NO_VERSIONS: Final[Mapping[int, tuple[int, int]]] = MappingProxyType({})
+
+
+class UnsupportedVersionError(ConsumerError):
+    """The broker does not know a request, or only versions that are too old or too new."""
+
+
+class ApiVersionTable:
+    """What one broker said that it speaks: (lowest, highest) version by api key."""
+
+    def __init__(self, ranges: Mapping[int, tuple[int, int]] = NO_VERSIONS) -> None:
+        self._ranges = ranges
+
+    def best(self, request: type, at_most: int | None = None) -> int:
+        """The version to send.
+
+        Raises:
+            UnsupportedVersionError: there is none in common.
+        """
+        schema = schema_of(request)
+        assert schema.key is not None
+        ours = schema.versions
+        theirs = self._ranges.get(schema.key)
+        if theirs is None:
+            raise UnsupportedVersionError(
+                f"the broker does not know {request.__name__}", ErrorCode.UNSUPPORTED_VERSION
+            )
+        low, high = max(ours.low, theirs[0]), min(ours.high, theirs[1])
+        if at_most is not None:
+            high = min(high, at_most)
+        if low > high:
+            raise UnsupportedVersionError(
+                f"{request.__name__}: the broker speaks versions {theirs[0]} to {theirs[1]}, this"
+                f" client {ours.low} to {ours.high}",
+                ErrorCode.UNSUPPORTED_VERSION,
+            )
+        return high

@@ -1,0 +1,125 @@
+"""What a consumer tells about itself: `health()` and `metrics()`. A part of `Consumer`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from typing import Any
+
+from kohort.client.config import ConsumerConfig
+from kohort.client.core.failing import Failures
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.statistics import Figures, GroupStatistics, HeartbeatStatistics
+from kohort.client.core.subscription import Subscription, SubscriptionKind
+from kohort.client.engine import Engine
+from kohort.client.group import GroupMember
+from kohort.client.health import Health, HealthLimits
+from kohort.client.processing.figures import RunFigures
+
+
+class Observed:
+    """Asks the engine's parts; never waits, and works before the start and after the end."""
+
+    config: ConsumerConfig
+    _subscription: Subscription
+    _engine: Engine | None
+    _is_closed: bool
+
+    def _run_figures(self) -> RunFigures | None:
+        raise NotImplementedError
+
+    def health(self) -> Health:
+        """Whether it does its work, and all that one needs to see why not. Costs microseconds."""
+        config, engine = self.config, self._engine
+        now_ms = time.monotonic_ns() // 1_000_000
+        is_by_group = self._subscription.is_by_group
+        member = None if engine is None or not is_by_group else engine.member
+        return Health(
+            client_id=config.client_id,
+            group_id=config.group_id,
+            group_instance_id=config.group_instance_id,
+            is_subscribed=is_by_group,
+            is_assigned=self._subscription.kind is SubscriptionKind.MANUAL,
+            is_closed=self._is_closed,
+            run=self._run_figures(),
+            limits=HealthLimits(
+                session_timeout_ms=config.session_timeout_ms,
+                max_poll_interval_ms=config.max_poll_interval_ms,
+            ),
+            **({} if engine is None else _reading(engine, self._subscription.assigned, now_ms)),
+            **({} if member is None else _membership(member, now_ms)),
+        )
+
+    def metrics(self) -> Figures:
+        """Figures of its group under Java's names, as `rebalance-total`; None where Java has NaN.
+
+        Times are milliseconds unless the name says seconds.
+        `kohort.client.metrics.ConsumerCollector` gives them to Prometheus.
+        """
+        now_ms = time.monotonic_ns() // 1_000_000
+        member = None if self._engine is None else self._engine.member
+        if member is None:
+            figures = GroupStatistics().figures(now_ms) | HeartbeatStatistics().figures(now_ms)
+        else:
+            figures = member.statistics.figures(now_ms) | member.heartbeats.figures(now_ms)
+        return {**figures, "assigned-partitions": len(self._subscription.assigned)}
+
+
+def _reading(engine: Engine, assigned: Collection[TopicPartition], now_ms: int) -> dict[str, Any]:
+    """The fields about polls and partitions."""
+    positions, troubles = engine.positions, engine.fetcher.troubles
+    partitions = [one for one in sorted(assigned) if positions.find(one) is not None]
+    commits = Failures() if engine.member is None else engine.member.statistics.commit_failures
+    return {
+        "started_seconds_ago": _since_s(engine.started_s, now_ms),
+        "last_poll_seconds_ago": _since_s(engine.polled_s, now_ms),
+        "poll_failure": engine.poll_failures.now(now_ms),
+        "lag": dict.fromkeys(sorted(assigned)) | {one: positions.lag(one) for one in partitions},
+        "commit_failure": commits.now(now_ms),
+        "failed_commits": commits.total,
+        "missing": engine.metadata.missing(now_ms),
+        "paused": frozenset(positions.paused()),
+        "unread": troubles.unread(now_ms),
+        "unanswered_seconds": troubles.unanswered(now_ms),
+        "last_fetch_seconds_ago": {one: _since(troubles.answered(one), now_ms) for one in assigned},
+    }
+
+
+def _since(then_ms: int | None, now_ms: int) -> float | None:
+    return None if then_ms is None else (now_ms - then_ms) / 1000
+
+
+def _since_s(then_s: float | None, now_ms: int) -> float | None:
+    return None if then_s is None else max(0.0, now_ms / 1000 - then_s)
+
+
+def _membership(member: GroupMember, now_ms: int) -> dict[str, Any]:
+    """The fields about the group."""
+    membership, statistics = member.membership, member.statistics
+    address = member.coordinator.address
+    lasted_ms, heartbeat_trouble = statistics.last_duration_ms, member.heartbeats.trouble
+    trouble = membership.trouble
+    if heartbeat_trouble and not trouble:
+        trouble = f"Heartbeat: {heartbeat_trouble.name}"
+
+    def since(then_ms: int | None) -> float | None:
+        return _since(then_ms, now_ms)
+
+    return {
+        "error": None if membership.failure is None else str(membership.failure),
+        "member_state": membership.state,
+        "generation": membership.identity.generation,
+        "member_id": membership.identity.member_id,
+        "is_leader": membership.is_leader,
+        "unsettled_seconds": since(statistics.unsettled_since_ms),
+        "group_error": trouble or None,
+        "coordinator": None if address is None else f"{address.host}:{address.port}",
+        "last_heartbeat_seconds_ago": since(member.heartbeats.last_success_ms),
+        "rebalance_phase": statistics.phase,
+        "rebalance_phase_seconds": since(statistics.phase_since_ms),
+        "rebalance_seconds": since(statistics.rebalance_began_ms),
+        "rebalance_cause": statistics.cause,
+        "last_rebalance_cause": statistics.last_cause,
+        "last_rebalance_duration_seconds": None if lasted_ms is None else lasted_ms / 1000,
+        "last_rebalance_seconds_ago": since(statistics.last_rebalance_ms),
+    }

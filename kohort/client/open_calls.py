@@ -1,0 +1,58 @@
+"""Calls of the application that wait for the cluster, which the end of a consumer ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kohort.client.core.errors import ConsumerClosedError
+
+
+class OpenCalls:
+    """Calls under way, each within its task's `with`."""
+
+    def __init__(self) -> None:
+        self._open: dict[asyncio.Task[object], int] = {}
+        """How often each task is within one."""
+        self._ended: set[asyncio.Task[object]] = set()
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """Within it the task can be ended.
+
+        Raises:
+            ConsumerClosedError: the consumer was closed meanwhile.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        self._open[task] = self._open.get(task, 0) + 1
+        try:
+            yield
+        except asyncio.CancelledError:
+            if task in self._ended:
+                self._ended.discard(task)
+                if task.uncancel() == 0:
+                    raise ConsumerClosedError("this consumer was closed meanwhile") from None
+            raise
+        finally:
+            self._leave(task)
+
+    def end(self, *, but: asyncio.Task[object] | None) -> None:
+        """End all of them, but those of one task: that of a callback, which may use the consumer
+        until it is over.
+        """
+        for task in list(self._open):
+            if task is not but and task is not asyncio.current_task() and task not in self._ended:
+                self._ended.add(task)
+                task.cancel()
+
+    def _leave(self, task: asyncio.Task[object]) -> None:
+        self._open[task] -= 1
+        if self._open[task]:
+            return
+        del self._open[task]
+        if task in self._ended:
+            # It came to its end just when it was to be ended.
+            self._ended.discard(task)
+            task.uncancel()

@@ -1,0 +1,91 @@
+"""Commits what is done, from time to time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from kohort.client.core.backoff import Backoff
+from kohort.client.core.errors import ConsumerError, RebalanceInProgressError
+from kohort.client.core.work import Work
+from kohort.client.processing.source import Positions, Source
+
+logger = logging.getLogger(__name__)
+
+SOON_S: Final = 0.001
+"""What is due so soon is due: no wait is as short."""
+
+INTERVAL_S_MIN: Final = 0.01
+"""So that a run with an interval of 0 does something else, too."""
+
+
+class Commits:
+    """Those of one run. Only what has changed since it was stored is committed."""
+
+    def __init__(
+        self,
+        work: Work,
+        source: Source,
+        *,
+        interval_ms: int,
+        clock: Callable[[], float],
+        random: Callable[[], float],
+    ) -> None:
+        self._work = work
+        self._source = source
+        self._interval_s = max(interval_ms / 1000, INTERVAL_S_MIN)
+        self._backoff = Backoff(100, 1_000, random)
+        self._clock = clock
+        self._due_s = clock() + self._interval_s
+        self._is_under_way = False
+
+    @property
+    def due_in_s(self) -> float:
+        """When there may be something to do."""
+        if self._is_under_way or not self._source.can_commit:
+            return float("inf")
+        left_s = self._due_s - self._clock()
+        return left_s if left_s > SOON_S else 0.0
+
+    def begin_if_due(self) -> None:
+        """Commit without waiting, if the interval is over."""
+        if self.due_in_s > 0:
+            return
+        self._due_s = self._clock() + self._interval_s
+        wanted = self._work.uncommitted(self._source.positions)
+        if not wanted:
+            return
+        self._is_under_way = True
+        drops = self._work.drop_count
+        self._source.commit_soon(wanted, lambda error: self._done(wanted, drops, error))
+
+    async def commit_now(self, wanted: Positions, timeout_s: float) -> None:
+        """Commit these, and wait for it; what fails is logged, for its records come again."""
+        if not wanted or not self._source.can_commit:
+            return
+        try:
+            await self._source.commit(wanted, timeout_s)
+        except ConsumerError as error:
+            logger.warning("what was handled last is not committed, and comes again: %s", error)
+        else:
+            self._work.committed(wanted)
+
+    def _done(self, wanted: Positions, drops: int, error: BaseException | None) -> None:
+        self._is_under_way = False
+        if error is None:
+            if self._backoff.failure_count:
+                logger.info("commits succeed again")
+            self._backoff.succeed()
+            if drops == self._work.drop_count:
+                # Else others may have committed since, for one that went and came back.
+                self._work.committed(wanted)
+        elif isinstance(error, RebalanceInProgressError):
+            logger.debug("a commit came into a rebalance: %s", error)
+        else:
+            # Once: while the coordinator is away each attempt fails in the same way.
+            level = logging.DEBUG if self._backoff.failure_count else logging.WARNING
+            logger.log(level, "a commit failed, and will be tried again: %s", error)
+            wait_s = self._backoff.fail() / 1000
+            if isinstance(error, ConsumerError) and error.code.retriable:
+                self._due_s = min(self._due_s, self._clock() + wait_s)

@@ -1,0 +1,247 @@
+"""Where records go that cannot be handled: unchanged, with what happened in their headers.
+
+The headers are named as those of Kafka Streams (KIP-1034) and Kafka Connect (KIP-298), with a
+prefix of their own and, as theirs, with texts as values: `__kohort.errors.topic`, and so on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol, TypeAlias
+
+from kohort.client.config import ConsumerConfig
+from kohort.client.core.errors import ConfigError
+from kohort.client.records import ConsumerRecord
+from kohort.protocol.lazy_dataclass import dataclass
+
+logger = logging.getLogger(__name__)
+
+STOP_S: Final = 5.0
+
+PREFIX: Final = "__kohort.errors."
+
+TEXT_LIMIT: Final = 1_000
+"""Characters of an exception's text; what does not fit is cut off at its end."""
+
+STACK_LIMIT: Final = 4_000
+"""Characters of a stack, cut off at its beginning: the end says where it went wrong."""
+
+EARLIER_HEADERS_LIMIT: Final = 64
+"""How many headers of earlier failures stay, the latest ones, so that a record which goes round
+does not grow for ever."""
+
+REQUEST_BYTES_LIMIT: Final = 128 << 20
+"""What aiokafka's producer accepts; what is too large is for the broker to say."""
+
+Headers: TypeAlias = list[tuple[str, bytes | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A record that could not be handled."""
+
+    record: ConsumerRecord[bytes | None, bytes | None]
+    """As it was read: no deserialiser has touched it."""
+    error: Exception
+    """What its last attempt raised; a DeserialisationError if it did not come to a handler."""
+    attempts: int
+    """How often it was tried."""
+    group_id: str | None
+    failed_at_ms: int
+    """When the last attempt failed, in milliseconds since the epoch."""
+
+    def headers(self) -> Headers:
+        """The record's own, then those that say what happened. All values are texts in UTF-8."""
+        record = self.record
+        own = {
+            "topic": record.topic,
+            "partition": record.partition,
+            "offset": record.offset,
+            "timestamp": record.timestamp,
+            "group": self.group_id or "",
+            "exception": _name(self.error),
+            "message": _cut(_text(self.error), TEXT_LIMIT),
+            "attempts": self.attempts,
+            "failed.at": self.failed_at_ms,
+            "stacktrace": _stack(self.error),
+        }
+        cause = self.error.__cause__
+        if cause is not None:
+            own["cause"] = _cut(f"{_name(cause)}: {_text(cause)}", TEXT_LIMIT)
+        encoded = [
+            (PREFIX + name, str(value).encode(errors="replace")) for name, value in own.items()
+        ]
+        return [*_earlier(record.headers), *encoded]
+
+
+DeadLetterWriter: TypeAlias = Callable[[DeadLetter], Awaitable[object]]
+"""Returns when the record is stored for good. If it raises it is called again, later."""
+
+
+class Burial(Protocol):
+    """Somewhere dead letters are written to."""
+
+    async def start(self) -> None: ...
+
+    async def write(self, letter: DeadLetter) -> None:
+        """Return when it is stored."""
+
+    async def stop(self) -> None: ...
+
+
+class CallerBurial:
+    """What the application does with them."""
+
+    def __init__(self, writer: DeadLetterWriter) -> None:
+        self._writer = writer
+
+    async def start(self) -> None:
+        """Do nothing: it is the application's."""
+
+    async def write(self, letter: DeadLetter) -> None:
+        await self._writer(letter)
+
+    async def stop(self) -> None:
+        """Do nothing."""
+
+
+class TopicBurial:
+    """A topic of the same cluster, written to by aiokafka's idempotent producer.
+
+    Keys stay, so records of one key stay in order; the timestamp is that of the failure, so that
+    the topic's retention counts from then on.
+    """
+
+    def __init__(self, topic: str, config: ConsumerConfig) -> None:
+        """Raises a ConfigError if aiokafka is not installed."""
+        self._topic = topic
+        self._settings = _producer_settings(config)
+        self._kind = _producer_class()
+        self._producer: Any = None
+        self._starting = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Connect. Raises what aiokafka raises."""
+        async with self._starting:
+            if self._producer is None:
+                self._producer = await self._started()
+
+    async def _started(self) -> Any:  # noqa: ANN401 - aiokafka has no types.
+        producer = self._kind(**self._settings)
+        try:
+            await producer.start()
+        except BaseException:
+            await producer.stop()
+            raise
+        return producer
+
+    async def write(self, letter: DeadLetter) -> None:
+        """Return when all replicas in sync have it."""
+        await self.start()
+        producer, record = self._producer, letter.record
+        try:
+            await producer.send_and_wait(
+                self._topic, value=record.value, key=record.key, headers=letter.headers()
+            )
+        except Exception as error:
+            if not getattr(error, "retriable", False) and self._producer is producer:
+                # An idempotent producer that has failed for good refuses whatever comes next.
+                await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Disconnect, for good or until the next write."""
+        producer, self._producer = self._producer, None
+        if producer is None:
+            return
+        try:
+            # Whoever wrote has been answered, or has given up.
+            async with asyncio.timeout(STOP_S):
+                await producer.stop()
+        except Exception as error:  # noqa: BLE001 - nothing depends on it any more.
+            logger.warning("the producer of dead letters was not closed: %r", error)
+
+
+def burial_for(wanted: str | DeadLetterWriter | None, config: ConsumerConfig) -> Burial | None:
+    """What `dead_letter` of `Consumer.run` stands for.
+
+    Raises:
+        ConfigError: a topic is to be written to, and aiokafka is not installed.
+    """
+    if wanted is None:
+        return None
+    return TopicBurial(wanted, config) if isinstance(wanted, str) else CallerBurial(wanted)
+
+
+def _producer_class() -> Any:  # noqa: ANN401 - aiokafka has no types.
+    try:
+        from aiokafka import AIOKafkaProducer  # noqa: PLC0415 - optional, and slow to import.
+    except ImportError:
+        raise ConfigError(
+            "dead_letter with a topic's name needs aiokafka's producer: pip install"
+            " 'kohort[dead-letters]', or give a coroutine function that writes dead letters"
+        ) from None
+    return AIOKafkaProducer
+
+
+def _producer_settings(config: ConsumerConfig) -> dict[str, Any]:
+    servers = config.bootstrap_servers
+    settings: dict[str, Any] = {
+        "bootstrap_servers": servers if isinstance(servers, str) else list(servers),
+        "client_id": f"{config.client_id}-dead-letters",
+        "request_timeout_ms": config.request_timeout_ms,
+        "metadata_max_age_ms": config.metadata_max_age_ms,
+        "security_protocol": config.security_protocol,
+        "enable_idempotence": True,
+        "max_request_size": REQUEST_BYTES_LIMIT,
+    }
+    if "SSL" in config.security_protocol:
+        settings["ssl_context"] = config.ssl_context or ssl.create_default_context()
+    if config.security_protocol.startswith("SASL"):
+        for name in ("sasl_mechanism", "sasl_plain_username", "sasl_plain_password"):
+            settings[name] = getattr(config, name)
+    return settings
+
+
+def _earlier(headers: tuple[tuple[str, bytes | None], ...]) -> Headers:
+    """The record's headers, without stacks of earlier failures and with some of the rest."""
+    stack = PREFIX + "stacktrace"
+    kept = [one for one in headers if one[0] != stack]
+    too_many = sum(name.startswith(PREFIX) for name, _ in kept) - EARLIER_HEADERS_LIMIT
+    found: Headers = []
+    for one in kept:
+        if too_many > 0 and one[0].startswith(PREFIX):
+            too_many -= 1
+        else:
+            found.append(one)
+    return found
+
+
+def _name(error: BaseException) -> str:
+    kind = type(error)
+    if kind.__module__ == "builtins":
+        return kind.__qualname__
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - an exception of the application's that cannot say what it is.
+        return "(its text cannot be made)"
+
+
+def _stack(error: BaseException) -> str:
+    try:
+        text = "".join(traceback.format_exception(error, limit=-20))
+    except Exception:  # noqa: BLE001 - as above.
+        return ""
+    return text if len(text) <= STACK_LIMIT else "..." + text[3 - STACK_LIMIT :]
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 3] + "..."

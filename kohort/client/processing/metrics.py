@@ -1,0 +1,76 @@
+"""What runs have done, for Prometheus. A part of `kohort.client.metrics.ConsumerCollector`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple, TypeAlias
+
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from kohort.client.core.statistics import NEVER
+from kohort.client.processing.figures import RunFigures
+
+PREFIX: Final = "kohort_consumer_run_"
+
+Seen: TypeAlias = list[tuple[str, RunFigures | None]]
+"""By `client_id`."""
+
+
+class _Family(NamedTuple):
+    name: str
+    field: str
+    text: str
+
+
+COUNTERS: Final = (
+    _Family("records_handled", "handled", "Records whose handler returned."),
+    _Family("attempts_failed", "failed", "Attempts at a record that failed."),
+    _Family("attempts_retried", "retried", "Attempts that were made again, after a wait."),
+    _Family("dead_letters", "dead_lettered", "Records that were stored as dead letters."),
+    _Family(
+        "dead_letters_failed",
+        "dead_letter_failures",
+        "Attempts to store a dead letter that failed.",
+    ),
+    _Family("records_skipped", "skipped", "Records that were passed over after their attempts."),
+    _Family(
+        "handlers_dropped",
+        "dropped",
+        "Handlers that were cancelled or came too late: their records come again.",
+    ),
+)
+GAUGES: Final = (
+    _Family("records_in_flight", "in_flight", "Records that were begun and are not done."),
+    _Family("records_waiting", "waiting", "Records that are held and were not begun."),
+    _Family("held_bytes", "held_bytes", "Bytes of both."),
+    _Family(
+        "oldest_in_flight_seconds",
+        "oldest_in_flight_seconds",
+        "Since the first attempt at the oldest record in flight; -1: there is none.",
+    ),
+    _Family(
+        "dead_letters_failing_seconds",
+        "dead_letters_failing_seconds",
+        "For how long no dead letter could be stored; -1: that is not so.",
+    ),
+)
+
+
+def run_metrics(seen: Seen) -> Iterator[Metric]:
+    """Those of all consumers; one without a run has no series."""
+    for each in COUNTERS:
+        yield _filled(
+            CounterMetricFamily(PREFIX + each.name, each.text, labels=["client_id"]), each, seen
+        )
+    for each in GAUGES:
+        yield _filled(
+            GaugeMetricFamily(PREFIX + each.name, each.text, labels=["client_id"]), each, seen
+        )
+
+
+def _filled(family: CounterMetricFamily | GaugeMetricFamily, each: _Family, seen: Seen) -> Metric:
+    for client_id, figures in seen:
+        if figures is not None:
+            value = getattr(figures, each.field)
+            family.add_metric([client_id], NEVER if value is None else value)
+    return family

@@ -1,0 +1,393 @@
+"""Runs handlers: reads while there is room, hands records to workers, drains, commits.
+
+One task reads, polling all the while, so that the group always hears of this member, however long
+handlers take. `concurrency` workers handle; what they may begin, and what is done, is for
+`kohort.client.core.work` to say. Partitions that go are told of by `revoke` and `lose`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from typing import Final, TypeAlias
+
+from kohort.client.core.errors import ConsumerClosedError
+from kohort.client.core.offsets import OffsetAndMetadata
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.work import Entry, Item, Phase, Work
+from kohort.client.processing.attempts import Attempts
+from kohort.client.processing.commits import SOON_S, Commits
+from kohort.client.processing.dead_letters import Burial
+from kohort.client.processing.figures import Counts, RunFigures
+from kohort.client.processing.options import RunOptions
+from kohort.client.processing.outcomes import Outcomes
+from kohort.client.processing.source import Source
+from kohort.client.records import AnyRecord
+
+logger = logging.getLogger(__name__)
+
+POLL_S: Final = 1.0
+"""How long a poll waits if nothing happens."""
+
+BREATH_S: Final = 0.005
+"""How long a worker whose handlers never wait may keep the loop from others."""
+
+CUT_GRACE_S: Final = 1.0
+"""What a handler that was cancelled has for its own clean-up."""
+
+LAST_COMMIT_S: Final = 5.0
+"""What the last commit may take, if a run was cancelled or failed."""
+
+RECORD_OVERHEAD_BYTES: Final = 500
+"""What a record costs beside its bytes."""
+
+Partitions: TypeAlias = Collection[TopicPartition]
+
+
+class Runner:
+    """One run of one consumer."""
+
+    def __init__(
+        self,
+        source: Source,
+        options: RunOptions,
+        attempts: Attempts,
+        burial: Burial | None,
+        counts: Counts,
+        *,
+        group_id: str | None,
+        commit_interval_ms: int,
+        clock: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """`clock` in seconds, as the loop's."""
+        self._source = source
+        self._clock = clock
+        self._options = options
+        self._attempts = attempts
+        self._burial = burial
+        self._work = Work(options.limits)
+        self._outcomes = Outcomes(self._work, options, counts, chance, group_id)
+        self._counts = counts
+        self._commits = Commits(
+            self._work, source, interval_ms=commit_interval_ms, clock=clock, random=chance
+        )
+        self._by_key = options.ordering == "key"
+        self._workers: dict[asyncio.Task[None], Item | None] = {}
+        """What each has in hand."""
+        self._idle: list[asyncio.Future[None]] = []
+        self._only: frozenset[TopicPartition] | None = None
+        """What is read just now; None: all."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._progress = asyncio.Event()
+        """Set when a record is given back."""
+        self._is_ending = False
+        self._drain_by_s: float | None = None
+        self._failure: BaseException | None = None
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when `run` has returned."""
+
+    # The run.
+
+    async def run(self) -> None:
+        """Until `end` is called, the consumer is closed, or something fails.
+
+        Raises:
+            HandlerError: a record could not be handled, and may not be passed over.
+            whatever a poll raises.
+        """
+        try:
+            if self._burial is not None:
+                await self._burial.start()
+            await self._read()
+        except ConsumerClosedError:
+            logger.warning("the consumer was closed before its handlers were through")
+        except Exception as error:  # noqa: BLE001 - raised when what is in hand is handled.
+            self._fail(error)
+            await self._drain_unpolled()
+        finally:
+            self._is_ending = True
+            try:
+                await self._finish()
+            finally:
+                self._let_go()
+        if self._failure is not None:
+            raise self._failure
+
+    def end(self, timeout_s: float | None = None) -> None:
+        """Begin no more records, and let `run` return when those that run are done.
+
+        `timeout_s`: how long they have; drain_timeout_ms by default.
+        """
+        if timeout_s is None:
+            timeout_s = self._options.drain_timeout_ms / 1000
+        by_s = self._clock() + timeout_s
+        self._drain_by_s = by_s if self._drain_by_s is None else min(by_s, self._drain_by_s)
+        self._is_ending = True
+        self._work.hold(self._work.partitions)
+        self._source.wake()
+
+    def has_task(self, task: asyncio.Task[object] | None) -> bool:
+        """Whether it is one in which handlers are called."""
+        return task in self._workers
+
+    async def _read(self) -> None:
+        while not self._is_over:
+            gone = self._work.partitions - set(self._source.assigned)
+            if gone:
+                self.lose(gone)
+            only = self._only = self._wanted()
+            timeout_s = min(POLL_S, self._commits.due_in_s, self._drain_left_s)
+            await self._source.poll(timeout_s, partial(self._take, only), only)
+            self._commits.begin_if_due()
+
+    @property
+    def _is_over(self) -> bool:
+        if not self._is_ending:
+            return False
+        return self._drain_left_s <= 0 or not self._work.running_count(self._work.partitions)
+
+    @property
+    def _drain_left_s(self) -> float:
+        if self._drain_by_s is None:
+            return float("inf")
+        left_s = self._drain_by_s - self._clock()
+        return left_s if left_s > SOON_S else 0.0
+
+    def _wanted(self) -> frozenset[TopicPartition] | None:
+        """The partitions that records are taken of; None: all."""
+        if self._is_ending or not self._work.room():
+            return frozenset()
+        work = self._work
+        full = {one for one in work.partitions if not work.has_room(one)}
+        return frozenset(self._source.assigned) - full if full else None
+
+    def _take(self, only: frozenset[TopicPartition] | None) -> bool:
+        """Take what there is room for; whether the poll is to return."""
+        if self._wanted() != only or self._is_over:
+            return True
+        if only is not None and not only:
+            return False
+        records = self._source.take(self._work.room(), only)
+        for partition, its in records.items():
+            self._work.feed(partition, map(self._entry, its))
+        self._employ()
+        return bool(records)
+
+    def _entry(self, record: AnyRecord) -> Entry:
+        lane = record.key if self._by_key else None
+        byte_count = RECORD_OVERHEAD_BYTES
+        byte_count += max(0, record.serialized_key_size) + max(0, record.serialized_value_size)
+        for name, value in record.headers:
+            byte_count += len(name) + len(value or b"")
+        return Entry(record.offset, record.leader_epoch, lane, byte_count, record)
+
+    # Workers.
+
+    def _employ(self) -> None:
+        """See that as many work as there are records to begin, and that somebody comes back when a
+        rest is over.
+        """
+        wanted = self._work.ready_count
+        while wanted > 0 and self._idle:
+            waiting = self._idle.pop()
+            if not waiting.done():
+                waiting.set_result(None)
+                wanted -= 1
+        for _ in range(min(wanted, self._options.concurrency - len(self._workers))):
+            task = asyncio.create_task(self._work_on(), name="handle records")
+            self._workers[task] = None
+            task.add_done_callback(self._left)
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due_ms = self._work.due_ms()
+        if due_ms is not None:
+            left_s = max(0, due_ms - self._now_ms()) / 1000
+            self._timer = asyncio.get_running_loop().call_later(left_s, self._rested)
+
+    def _rested(self) -> None:
+        self._timer = None
+        self._work.wake_rested(self._now_ms())
+        self._employ()
+
+    def _left(self, task: asyncio.Task[None]) -> None:
+        self._workers.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
+        elif not self._is_ending:
+            self._employ()
+
+    async def _work_on(self) -> None:
+        me = asyncio.current_task()
+        assert me is not None
+        breath_s = self._clock() + BREATH_S
+        while True:
+            now_s = self._clock()
+            if now_s >= breath_s:
+                await asyncio.sleep(0)
+                breath_s = self._clock() + BREATH_S
+            item = self._work.next(int(now_s * 1000))
+            if item is None:
+                waiting = asyncio.get_running_loop().create_future()
+                self._idle.append(waiting)
+                await waiting
+                breath_s = self._clock() + BREATH_S
+                continue
+            self._workers[me] = item
+            try:
+                await self._handle(item, me)
+            finally:
+                self._workers[me] = None
+                self._gave_back()
+
+    async def _handle(self, item: Item, me: asyncio.Task[None]) -> None:
+        before = me.cancelling()
+        try:
+            if item.phase is Phase.BURY:
+                await self._bury(item)
+            else:
+                await self._attempts.make(item)
+        except asyncio.CancelledError as error:
+            if me.cancelling() > before:
+                self._counts.dropped += 1
+                self._work.abandon(item)
+                raise
+            # The handler's own: something that it waited for was cancelled.
+            self._failed(item, RuntimeError(f"the handler was cancelled from within: {error!r}"))
+        except Exception as error:  # noqa: BLE001 - the handler's, or the dead letters'.
+            self._failed(item, error)
+        except BaseException:
+            self._work.abandon(item)
+            raise
+        else:
+            self._outcomes.succeeded(item)
+
+    async def _bury(self, item: Item) -> None:
+        assert self._burial is not None
+        await self._burial.write(self._outcomes.letter(item))
+
+    def _failed(self, item: Item, error: Exception) -> None:
+        failure = self._outcomes.failed(item, error, self._now_ms())
+        if failure is not None:
+            self._fail(failure)
+        self._set_timer()
+
+    def _gave_back(self) -> None:
+        self._progress.set()
+        if self._is_ending:
+            if self._is_over:
+                self._source.wake()
+        elif self._only is not None and self._work.room() and self._wanted() != self._only:
+            self._source.wake()
+
+    def _fail(self, error: BaseException) -> None:
+        """End, and raise it then; the first one counts."""
+        if self._failure is None:
+            self._failure = error
+        self.end()
+
+    # Partitions that go.
+
+    async def revoke(self, partitions: Partitions) -> None:
+        """Drain these within the time that there is, commit what is done of them, forget them."""
+        try:
+            self._work.hold(partitions)
+            patience_s = min(self._options.drain_timeout_ms / 1000, self._source.patience_s / 2)
+            await self._drain(partitions, min(patience_s, self._drain_left_s))
+            positions = {one: at for one, at in self._source.positions.items() if one in partitions}
+            wanted = self._work.uncommitted(positions)
+            await self._commits.commit_now(wanted, self._source.patience_s / 2)
+        finally:
+            self.lose(partitions)
+
+    def lose(self, partitions: Partitions) -> None:
+        """Others may have these by now: forget them, and cancel their handlers."""
+        self._cut(partitions)
+        self._work.drop(partitions)
+        self._source.wake()
+
+    def take_over(self, partitions: Partitions) -> None:
+        """These are owned from now on."""
+        self._work.take_over(partitions)
+
+    async def _drain(self, partitions: Partitions, timeout_s: float) -> None:
+        """Until none of these is running; those that last too long are cancelled."""
+        if await self._wait_idle(partitions, timeout_s):
+            return
+        for item in self._cut(partitions):
+            logger.warning(
+                "the handler of %s-%d@%d has not returned in time: it is cancelled, and the record"
+                " comes again",
+                *item.partition,
+                item.offset,
+            )
+        if not await self._wait_idle(partitions, CUT_GRACE_S):
+            logger.warning("a handler goes on although it was cancelled")
+
+    async def _wait_idle(self, partitions: Partitions, timeout_s: float) -> bool:
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._work.running_count(partitions):
+                    self._progress.clear()
+                    await self._progress.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _cut(self, partitions: Partitions) -> Iterable[Item]:
+        """Cancel the handlers of these; the records that they have in hand."""
+        found = []
+        for task, item in list(self._workers.items()):
+            if item is not None and item.partition in partitions and not item.is_void:
+                task.cancel()
+                found.append(item)
+        return found
+
+    # The end.
+
+    async def _drain_unpolled(self) -> None:
+        """Polls raise: wait for what is in hand without them."""
+        partitions = list(self._work.partitions)
+        await self._wait_idle(partitions, min(self._drain_left_s, self._source.patience_s / 2))
+
+    async def _finish(self) -> None:
+        """Cancel what has not ended, commit what is done, and give everything back."""
+        work = self._work
+        if self._timer is not None:
+            self._timer.cancel()
+        work.hold(work.partitions)
+        await self._drain(list(work.partitions), 0.0)
+        workers = list(self._workers)
+        for task in workers:
+            task.cancel()
+        if workers:
+            await asyncio.wait(workers, timeout=CUT_GRACE_S)
+        wanted = work.uncommitted(self._source.positions)
+        await self._commits.commit_now(wanted, LAST_COMMIT_S)
+        if self._burial is not None:
+            await self._burial.stop()
+
+    def committable(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Up to where all is done, of each partition."""
+        return self._work.committable(self._source.positions)
+
+    def _let_go(self) -> None:
+        # Reading is ahead of handling. Who reads on, or commits, does so from what is done.
+        self._source.go_back(self.committable())
+        if not self.over.done():
+            self.over.set_result(None)
+
+    def figures(self) -> RunFigures:
+        """Those of now."""
+        return self._outcomes.figures(self._now_ms(), is_running=not self.over.done())
+
+    def _now_ms(self) -> int:
+        return int(self._clock() * 1000)

@@ -1,0 +1,92 @@
+"""What is to be expected under one setting: several replays with chance of their own, and their
+middle. What heartbeats decide by lot in the replay is decided by lot in life.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from statistics import fmean, median_low, stdev
+from typing import Final
+
+from kohort.pipeline.advisor.outcome import Outcome
+from kohort.pipeline.advisor.replay import Replay
+from kohort.pipeline.advisor.setting import Setting
+from kohort.pipeline.advisor.trace import Trace
+
+REPLAYS_LEAST: Final = 5
+REPLAYS_MOST: Final = 20
+NOTHING_MS: Final = 1_000
+"""Nobody asks how well a stopped time is known that is shorter."""
+CLOSE: Final = 0.03
+"""There are as many replays as it takes for their mean to be known so well (one standard error)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Of one group under one setting. Times in milliseconds."""
+
+    setting: Setting
+    rebalances: int
+    stopped_ms: int
+    """All members together."""
+    stopped_longest_ms: int
+    stopped_by_slot: tuple[int, ...]
+    """By the trace's slots."""
+    unread_ms: int
+    """All partitions together: nobody read them."""
+    unread_longest_ms: int
+    deaths: int
+    unnoticed_ms: int
+    """From the death of processes until the group went on without them, all together."""
+    unnoticed_longest_ms: int
+    stopped_spread_ms: int = 0
+    """How far from `stopped_ms` one life may be by chance alone: twice the standard deviation of
+    the replays, so that one of twenty is further off.
+    """
+
+    @property
+    def notice_ms(self) -> int:
+        """Until a crash is noticed, in the middle: it comes between two heartbeats."""
+        return self.setting.session_timeout_ms - self.setting.heartbeat_interval_ms // 2
+
+
+def predict(trace: Trace, setting: Setting) -> Prediction:
+    """The same for the same arguments, wherever it is worked out."""
+    outcomes: list[Outcome] = []
+    while not _is_enough(outcomes):
+        outcomes.append(Replay(trace, setting, seed=len(outcomes)).run())
+
+    def mean(values: list[int]) -> int:
+        return round(fmean(values))
+
+    return Prediction(
+        setting=setting,
+        rebalances=median_low([one.rebalances for one in outcomes]),
+        stopped_ms=mean([one.stopped_ms for one in outcomes]),
+        stopped_longest_ms=mean([one.stopped_longest_ms for one in outcomes]),
+        stopped_by_slot=_by_slot(outcomes),
+        unread_ms=mean([one.unread_ms for one in outcomes]),
+        unread_longest_ms=mean([one.unread_longest_ms for one in outcomes]),
+        deaths=median_low([one.deaths for one in outcomes]),
+        unnoticed_ms=mean([one.unnoticed_ms for one in outcomes]),
+        unnoticed_longest_ms=mean([one.unnoticed_longest_ms for one in outcomes]),
+        stopped_spread_ms=_spread([one.stopped_ms for one in outcomes]),
+    )
+
+
+def _is_enough(outcomes: list[Outcome]) -> bool:
+    count = len(outcomes)
+    if not REPLAYS_LEAST <= count < REPLAYS_MOST:
+        return count >= REPLAYS_MOST
+    stopped = [one.stopped_ms for one in outcomes]
+    return stdev(stopped) <= CLOSE * sqrt(count) * max(fmean(stopped), NOTHING_MS)
+
+
+def _spread(values: list[int]) -> int:
+    return round(2 * stdev(values))
+
+
+def _by_slot(outcomes: list[Outcome]) -> tuple[int, ...]:
+    columns = zip(*(one.stopped_by_slot for one in outcomes), strict=True)
+    return tuple(round(fmean(column)) for column in columns)

@@ -1,0 +1,159 @@
+"""What happened to the processes of a group, free of what the settings of the time made of it.
+
+Moments are milliseconds since 1970, as in the history.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from enum import StrEnum
+from random import Random
+from typing import Final
+
+from kohort.pipeline.advisor.setting import Setting
+from kohort.protocol.join_reason import JoinReason
+
+DELAY_DEFAULT_MS: Final = 50
+"""From being told of a rebalance to joining it, where no history says how long it took."""
+ANSWER_DEFAULT_MS: Final = 5
+"""From the answer to a join to the sync, likewise."""
+SAME_MS: Final = 10_000
+"""What a process took this close to a moment, it took at that moment."""
+NEIGHBOURS: Final = 5
+"""So many times that a process did something, close to a moment, are as likely at that moment."""
+
+
+class End(StrEnum):
+    """How the run of a process ended."""
+
+    LEFT = "left"
+    """In good order: a dynamic member says so, a static one goes without a word."""
+    SILENT = "silent"
+    """It was not heard of any more."""
+    REMOVED = "removed"
+    """An administrator took it out, static or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A process, from its first join to its end."""
+
+    start_ms: int
+    end_ms: int | None = None
+    """None if it was alive when the recording ended."""
+    end: End | None = None
+    margin_ms: int = 0
+    """So much sooner or later may the end have been: nobody sees when a process dies, only which
+    heartbeat was its last.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A process was silent for so long that its session ended, and then went on."""
+
+    from_ms: int
+    until_ms: int
+    margin_ms: int = 0
+    """Of the beginning, as that of the end of a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """How long a process took for something, whenever it did it: the history of its slowness."""
+
+    at_ms: tuple[int, ...] = ()
+    """When, in order."""
+    took_ms: tuple[int, ...] = ()
+    neighbours: int = NEIGHBOURS
+    """Of how many that are nearest one is drawn; 1 where the nearest is the truth."""
+
+    @classmethod
+    def of(cls, samples: list[tuple[int, int]], neighbours: int = NEIGHBOURS) -> Delays:
+        ordered = sorted(samples)
+        moments, durations = (tuple(one[place] for one in ordered) for place in (0, 1))
+        return cls(moments, durations, neighbours)
+
+    def near(self, at_ms: int, default_ms: int, chance: Random) -> int:
+        """What it took then; if nobody saw it then, one of the times that are nearest, by lot.
+
+        Always the very nearest would have all replays agree where life does not.
+        """
+        if not self.at_ms:
+            return default_ms
+        first, last = self._around(at_ms, 1)
+        if abs(self.at_ms[first] - at_ms) > SAME_MS:
+            first, last = self._around(at_ms, self.neighbours)
+        return self.took_ms[first if last - first == 1 else chance.randrange(first, last)]
+
+    def _around(self, at_ms: int, count: int) -> tuple[int, int]:
+        """From where to where those are that are nearest."""
+        size = len(self.at_ms)
+        first = last = bisect_left(self.at_ms, at_ms)
+        while last - first < min(count, size):
+            is_before = first > 0 and (
+                last == size or at_ms - self.at_ms[first - 1] <= self.at_ms[last] - at_ms
+            )
+            if is_before:
+                first -= 1
+            else:
+                last += 1
+        return first, last
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The place of one process and of those that were started in its stead."""
+
+    name: str
+    """Its instance id, or one that is made up."""
+    client_id: str
+    host: str
+    instance_id: str | None
+    runs: tuple[Run, ...]
+    pauses: tuple[Pause, ...] = ()
+    join: Delays = field(default_factory=Delays)
+    """From being told of a rebalance to joining it."""
+    assign: Delays = field(default_factory=Delays)
+    """As the leader, from the answer to its join until its assignment was in force."""
+    sync: Delays = field(default_factory=Delays)
+    """As a follower, from the answer to its join to its sync."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejoin:
+    """A member joins though nobody asked it to."""
+
+    at_ms: int
+    slot: int | None
+    """None: whoever leads, since leaders watch the topics."""
+    reason: JoinReason
+    changes_protocols: bool = False
+    """It offers something else than before: another subscription, for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """All that the advisor knows of a group."""
+
+    group: str
+    slots: tuple[Slot, ...]
+    rejoins: tuple[Rejoin, ...]
+    begin_ms: int
+    end_ms: int
+    recorded: Setting
+    """What it was recorded under, as far as can be seen; see `unknown` for the rest."""
+    partition_count: int
+    default_join_ms: int = DELAY_DEFAULT_MS
+    """Of those of whom none is known."""
+    default_sync_ms: int = ANSWER_DEFAULT_MS
+    default_assign_ms: int = ANSWER_DEFAULT_MS
+    revoke_ms: int = 0
+    """Cooperative members: from an assignment that takes partitions to the join that says so."""
+    rebalances: int = 0
+    """That the history holds."""
+    stopped_ms: int | None = None
+    """That the history adds up to; None where it does not tell."""
+    unknown: tuple[str, ...] = ()
+    """What the history does not say, in words."""

@@ -1,0 +1,133 @@
+"""What a streaming query remembers, and whose it is.
+
+Spark notes there which offsets each batch has, before the batch, and that it is done, after it. It
+does not note what for: pointed at the checkpoint of another query, it goes on from that one's
+offsets. So a paper of our own, `job.json`, lies beside Spark's and is looked at first.
+"""
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from kohort.pipeline.errors import PipelineError
+from kohort.pipeline.files import Files
+from kohort.pipeline.kafka import Offsets
+
+_PAPER: Final = "job.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Whose a checkpoint is. All of it must be the same the next time."""
+
+    job: str
+    cluster_id: str
+    topic: str
+    topic_id: str
+    table_id: str
+    """The Delta table that the rows go to: it is filled from here and from nowhere else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """What `job.json` says."""
+
+    claim: Claim
+    app_id: str
+    """Under which the table knows the batches of this checkpoint."""
+    begin: Offsets
+    """Where the first batch begins; partitions that come later begin at 0."""
+
+
+class Checkpoint:
+    """One directory; see the module."""
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self.path = path
+
+    def paper(self, claim: Claim) -> Paper | None:
+        """What was agreed upon when the checkpoint was begun, None if it is new.
+
+        Raises:
+            PipelineError: it is the checkpoint of something else; names the difference.
+        """
+        path = f"{self.path}/{_PAPER}"
+        if not self._files.exists(path):
+            # A .part is what a kill left of a paper that was being written.
+            if any(not name.endswith(".part") for name in self._files.names(self.path)):
+                raise PipelineError(
+                    f"{self.path} is the checkpoint of another query: it has no {_PAPER}. "
+                    "Name another directory with --checkpoints."
+                )
+            return None
+        try:
+            said = json.loads(self._files.read(path))
+            begin = {int(index): int(offset) for index, offset in said["begin"].items()}
+            paper = Paper(Claim(**said["claim"]), said["app_id"], begin)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise PipelineError(f"{path} cannot be understood: {error}") from error
+        self._compare(paper.claim, claim)
+        return paper
+
+    def begin_of_any(self) -> Offsets:
+        """Where it began, whosever it is; nothing if nobody knows."""
+        try:
+            said = json.loads(self._files.read(f"{self.path}/{_PAPER}"))
+            return {int(index): int(offset) for index, offset in said["begin"].items()}
+        except (PipelineError, ValueError, KeyError, TypeError, AttributeError):
+            return {}
+
+    def begin(self, claim: Claim, begin: Mapping[int, int]) -> Paper:
+        """Makes it a checkpoint of this claim, from these offsets on."""
+        paper = Paper(claim, f"{claim.job}-{uuid.uuid4()}", dict(begin))
+        self._files.write(f"{self.path}/{_PAPER}", json.dumps(asdict(paper), indent=2))
+        return paper
+
+    def ends(self, batch_id: int) -> Offsets | None:
+        """Where a batch ends, as Spark noted before it began; None if it never did.
+
+        Raises:
+            PipelineError: what Spark wrote is not what was expected.
+        """
+        path = f"{self.path}/offsets/{batch_id}"
+        if batch_id < 0 or not self._files.exists(path):
+            return None
+        try:
+            # "v1", the batch's settings, then a line for each source: there is one.
+            version, _, source = self._files.read(path).splitlines()[:3]
+            topics = json.loads(source)
+            ((_, offsets),) = topics.items()
+            if version != "v1":
+                raise ValueError(f"version {version!r}")
+            return {int(index): int(offset) for index, offset in offsets.items()}
+        except (ValueError, AttributeError) as error:
+            raise PipelineError(f"{path} is not as Spark 4.2 writes it: {error}") from error
+
+    def last_done(self) -> int:
+        """The newest batch that is done, -1 for none."""
+        done = [name for name in self._files.names(f"{self.path}/commits") if name.isdigit()]
+        return max(map(int, done), default=-1)
+
+    def _compare(self, found: Claim, wanted: Claim) -> None:
+        if found.job != wanted.job:
+            reason = f"of the job {found.job!r}, not {wanted.job!r}"
+        elif found.cluster_id != wanted.cluster_id:
+            reason = f"for the cluster {found.cluster_id}, and this one is {wanted.cluster_id}"
+        elif (found.topic, found.topic_id) != (wanted.topic, wanted.topic_id):
+            reason = (
+                f"for the topic {found.topic} with id {found.topic_id}, "
+                f"not {wanted.topic} with id {wanted.topic_id}"
+            )
+        elif found.table_id != wanted.table_id:
+            reason = (
+                f"for the table with id {found.table_id}, and the one of this lake is "
+                f"{wanted.table_id}: it was removed, or it is another lake"
+            )
+        else:
+            return
+        raise PipelineError(
+            f"{self.path} is a checkpoint {reason}. Name another directory with --checkpoints."
+        )

@@ -1,0 +1,92 @@
+"""What Spark's exceptions mean, in words for whoever started the job."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+
+from kohort.pipeline.errors import ConflictError, PipelineError, UnavailableError
+
+_TEXT_MAX: Final = 600
+"""Characters of Spark's own words that are shown when nothing better is known."""
+
+_CAUSES_MAX: Final = 20
+
+_FULL_DISK: Final = ("No space left on device", "Disk quota exceeded")
+_NO_ANSWER: Final = ("errors.TimeoutException", "Timed out waiting for a node assignment")
+_NOT_ALLOWED: Final = ("Permission denied", "AccessDeniedException", "Read-only file system")
+_CONFLICT: Final = ("DELTA_CONCURRENT_", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
+_BAD_NAME: Final = "InvalidTopicException"
+_CAUSED: Final = "Caused by: "
+_NOT_A_LAKE: Final = (
+    "DELTA_TABLE_NOT_FOUND",
+    "is not a Delta table",
+    "DELTA_PATH_DOES_NOT_EXIST",
+    "Incompatible format detected",
+    "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION",
+    "ParentNotDirectoryException",
+    "Not a directory",
+    "exists and is not a directory",
+)
+
+
+@contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Turns what Spark raises about `what` into a PipelineError that names the cause."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise explain(what, error) from error
+
+
+def explain(what: str, error: Exception) -> PipelineError:
+    """The cause of `error`, which befell `what`."""
+    text = _words(error)
+    if any(sign in text for sign in _FULL_DISK):
+        return UnavailableError(
+            f"{what}: the disk is full. Nothing half-written counts; make room and run it again."
+        )
+    if any(sign in text for sign in _CONFLICT):
+        return ConflictError(
+            f"{what}: another run changed it at the same time, and this one nothing of it"
+        )
+    if any(sign in text for sign in _NO_ANSWER):
+        return UnavailableError(f"{what}: no broker answers in time ({_first_line(text)})")
+    if any(sign in text for sign in _NOT_ALLOWED):
+        return UnavailableError(f"{what}: not allowed to write there ({_first_line(text)})")
+    if any(sign in text for sign in _NOT_A_LAKE):
+        return PipelineError(
+            f"{what}: something else than a table is there ({_first_line(text)}). "
+            "Is that directory a lake of this pipeline?"
+        )
+    return PipelineError(f"{what}: {_reason(text)}")
+
+
+def _words(error: Exception) -> str:
+    """Java's causes from the outside in, instead of "An error occurred while calling"."""
+    if not isinstance(error, Py4JJavaError):
+        is_of_spark = isinstance(error, (PySparkException, Py4JError))
+        return str(error) if is_of_spark else f"{type(error).__name__}: {error}"
+    words: list[str] = []
+    cause = error.java_exception
+    while cause is not None and len(words) < _CAUSES_MAX:
+        words.append(f"{cause.getClass().getSimpleName()}: {cause.getMessage()}")
+        cause = cause.getCause()
+    return "\n".join(words)
+
+
+def _first_line(text: str) -> str:
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
+    return line[:_TEXT_MAX]
+
+
+def _reason(text: str) -> str:
+    """With the last cause in a stack trace: "Task failed while writing rows" is none."""
+    if _BAD_NAME in text:
+        return "no topic can be called so"
+    lines = (line.strip() for line in text.splitlines())
+    causes = [line.removeprefix(_CAUSED) for line in lines if line.startswith(_CAUSED)]
+    cause = f"; caused by {causes[-1][:_TEXT_MAX]}" if causes else ""
+    return _first_line(text) + cause

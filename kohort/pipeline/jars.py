@@ -1,0 +1,224 @@
+"""The jars that Spark does not bring itself: listed exactly, fetched once, checked, kept.
+
+`jars.lock` has coordinates, sizes and SHA-256. They are fetched by Ivy, which is among Spark's own
+jars and takes settings, mirrors and proxies as everybody's Ivy does, by several processes at a
+time. A jar is complete and as listed, or absent: it gets its name only after the check.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from xml.sax.saxutils import quoteattr
+
+import pyspark
+
+from kohort.pipeline.errors import UnavailableError
+from kohort.pipeline.java import find_java
+from kohort.pipeline.notice import tell
+
+DIRECTORY: Final = "KOHORT_JARS"
+"""Environment: where the jars are kept."""
+
+IVY_SETTINGS: Final = "KOHORT_IVY_SETTINGS"
+"""Environment: an ivysettings.xml, for those who fetch through a mirror."""
+
+_PROCESSES: Final = 4
+_TIMEOUT_S: Final = 600
+_LOCK: Final = Path(__file__).with_name("jars.lock")
+
+
+@dataclass(frozen=True, slots=True)
+class Jar:
+    """One line of the lock."""
+
+    group: str
+    artifact: str
+    version: str
+    size: int
+    """In bytes."""
+    sha256: str
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.artifact}-{self.version}.jar"
+
+    def is_at(self, path: Path) -> bool:
+        """Whether this file is the jar, byte for byte."""
+        try:
+            return path.stat().st_size == self.size and _sha256(path) == self.sha256
+        except FileNotFoundError:
+            return False
+
+
+def locked() -> list[Jar]:
+    """The lines of the lock."""
+    found = []
+    for line in _LOCK.read_text().splitlines():
+        if line and not line.startswith("#"):
+            coordinates, size, sha256 = line.split()
+            group, artifact, version = coordinates.split(":")
+            found.append(Jar(group, artifact, version, int(size), sha256))
+    return found
+
+
+def default_directory() -> Path:
+    """Where jars are kept without a word about it: a cache of the user's."""
+    if given := os.environ.get(DIRECTORY):
+        return Path(given)
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "kohort" / "jars"
+
+
+def ensure(directory: Path | None = None) -> list[Path]:
+    """The paths of all jars; those that are missing or damaged are fetched.
+
+    Raises:
+        UnavailableError: a jar cannot be fetched, or is not the one that is listed.
+    """
+    place = (directory or default_directory()).absolute()
+    wanted = locked()
+    missing = [jar for jar in wanted if not jar.is_at(place / jar.file_name)]
+    if missing:
+        _fetch(missing, place)
+    return [place / jar.file_name for jar in wanted]
+
+
+def _fetch(missing: Sequence[Jar], place: Path) -> None:
+    place.mkdir(parents=True, exist_ok=True)
+    total = sum(jar.size for jar in missing)
+    tell(f"fetching {len(missing)} jars ({total / 1e6:.0f} MB) into {place}")
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=place) as scratch:
+        arrived = Path(scratch, "arrived")
+        arrived.mkdir()
+        still = _take_from_maven(missing, arrived)
+        said = _run_ivy(still, Path(scratch), arrived) if still else ""
+        for jar in missing:
+            path = arrived / jar.file_name
+            if not path.exists():
+                raise UnavailableError(_advice(jar, said))
+            if not jar.is_at(path):
+                raise UnavailableError(
+                    f"{jar.file_name} is not the file that was expected: it has {_size(path)} "
+                    f"bytes and the SHA-256 {_sha256(path)}, not {jar.size} and {jar.sha256}. "
+                    "Whoever served it has another one."
+                )
+            path.replace(place / jar.file_name)
+    tell("all jars are there")
+
+
+def _take_from_maven(missing: Sequence[Jar], arrived: Path) -> list[Jar]:
+    """Copies what Maven has fetched on this machine before; returns the others."""
+    repository = Path.home() / ".m2" / "repository"
+    still = []
+    for jar in missing:
+        path = repository.joinpath(*jar.group.split("."), jar.artifact, jar.version, jar.file_name)
+        if jar.is_at(path):
+            shutil.copyfile(path, arrived / jar.file_name)
+        else:
+            still.append(jar)
+    return still
+
+
+def _run_ivy(missing: Sequence[Jar], scratch: Path, arrived: Path) -> str:
+    """Fetches with several Ivies at a time and shows how far they are; returns what they said."""
+    # The largest first, each to the process that has least to do.
+    shares: list[list[Jar]] = [[] for _ in range(min(_PROCESSES, len(missing)))]
+    for jar in sorted(missing, key=lambda jar: -jar.size):
+        min(shares, key=lambda share: sum(jar.size for jar in share)).append(jar)
+    logs = [scratch / f"ivy-{index}.log" for index in range(len(shares))]
+    processes = [
+        _start_ivy(share, scratch / f"ivy-{index}", arrived, logs[index])
+        for index, share in enumerate(shares)
+    ]
+    deadline = time.monotonic() + _TIMEOUT_S
+    try:
+        total = sum(jar.size for jar in missing)
+        shown = 0
+        while any(process.poll() is None for process in processes):
+            size = sum(_size(path) for path in scratch.glob("ivy-*/cache/**/*.jar*"))
+            if size >= shown + total // 10:
+                shown = size
+                tell(f"{size / 1e6:.0f} of {total / 1e6:.0f} MB")
+            if time.monotonic() > deadline:
+                raise UnavailableError(f"the jars were not fetched within {_TIMEOUT_S} s")
+            time.sleep(0.2)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    return "\n".join(log.read_text(errors="replace") for log in logs)
+
+
+def _start_ivy(
+    share: Sequence[Jar], scratch: Path, arrived: Path, log: Path
+) -> subprocess.Popen[bytes]:
+    scratch.mkdir()
+    module = scratch / "ivy.xml"
+    module.write_text(_ivy_module(share))
+    command = [
+        find_java(),
+        "-cp",
+        str(_ivy_jar()),
+        "org.apache.ivy.Main",
+        *(["-settings", given] if (given := os.environ.get(IVY_SETTINGS)) else []),
+        "-cache",
+        str(scratch / "cache"),
+        "-ivy",
+        str(module),
+        "-retrieve",
+        f"{arrived}/[artifact]-[revision].[ext]",
+    ]
+    with log.open("wb") as output:
+        return subprocess.Popen(  # noqa: S603 - Java and Spark's own Ivy, with what the lock says.
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+        )
+
+
+def _ivy_module(share: Sequence[Jar]) -> str:
+    dependencies = "".join(
+        f"<dependency org={quoteattr(jar.group)} name={quoteattr(jar.artifact)}"
+        f' rev={quoteattr(jar.version)} transitive="false"/>\n'
+        for jar in share
+    )
+    return (
+        '<ivy-module version="2.0"><info organisation="kohort" module="jars"/>'
+        '<configurations><conf name="default"/></configurations>\n'
+        f'<dependencies defaultconf="default->master(default)">\n{dependencies}</dependencies>'
+        "</ivy-module>"
+    )
+
+
+def _ivy_jar() -> Path:
+    found = sorted(Path(pyspark.__file__).with_name("jars").glob("ivy-*.jar"))
+    if not found:
+        raise UnavailableError("this Spark has no Ivy among its jars; see docs/pipeline.md")
+    return found[-1]
+
+
+def _size(path: Path) -> int:
+    """In bytes; 0 for a file that was just renamed."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _advice(jar: Jar, said: str) -> str:
+    hints = [line.strip() for line in said.splitlines() if "ERROR" in line or "timed out" in line]
+    return (
+        f"{jar.group}:{jar.artifact}:{jar.version} could not be fetched. {' '.join(hints[:3])}\n"
+        f"Behind a mirror, {IVY_SETTINGS} names an ivysettings.xml; jars that were fetched "
+        f"elsewhere may be put into the directory that {DIRECTORY} names."
+    )

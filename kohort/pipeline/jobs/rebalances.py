@@ -1,0 +1,254 @@
+"""The history of rebalances into tables: `kohort pipeline rebalances`.
+
+From the topic, by a streaming query, or from files. The tables are those of
+docs/pipeline-tables.md. Whatever runs again changes nothing that is already there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pyspark.sql import DataFrame, SparkSession
+
+from kohort.pipeline import options as common
+from kohort.pipeline.errors import PipelineError
+from kohort.pipeline.java import QUICK
+from kohort.pipeline.lake import Lake
+from kohort.pipeline.notice import tell
+from kohort.pipeline.patience import Patience
+from kohort.pipeline.progress import pulse
+from kohort.pipeline.rebalances import files
+from kohort.pipeline.rebalances.findings import Findings, Thresholds
+from kohort.pipeline.rebalances.ingest import Ingest, Tally
+from kohort.pipeline.rebalances.stream import JOB, OFFSETS_DEFAULT, TOPIC, HistoryStream, Settings
+from kohort.pipeline.stopping import stop_on_signals
+
+NAME: Final = "kohort-rebalances"
+GROUP: Final = "kohort-rebalances"
+_LOOK_EVERY_S: Final = 0.2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Of this job."""
+    _add_source(parser)
+    _add_thresholds(parser)
+    common.add_lake(parser)
+    common.add_kafka(parser)
+    common.add_spark(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Raises PipelineError."""
+    if options.files:
+        files.check(options.files)
+    else:
+        kafka = common.kafka_of(options)
+        kafka.check_reachable()
+    spark = common.session_of(options, NAME, java_options=QUICK)
+    job = _Job(common.lake_of(options, spark), _thresholds(options))
+    with pulse(spark):
+        if options.files:
+            job.read_files(spark, options)
+        else:
+            job.read_topic(spark, options)
+    tell(f"{JOB}: {job.tally.shown()}")
+    return 0
+
+
+class _Job:
+    """Rows as they come, findings of them, and a word on both."""
+
+    def __init__(self, lake: Lake, thresholds: Thresholds) -> None:
+        self.tally = Tally()
+        self._lake = lake
+        self._ingest = Ingest(lake)
+        self._findings = Findings(lake, thresholds)
+
+    def take(self, frame: DataFrame) -> None:
+        """One batch; may come again."""
+        begun_s = time.monotonic()
+        tally = self._ingest.take(frame)
+        self.tally.add(tally)
+        tell(f"{JOB}: {tally.shown()}; {time.monotonic() - begun_s:.1f} s")
+
+    def renew(self, *, everything: bool = False) -> None:
+        begun_s = time.monotonic()
+        count = self._findings.renew(everything=everything)
+        if count:
+            took_s = time.monotonic() - begun_s
+            tell(f"{JOB}: findings of {count:,} groups made anew; {took_s:.1f} s")
+
+    def read_files(self, spark: SparkSession, options: argparse.Namespace) -> None:
+        for piece in files.pieces(options.files, options.timezone):
+            self.take(piece.frame(spark, options.cluster_id))
+        self.renew(everything=options.recompute)
+
+    def read_topic(self, spark: SparkSession, options: argparse.Namespace) -> None:
+        def take(frame: DataFrame) -> None:
+            self.take(frame)
+            if not options.available_now:
+                self.renew()
+
+        def attempt() -> None:
+            stream = HistoryStream(
+                spark,
+                common.kafka_of(options),
+                _settings(options, self._lake),
+                table_id=self._ingest.table_id,
+                take=take,
+            )
+            with closing(stream):
+                # What a kill has left undone, or other thresholds ask for.
+                self.renew(everything=options.recompute)
+                self._follow(stream, patience, stopping)
+
+        with stop_on_signals(spark) as stopping:
+            patience = Patience(0 if options.available_now else options.patience, stopping)
+            _again_and_again(attempt, patience, stopping)
+        # Who has said to stop does not wait for findings; the next run makes them.
+        if not stopping.is_set():
+            self.renew()
+
+    def _follow(self, stream: HistoryStream, patience: Patience, stopping: threading.Event) -> None:
+        query = stream.start()
+        try:
+            while query.isActive and not stopping.wait(_LOOK_EVERY_S):
+                pass
+        finally:
+            stream.stop(query)
+        if query.lastProgress is not None:
+            patience.renew()
+        stream.raise_failure(query)
+
+
+def _again_and_again(
+    attempt: Callable[[], None], patience: Patience, stopping: threading.Event
+) -> None:
+    """Until it succeeds or no other try would help; raises PipelineError then."""
+    while not stopping.is_set():
+        try:
+            attempt()
+        except PipelineError as error:
+            if not patience.bears(error):
+                raise
+            tell(f"{JOB}: {error}; trying again")
+            patience.pause()
+        else:
+            return
+
+
+def _add_source(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--topic", default=TOPIC, help="where the broker keeps its history (%(default)s)"
+    )
+    parser.add_argument(
+        "--from",
+        dest="files",
+        nargs="+",
+        metavar="FILE",
+        help="read files instead: histories as JSON lines, or logs of Kafka brokers, oldest first; "
+        "- is standard input, .gz is unpacked",
+    )
+    parser.add_argument(
+        "--cluster-id",
+        default="file",
+        metavar="ID",
+        help="of the cluster that files come from (%(default)s)",
+    )
+    parser.add_argument(
+        "--timezone",
+        type=_zone,
+        default=ZoneInfo("UTC"),
+        metavar="NAME",
+        help="of the broker's clock, for logs that do not say: Europe/Berlin (UTC)",
+    )
+    parser.add_argument(
+        "--available-now",
+        action="store_true",
+        help="end when everything is read that was there at the start; without it, go on",
+    )
+    parser.add_argument(
+        "--interval",
+        type=common.seconds,
+        default=60.0,
+        metavar="SECONDS",
+        help="from one batch to the next when it goes on (%(default)s)",
+    )
+    common.add_patience(parser)
+    parser.add_argument(
+        "--group",
+        default=GROUP,
+        metavar="NAME",
+        help="the consumer group to which progress is committed, so that lag can be seen; "
+        '"" for none (%(default)s)',
+    )
+    parser.add_argument(
+        "--checkpoints",
+        metavar="DIRECTORY",
+        help="where the query keeps how far it is (_checkpoints in the lake)",
+    )
+    parser.add_argument(
+        "--max-offsets-per-trigger",
+        type=common.positive,
+        default=OFFSETS_DEFAULT,
+        metavar="N",
+        help="so many events in a batch at most (%(default)s)",
+    )
+
+
+def _add_thresholds(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what is found")
+    defaults = Thresholds()
+    for name, value, text in (
+        ("days", defaults.days, "how far back from a group's newest event findings go"),
+        ("storm-quiet-ms", defaults.storm_quiet_ms, "rebalances closer than this are one storm"),
+        ("storm-size", defaults.storm_size, "if they are so many"),
+        ("flapping-moves", defaults.flapping_moves, "a partition flaps that moves so often"),
+        ("flapping-window-ms", defaults.flapping_window_ms, "in so long"),
+    ):
+        group.add_argument(
+            f"--{name}",
+            type=common.positive,
+            default=value,
+            metavar="N",
+            help=f"{text} (%(default)s)",
+        )
+    group.add_argument(
+        "--recompute",
+        action="store_true",
+        help="make all findings anew, as after a change of these",
+    )
+
+
+def _thresholds(options: argparse.Namespace) -> Thresholds:
+    return Thresholds(
+        days=options.days,
+        storm_quiet_ms=options.storm_quiet_ms,
+        storm_size=options.storm_size,
+        flapping_moves=options.flapping_moves,
+        flapping_window_ms=options.flapping_window_ms,
+    )
+
+
+def _settings(options: argparse.Namespace, lake: Lake) -> Settings:
+    return Settings(
+        topic=options.topic,
+        checkpoints=common.absolute(options.checkpoints or f"{lake.root}/_checkpoints"),
+        group=options.group or None,
+        available_now=options.available_now,
+        interval_s=options.interval,
+        offsets_max=options.max_offsets_per_trigger,
+    )
+
+
+def _zone(text: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise argparse.ArgumentTypeError(f"no time zone {text!r}") from error

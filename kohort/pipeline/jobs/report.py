@@ -1,0 +1,70 @@
+"""One page with plots about the groups of a lake: `kohort pipeline report`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Final
+
+from kohort.pipeline import options as common
+from kohort.pipeline.errors import UnavailableError
+from kohort.pipeline.faults import explained
+from kohort.pipeline.java import QUICK
+from kohort.pipeline.notice import tell
+from kohort.pipeline.progress import pulse
+from kohort.pipeline.report.contents import collect
+from kohort.pipeline.report.page import render
+
+NAME: Final = "kohort-report"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Of this job."""
+    parser.add_argument(
+        "--group", action="append", default=[], metavar="GROUP", help="only this one; repeatable"
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("rebalances.html"),
+        metavar="FILE",
+        help="the page (%(default)s)",
+    )
+    common.add_lake(parser)
+    common.add_spark(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """The whole job. Raises PipelineError."""
+    output: Path = options.output
+    if not output.absolute().parent.is_dir():
+        raise UnavailableError(f"--output {output}: there is no such directory")
+    spark = common.session_of(options, NAME, java_options=QUICK)
+    lake = common.lake_of(options, spark)
+    with explained(f"reading the lake {lake.root}"), pulse(spark):
+        contents = collect(lake, options.group)
+    text = render(contents, f"the lake {lake.root}")
+    try:
+        write(output, text)
+    except OSError as error:
+        raise UnavailableError(f"--output {output}: {error.strerror}") from error
+    tell(f"{output}: {len(contents.groups)} groups, {len(text) / 1024:,.0f} KiB")
+    return 0
+
+
+def write(output: Path, text: str) -> None:
+    """A page that was there is replaced as a whole or not at all; a pipe or a device is written to.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if output.exists() and not output.is_file():
+        output.write_text(text, encoding="utf-8")
+        return
+    unfinished = output.with_name(f".{output.name}.unfinished")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(output)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,43 @@
+"""The Java side of a session, where Python's side has no door of its own.
+
+Spark Connect has no Java side: jobs that come here need the classic session (docs/pipeline.md).
+"""
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from kohort.pipeline.errors import UnavailableError
+
+
+def of(spark: SparkSession) -> Any:  # noqa: ANN401 - packages and classes of the JVM, by name.
+    """The root of all Java packages.
+
+    Raises:
+        UnavailableError: this session has none.
+    """
+    try:
+        return spark.sparkContext._jvm  # noqa: SLF001 - py4j's door, which has no public name.
+    except Exception as error:
+        raise UnavailableError(
+            "this job needs a classic Spark session; over Spark Connect it cannot run"
+        ) from error
+
+
+def is_over(spark: SparkSession) -> bool:
+    """Whether the session's JVM has gone, or is about to go."""
+    try:
+        return bool(spark.sparkContext._jsc.sc().isStopped())  # noqa: SLF001 - as above.
+    except Exception:  # noqa: BLE001 - py4j has several for a JVM that does not answer.
+        return True
+
+
+def hadoop_configuration(spark: SparkSession) -> Any:  # noqa: ANN401 - as above.
+    """Where the session's file systems are configured."""
+    return spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - as above.
+
+
+def delta_log(spark: SparkSession, path: str) -> Any:  # noqa: ANN401 - as above.
+    """Delta's own view of the table at a path."""
+    session = spark._jsparkSession  # noqa: SLF001 - as above.
+    return of(spark).org.apache.spark.sql.delta.DeltaLog.forTable(session, path)

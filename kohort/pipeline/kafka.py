@@ -1,0 +1,225 @@
+"""A Kafka cluster as the jobs see it: options for Spark's connector, and an admin client.
+
+The admin client is the one of the connector's own jars, in Spark's JVM. So whatever security
+settings get the connector in get it in too, and there is one place to give them.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self, TypeAlias
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from kohort.pipeline import jvm
+from kohort.pipeline.errors import PipelineError, UnavailableError, UsageError
+
+Offsets: TypeAlias = dict[int, int]
+"""An offset by partition."""
+
+PORT: Final = 9092
+CLIENT_ID: Final = "kohort-pipeline"
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as it is now. A topic that was deleted and created anew has another id."""
+
+    name: str
+    topic_id: str
+    partitions: tuple[int, ...]
+
+
+class TopicMissingError(PipelineError):
+    """There is no such topic."""
+
+
+class Kafka:
+    """Where a cluster is, and how its clients get in."""
+
+    def __init__(self, servers: str, settings: Mapping[str, str], *, timeout_s: float) -> None:
+        self.servers = servers
+        self.timeout_s = timeout_s
+        self._settings = dict(settings)
+
+    def connector_options(self) -> dict[str, str]:
+        """For `format("kafka")`, to read and to write."""
+        options = {f"kafka.{name}": value for name, value in self._settings.items()}
+        return options | {"kafka.bootstrap.servers": self.servers}
+
+    def check_reachable(self) -> None:
+        """Tries to connect to one of the servers, which costs less than to start Spark.
+
+        Raises:
+            UnavailableError: nobody listens; tells why, of each.
+            UsageError: the servers are no list of host:port.
+        """
+        failures = []
+        for server in self.servers.split(","):
+            host, port = _parse(server.strip())
+            try:
+                socket.create_connection((host, port), timeout=self.timeout_s).close()
+            except (OSError, UnicodeError) as error:
+                reason = getattr(error, "strerror", None) or str(error) or "no answer in time"
+                failures.append(f"{server.strip()}: {reason}")
+            else:
+                return
+        raise UnavailableError(
+            f"no broker can be reached ({'; '.join(failures)})\n"
+            "Is the broker running? --bootstrap-server tells where it is."
+        )
+
+    def admin(self, spark: SparkSession) -> Admin:
+        """A client of this cluster. Raises UnavailableError."""
+        return Admin(spark, self)
+
+    def client_settings(self) -> dict[str, str]:
+        """For an admin client."""
+        timeout_ms = str(round(self.timeout_s * 1000))
+        return {
+            "client.id": CLIENT_ID,
+            "default.api.timeout.ms": timeout_ms,
+            "request.timeout.ms": timeout_ms,
+            **self._settings,
+            "bootstrap.servers": self.servers,
+        }
+
+
+class Admin:
+    """Asks the cluster; every answer is awaited for `timeout_s` at most.
+
+    All methods raise UnavailableError if nobody answers.
+    """
+
+    def __init__(self, spark: SparkSession, kafka: Kafka) -> None:
+        self._jvm = jvm.of(spark)
+        self._servers = kafka.servers
+        settings = self._jvm.java.util.HashMap()
+        for name, value in kafka.client_settings().items():
+            settings.put(name, value)
+        try:
+            self._client = self._jvm.org.apache.kafka.clients.admin.Admin.create(settings)
+        except Py4JJavaError as error:
+            raise UsageError(f"Kafka's client does not start: {_reason(error)}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._client.close(self._jvm.java.time.Duration.ofSeconds(1))
+
+    def cluster_id(self) -> str:
+        """Which cluster this is."""
+        return str(self._get(self._client.describeCluster().clusterId()))
+
+    def topic(self, name: str) -> Topic:
+        """A topic by its name; none is created.
+
+        Raises:
+            TopicMissingError: there is none; names those that are called alike.
+        """
+        names = self._jvm.java.util.List.of(name)
+        try:
+            described = self._get(self._client.describeTopics(names).topicNameValues().get(name))
+        except PipelineError as error:
+            if "UnknownTopicOrPartition" in str(error) or "InvalidTopic" in str(error):
+                raise TopicMissingError(f"there is no topic {name} at {self._servers}") from error
+            raise
+        indexes = sorted(one.partition() for one in described.partitions())
+        return Topic(name, str(described.topicId()), tuple(indexes))
+
+    def starts(self, topic: Topic) -> Offsets:
+        """Where the logs of the partitions begin."""
+        return self._offsets(topic, self._jvm.org.apache.kafka.clients.admin.OffsetSpec.earliest())
+
+    def ends(self, topic: Topic) -> Offsets:
+        """The offsets that the next records will get."""
+        return self._offsets(topic, self._jvm.org.apache.kafka.clients.admin.OffsetSpec.latest())
+
+    def size(self, topic: Topic) -> int:
+        """Bytes of the topic's largest replica, in all its partitions; 0 if nobody tells."""
+        largest: dict[int, int] = {}
+        try:
+            nodes = self._get(self._client.describeCluster().nodes()).toArray()
+            brokers = self._jvm.java.util.ArrayList()
+            for node in nodes:
+                brokers.add(node.id())
+            by_broker = self._get(self._client.describeLogDirs(brokers).allDescriptions())
+        except PipelineError:
+            return 0
+        for directories in by_broker.values():
+            for directory in directories.values():
+                for partition, replica in directory.replicaInfos().items():
+                    if partition.topic() == topic.name:
+                        index = partition.partition()
+                        largest[index] = max(largest.get(index, 0), replica.size())
+        return sum(largest.values())
+
+    def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """Commits for a group that has no members, so that everybody sees how far it is.
+
+        Raises:
+            PipelineError: the group has members, or the commit was refused.
+        """
+        commits = self._jvm.java.util.HashMap()
+        for partition, offset in offsets.items():
+            at = self._jvm.org.apache.kafka.clients.consumer.OffsetAndMetadata(offset)
+            commits.put(self._partition(topic, partition), at)
+        self._get(self._client.alterConsumerGroupOffsets(group, commits).all())
+
+    def _offsets(self, topic: Topic, spec: object) -> Offsets:
+        asked = self._jvm.java.util.HashMap()
+        for partition in topic.partitions:
+            asked.put(self._partition(topic.name, partition), spec)
+        found = self._get(self._client.listOffsets(asked).all())
+        return {partition.partition(): at.offset() for partition, at in found.items()}
+
+    def _partition(self, topic: str, index: int) -> object:
+        made: object = self._jvm.org.apache.kafka.common.TopicPartition(topic, index)
+        return made
+
+    def _get(self, future: Any) -> Any:  # noqa: ANN401 - a Java future and what it holds.
+        try:
+            return future.get()
+        except Py4JJavaError as error:
+            reason = _reason(error)
+            if "TimeoutException" in reason or "DisconnectException" in reason:
+                raise UnavailableError(
+                    f"no broker answers at {self._servers} ({reason})"
+                ) from error
+            raise PipelineError(f"{self._servers} refuses: {reason}") from error
+
+
+def partition_ranges(offsets: Iterable[tuple[int, int]]) -> str:
+    """How partitions and offsets are shown: "0: 5, 1: 7"."""
+    return ", ".join(f"{partition}: {offset}" for partition, offset in sorted(offsets))
+
+
+def _reason(error: Py4JJavaError) -> str:
+    """The innermost cause, as Java names it."""
+    cause = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    return f"{cause.getClass().getSimpleName()}: {cause.getMessage()}"
+
+
+def _parse(server: str) -> tuple[str, int]:
+    host, colon, port = server.rpartition(":")
+    if not colon or port.endswith("]"):
+        host, port = server, str(PORT)
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
+        raise UsageError(f"--bootstrap-server: {server!r} is not host:port")
+    return host, int(port)

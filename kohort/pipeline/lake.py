@@ -1,0 +1,219 @@
+"""Delta tables under one root, and the few ways in which the jobs change them.
+
+Each way gives the same table however often it is repeated, so a job that was killed at any point
+can simply run again. A root is a directory, or whatever Hadoop's file systems can name.
+
+Tables are called by a path below the root: ``rebalances``, ``land/orders``.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from delta.tables import DeltaTable
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from kohort.pipeline import jvm
+from kohort.pipeline.errors import ConflictError, PipelineError
+from kohort.pipeline.faults import explained
+from kohort.pipeline.look import Look
+
+_FORMAT: Final = "delta"
+
+_LOG: Final = "_delta_log"
+"""Alone, it is of a table that is being created, or that a kill has kept from it."""
+
+_BEGUN: Final = "_first_write"
+"""A file that lies where a table is to be while it is made by writing rows: what is beside it is
+ours. It may be what a kill has left, of which Delta's VACUUM takes care, or what another run is
+writing just now. Delta leaves alone what begins so.
+"""
+
+
+class Lake:
+    """See the module. All methods raise PipelineError with the cause in plain words."""
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        self._spark = spark
+        self._known: set[str] = set()
+        self.root = root.rstrip("/") or "/"
+
+    def path(self, name: str) -> str:
+        """Where a table lies."""
+        return f"{self.root}/{name}"
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a table of that name, with rows or without."""
+        with explained(self._called(name)):
+            return DeltaTable.isDeltaTable(self._spark, self.path(name))
+
+    def read(self, name: str) -> DataFrame:
+        """The table as it is now.
+
+        Raises:
+            PipelineError: there is none; the text says which job would make it.
+        """
+        if not self.exists(name):
+            raise PipelineError(
+                f"the lake {self.root} has no table {name}; has the job run that makes it?"
+            )
+        return self._spark.read.format(_FORMAT).load(self.path(name))
+
+    def create(self, name: str, schema: StructType) -> str:
+        """Makes an empty table if there is none; returns the id that the table keeps for life.
+
+        A table of an earlier version gets the columns that it lacks, with nothing in its rows.
+        """
+        with explained(self._called(name)):
+            if not self._check_place(name):
+                self._make(name, schema)
+            elif self._is_short_of(name, schema):
+                self._add_columns(name, schema)
+            # DeltaTable.detail() says it too, by a query that takes seconds.
+            return str(jvm.delta_log(self._spark, self.path(name)).unsafeVolatileTableId())
+
+    def version(self, name: str) -> int:
+        """How often the table has changed since it was made."""
+        with explained(self._called(name)):
+            nothing = jvm.of(self._spark).scala.Option.empty()
+            log = jvm.delta_log(self._spark, self.path(name))
+            return int(log.update(False, nothing, nothing).version())
+
+    def append_once(self, frame: DataFrame, name: str, *, app_id: str, batch_id: int) -> None:
+        """Adds rows; does nothing if `app_id` has added a batch of this or a higher id before.
+
+        `app_id` is one for each stream of batches, that is for each checkpoint: ids that begin
+        anew under an old name would be taken for repetitions. New columns are added to the table.
+        """
+        writer = (
+            frame.write.format(_FORMAT)
+            .mode("append")
+            .option("mergeSchema", "true")
+            .option("txnAppId", app_id)
+            .option("txnVersion", batch_id)
+        )
+        with self._writing(name):
+            writer.save(self.path(name))
+
+    def look(self, name: str) -> Look:
+        """For `append`: before the table is read for what is missing in it."""
+        with explained(self._called(name)):
+            return Look(self._spark, self.path(name))
+
+    def append(self, frame: DataFrame, name: str, look: Look) -> None:
+        """Adds rows that were not there at a `look`: a merge that need not look for them.
+
+        Raises:
+            ConflictError: somebody else has changed the table since. Nothing was added.
+        """
+        with explained(self._called(name)):
+            look.append(frame)
+
+    def merge_new(
+        self, frame: DataFrame, name: str, *, on: Sequence[str], is_unique: bool = False
+    ) -> None:
+        """Adds the rows whose key, the columns `on`, the table does not have yet.
+
+        Of rows with the same key in `frame` one is taken; to look for them is spared with
+        `is_unique`, for frames that have none. Nulls in a key are equal to each other.
+        """
+        same = " AND ".join(f"old.`{column}` <=> new.`{column}`" for column in on)
+        rows = frame if is_unique else frame.dropDuplicates(list(on))
+        with explained(self._called(name)):
+            self.create(name, frame.schema)
+            (
+                DeltaTable.forPath(self._spark, self.path(name))
+                .alias("old")
+                .merge(rows.alias("new"), same)
+                .withSchemaEvolution()
+                .whenNotMatchedInsertAll()
+                .execute()
+            )
+
+    def overwrite(self, frame: DataFrame, name: str) -> None:
+        """Replaces the table, schema and all; readers see the old one or the new one."""
+        writer = frame.write.format(_FORMAT).mode("overwrite").option("overwriteSchema", "true")
+        with self._writing(name):
+            writer.save(self.path(name))
+
+    @contextmanager
+    def _writing(self, name: str) -> Iterator[None]:
+        """Rows are written, by which the table may come to be."""
+        with explained(self._called(name)):
+            if self._check_place(name):
+                yield
+                return
+            begun = self._place(f"{self.path(name)}/{_BEGUN}")
+            files = self._files(begun)
+            files.create(begun).close()
+            yield
+            files.delete(begun, False)
+
+    def _is_short_of(self, name: str, schema: StructType) -> bool:
+        snapshot = jvm.delta_log(self._spark, self.path(name)).unsafeVolatileSnapshot()
+        there = json.loads(snapshot.schema().json())["fields"]
+        # As Delta compares them.
+        return not {one.lower() for one in schema.names} <= {one["name"].lower() for one in there}
+
+    def _make(self, name: str, schema: StructType) -> None:
+        if self._is_begun(name):
+            # Delta creates tables only where nothing is at all.
+            self._add_columns(name, schema)
+            return
+        table = DeltaTable.createIfNotExists(self._spark).location(self.path(name))
+        try:
+            table.addColumns(schema).execute()
+        except (PySparkException, Py4JError) as error:
+            # There was nothing just before.
+            if self._is_begun(name) or DeltaTable.isDeltaTable(self._spark, self.path(name)):
+                raise ConflictError(
+                    f"{self._called(name)}: another run is making it at the same time"
+                ) from error
+            raise
+
+    def _add_columns(self, name: str, schema: StructType) -> None:
+        nothing = self._spark.createDataFrame([], schema).write.format(_FORMAT).mode("append")
+        nothing.option("mergeSchema", "true").save(self.path(name))
+
+    def _check_place(self, name: str) -> bool:
+        """Whether the table is there.
+
+        Raises:
+            PipelineError: files of something else are: Delta would make a table around them.
+        """
+        if name in self._known:
+            return True
+        if not DeltaTable.isDeltaTable(self._spark, self.path(name)):
+            place = self._place(self.path(name))
+            files = self._files(place)
+            if not files.exists(place) or not len(files.listStatus(place)) or self._is_begun(name):
+                return False
+            # Another run may have ended its first write since the first look.
+            if not DeltaTable.isDeltaTable(self._spark, self.path(name)):
+                raise PipelineError(
+                    f"{self._called(name)}: files are there that are not a table's. "
+                    "Is that directory a lake of this pipeline?"
+                )
+        self._known.add(name)
+        return True
+
+    def _is_begun(self, name: str) -> bool:
+        place = self._place(self.path(name))
+        files = self._files(place)
+        if not files.exists(place):
+            return False
+        names = {str(one.getPath().getName()) for one in files.listStatus(place)}
+        return _BEGUN in names or names == {_LOG}
+
+    def _place(self, path: str) -> Any:  # noqa: ANN401 - of the JVM.
+        return jvm.of(self._spark).org.apache.hadoop.fs.Path(path)
+
+    def _files(self, place: Any) -> Any:  # noqa: ANN401 - of the JVM, both.
+        return place.getFileSystem(jvm.hadoop_configuration(self._spark))
+
+    def _called(self, name: str) -> str:
+        return f"the table {name} of {self.root}"

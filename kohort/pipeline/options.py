@@ -1,0 +1,187 @@
+"""Arguments that several jobs have, and what they lead to.
+
+Each may also come from the environment, for containers and schedulers; the command line wins.
+"""
+
+import argparse
+import os
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from kohort.pipeline import session
+from kohort.pipeline.errors import UsageError
+from kohort.pipeline.kafka import Kafka
+from kohort.pipeline.lake import Lake
+
+LAKE: Final = "lake"
+BOOTSTRAP_SERVER: Final = "localhost:9092"
+TIMEOUT_S: Final = 15.0
+PATIENCE_S: Final = 600.0
+SECONDS_MAX: Final = 7 * 24 * 3_600
+
+
+def add_spark(parser: argparse.ArgumentParser) -> None:
+    """Which session the job runs in."""
+    group = parser.add_argument_group("Spark")
+    group.add_argument(
+        "--master",
+        default=_environment("SPARK_MASTER"),
+        metavar="URL",
+        help=f"the cluster ({session.MASTER}, or what spark-submit was told; KOHORT_SPARK_MASTER)",
+    )
+    group.add_argument(
+        "--conf",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of Spark's, such as spark.driver.memory=4g; may be repeated",
+    )
+    group.add_argument(
+        "--jars",
+        type=Path,
+        metavar="DIRECTORY",
+        help="where Spark's jars for Kafka and Delta are kept (a cache of yours; KOHORT_JARS)",
+    )
+    group.add_argument(
+        "--log-level",
+        default=_environment("SPARK_LOG_LEVEL", "ERROR"),
+        choices=("DEBUG", "INFO", "WARN", "ERROR", "OFF"),
+        help="what Spark itself says on standard error; WARN has the stack traces of a failure "
+        "(%(default)s; KOHORT_SPARK_LOG_LEVEL)",
+    )
+
+
+def add_kafka(parser: argparse.ArgumentParser) -> None:
+    """Which cluster is read."""
+    group = parser.add_argument_group("Kafka")
+    group.add_argument(
+        "--bootstrap-server",
+        default=_environment("BOOTSTRAP_SERVER", BOOTSTRAP_SERVER),
+        metavar="HOST:PORT[,...]",
+        help="a broker, Kohort's or Kafka's (%(default)s; KOHORT_BOOTSTRAP_SERVER)",
+    )
+    group.add_argument(
+        "--kafka",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of Kafka's clients (isolation.level=read_committed); may be repeated",
+    )
+    group.add_argument(
+        "--kafka-config",
+        type=Path,
+        default=_environment("KAFKA_CONFIG"),
+        metavar="FILE",
+        help="such settings as the lines of a file: the place for passwords (KOHORT_KAFKA_CONFIG)",
+    )
+    group.add_argument(
+        "--timeout",
+        type=seconds,
+        default=TIMEOUT_S,
+        metavar="SECONDS",
+        help="how long to wait for a broker's answer (%(default)s)",
+    )
+
+
+def add_patience(parser: argparse.ArgumentParser) -> None:
+    """How long a job bears with brokers that are away."""
+    parser.add_argument(
+        "--patience",
+        type=_seconds_or_none,
+        default=PATIENCE_S,
+        metavar="SECONDS",
+        help="how long to try again when brokers do not answer, if it goes on (%(default)s)",
+    )
+
+
+def add_lake(parser: argparse.ArgumentParser) -> None:
+    """Where the tables are."""
+    parser.add_argument(
+        "--lake",
+        default=_environment("LAKE", LAKE),
+        metavar="DIRECTORY",
+        help="the root of the tables: a directory or any URL that Hadoop can name "
+        "(%(default)s; KOHORT_LAKE)",
+    )
+
+
+def session_of(options: argparse.Namespace, name: str, *, java_options: str = "") -> SparkSession:
+    """The session that was asked for. Raises PipelineError."""
+    spark = session.build(
+        name,
+        master=options.master,
+        conf=session.parse_conf(options.conf),
+        jars_directory=options.jars,
+        java_options=java_options,
+    )
+    session.set_log_level(spark, options.log_level)
+    session.fit_to_machine(spark)
+    return spark
+
+
+def kafka_of(options: argparse.Namespace) -> Kafka:
+    """The cluster that was asked for; nothing is sent yet. Raises UsageError."""
+    settings: dict[str, str] = {}
+    if options.kafka_config is not None:
+        settings |= _read_settings(Path(options.kafka_config))
+    for text in options.kafka:
+        settings |= [_setting(text, "--kafka")]
+    return Kafka(options.bootstrap_server, settings, timeout_s=options.timeout)
+
+
+def lake_of(options: argparse.Namespace, spark: SparkSession) -> Lake:
+    """The lake that was asked for."""
+    return Lake(spark, absolute(options.lake))
+
+
+def absolute(place: str) -> str:
+    """A path that means the same to every process; URLs stay as they are."""
+    return place if "://" in place else str(Path(place).absolute())
+
+
+def _read_settings(path: Path) -> dict[str, str]:
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        raise UsageError(f"--kafka-config {path}: {error.strerror}") from error
+    wanted = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    return dict(_setting(line, f"--kafka-config {path}") for line in wanted)
+
+
+def _setting(text: str, option: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    name = name.strip().removeprefix("kafka.")
+    if not equals or not name:
+        # The value may be a password: it is not shown.
+        raise UsageError(f"{option}: {name!r} is not NAME=VALUE")
+    return name, value.strip()
+
+
+def _environment(name: str, default: str | None = None) -> str | None:
+    return os.environ.get(f"KOHORT_{name}") or default
+
+
+def seconds(text: str) -> float:
+    """The type of an argument: a duration above 0, up to a week."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0
+    # What is not a number is not above 0 either.
+    if not 0 < value <= SECONDS_MAX:
+        raise argparse.ArgumentTypeError(f"a number above 0, up to {SECONDS_MAX}")
+    return value
+
+
+def _seconds_or_none(text: str) -> float:
+    return 0.0 if text == "0" else seconds(text)
+
+
+def positive(text: str) -> int:
+    """The type of an argument: a count from 1."""
+    value = int(text) if text.isascii() and text.isdigit() else 0
+    if value < 1:
+        raise argparse.ArgumentTypeError("a number from 1")
+    return value

@@ -1,0 +1,143 @@
+"""What a streaming query has done lately, for whoever watches the job."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
+from pyspark.sql.streaming.query import StreamingQuery
+
+from kohort.pipeline.notice import tell
+
+LATE_S_MAX: Final = 10.0
+"""News that have not come by then will not come: Spark drops some when it has too many."""
+
+
+QUIET_S_MAX: Final = 10.0
+"""Whoever waits for longer than this wants to know that something happens."""
+
+STAGES_MAX: Final = 4
+
+
+class Progress(StreamingQueryListener):
+    """Tells of each batch of each query: rows, rows per second, offsets that are still behind."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, int] = {}
+        """All rows so far, by the name of the query."""
+        self._told_s = time.monotonic()
+        self._ended: set[str] = set()
+        self._has_ended = threading.Condition()
+
+    @contextmanager
+    def listening(self, spark: SparkSession) -> Iterator[None]:
+        """To what the session's queries do meanwhile."""
+        spark.streams.addListener(self)
+        try:
+            yield
+        finally:
+            # The session may be somebody's who goes on with it.
+            spark.streams.removeListener(self)
+
+    def wait_told(self, query: StreamingQuery) -> None:
+        """Returns when all has been told of a query that has ended: its news come a bit later."""
+        with self._has_ended:
+            self._has_ended.wait_for(lambda: str(query.runId) in self._ended, LATE_S_MAX)
+
+    def tell_if_quiet(self, spark: SparkSession) -> None:
+        """How far the stages are that run now, if nothing was told for a while."""
+        if time.monotonic() - self._told_s < QUIET_S_MAX:
+            return
+        self._told_s = time.monotonic()
+        tell_stages(spark)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name.
+        pass
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name.
+        progress = event.progress
+        name = progress.name or str(progress.id)
+        if not progress.numInputRows:
+            return
+        self.rows[name] = self.rows.get(name, 0) + progress.numInputRows
+        self._told_s = time.monotonic()
+        tell(line(name, progress))
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name.
+        pass
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name.
+        with self._has_ended:
+            self._ended.add(str(event.runId))
+            self._has_ended.notify_all()
+
+
+@contextmanager
+def pulse(spark: SparkSession) -> Iterator[None]:
+    """Tells every ten seconds how far it is, while the work in it goes on."""
+    over = threading.Event()
+
+    def beat() -> None:
+        # If Spark is gone, those who work with it say so.
+        with suppress(Exception):
+            while not over.wait(QUIET_S_MAX):
+                tell_stages(spark)
+
+    thread = threading.Thread(target=beat, name="pulse", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def tell_stages(spark: SparkSession) -> None:
+    """How far the stages are that run now."""
+    tracker = spark.sparkContext.statusTracker()
+    for stage_id in tracker.getActiveStageIds()[:STAGES_MAX]:
+        stage = tracker.getStageInfo(stage_id)
+        if stage is not None:
+            tell(f"working: {stage.numCompletedTasks} of {stage.numTasks} tasks are done")
+
+
+def line(name: str, progress: StreamingQueryProgress) -> str:
+    """One batch in one line."""
+    seconds = progress.batchDuration / 1000
+    return (
+        f"{name}: batch {progress.batchId}, {progress.numInputRows:,} rows in {seconds:.1f} s, "
+        f"{progress.processedRowsPerSecond:,.0f} rows/s, {behind(progress):,} offsets behind"
+    )
+
+
+def behind(progress: StreamingQueryProgress) -> int:
+    """Offsets between what the sources have and what has been read of them."""
+    total = 0
+    for source in progress.sources:
+        ends, latest = _offsets(source.endOffset), _offsets(source.latestOffset)
+        total += sum(max(at - ends.get(where, 0), 0) for where, at in latest.items())
+    return total
+
+
+def _offsets(text: str | None) -> dict[tuple[str, str], int]:
+    """Kafka's offsets in a progress report, by topic and partition; nothing from other sources."""
+    try:
+        topics: Any = json.loads(text or "{}")
+        return {
+            (topic, partition): int(offset)
+            for topic, partitions in topics.items()
+            for partition, offset in partitions.items()
+        }
+    except (ValueError, AttributeError, TypeError):
+        return {}

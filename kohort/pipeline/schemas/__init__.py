@@ -1,0 +1,71 @@
+"""The declared schemas: of the history's events, and of every table of the analysis."""
+
+from typing import Final
+
+from kohort.pipeline.schema_version import SCHEMA_VERSION
+from kohort.pipeline.schemas.columns import Column, Table
+from kohort.pipeline.schemas.event import EVENT
+from kohort.pipeline.schemas.findings import (
+    CAUSES,
+    FLAPPING,
+    GROUPS,
+    HEARTBEAT_GAPS,
+    NEEDLESS,
+    PARTITIONS,
+    SEQUENCE_GAPS,
+    SLOW_MEMBERS,
+    STORMS,
+    UNAVAILABILITY,
+)
+from kohort.pipeline.schemas.history import (
+    AVOIDED,
+    EVENT_KEY,
+    MEMBERS,
+    QUARANTINE,
+    REBALANCES,
+    RUNNING,
+)
+
+__all__ = [
+    "AVOIDED",
+    "CAUSES",
+    "EVENT",
+    "EVENT_KEY",
+    "FINDINGS",
+    "FLAPPING",
+    "GROUPS",
+    "HEARTBEAT_GAPS",
+    "HISTORY",
+    "MEMBERS",
+    "NEEDLESS",
+    "PARTITIONS",
+    "QUARANTINE",
+    "REBALANCES",
+    "RUNNING",
+    "SCHEMA_VERSION",
+    "SEQUENCE_GAPS",
+    "SLOW_MEMBERS",
+    "STORMS",
+    "UNAVAILABILITY",
+    "Column",
+    "Table",
+]
+
+HISTORY: Final = (REBALANCES, AVOIDED, MEMBERS, RUNNING, QUARANTINE)
+"""Rows of these are written once."""
+
+FINDINGS: Final = (
+    PARTITIONS,
+    UNAVAILABILITY,
+    STORMS,
+    FLAPPING,
+    SLOW_MEMBERS,
+    HEARTBEAT_GAPS,
+    CAUSES,
+    NEEDLESS,
+    SEQUENCE_GAPS,
+    GROUPS,
+)
+"""Rows of these are replaced when their group has new events. `groups` is written last: it says
+up to which event the others of the group go.
+"""

@@ -1,0 +1,129 @@
+"""What a record of the rebalance history looks like: docs/rebalance-history.md, schema 1.
+
+Read with these types, a field that a younger broker has added is skipped, and one that an older
+broker did not write is null.
+"""
+
+from typing import Final
+
+from pyspark.sql.types import ArrayType, StructType
+
+from kohort.pipeline.schemas.columns import FLAG, TEXT, TEXTS, WHOLE, WHOLES, struct
+
+REBALANCE: Final = "rebalance"
+AVOIDED: Final = "avoided"
+RUNNING: Final = "running"
+"""The outcome of a rebalance that is told of before its end; its complete record follows."""
+
+CORRUPT: Final = "_corrupt"
+"""Where from_json puts what it cannot read."""
+
+CAUSE: Final = struct(
+    kind=TEXT,
+    at_ms=WHOLE,
+    after_ms=WHOLE,
+    member_id=TEXT,
+    instance_id=TEXT,
+    client_id=TEXT,
+    host=TEXT,
+    was_leader=FLAG,
+    reason=TEXT,
+    reason_source=TEXT,
+    reason_number=WHOLE,
+    reason_text=TEXT,
+    row=WHOLE,
+    old_protocols=TEXTS,
+    new_protocols=TEXTS,
+    removed=TEXTS,
+    removed_count=WHOLE,
+    session_timeout_ms=WHOLE,
+    rebalance_timeout_ms=WHOLE,
+    error=TEXT,
+    detail=TEXT,
+)
+
+TIMELINE: Final = struct(
+    extensions_ms=WHOLES,
+    stalled_ms=WHOLES,
+    join_phase_ms=WHOLE,
+    join_phase_end=TEXT,
+    leader_synced_ms=WHOLE,
+    durable_ms=WHOLE,
+    finished_ms=WHOLE,
+)
+
+WAITED_FOR: Final = struct(phase=TEXT, member_ids=TEXTS, pending_ids=TEXTS, ms=WHOLE)
+
+PARTITIONS: Final = struct(known=FLAG, kept=WHOLE, moved=WHOLE, gained=WHOLE, given_up=WHOLE)
+
+STOPPED: Final = struct(member_count=WHOLE, longest_ms=WHOLE, total_ms=WHOLE, open_count=WHOLE)
+
+MEMBER_PARTITIONS: Final = struct(
+    known=FLAG,
+    kept=WHOLE,
+    given_up=TEXTS,
+    given_up_count=WHOLE,
+    gained=TEXTS,
+    gained_count=WHOLE,
+)
+
+MEMBER: Final = struct(
+    member_id=TEXT,
+    instance_id=TEXT,
+    client_id=TEXT,
+    host=TEXT,
+    role=TEXT,
+    told_ms=WHOLE,
+    join_received_ms=WHOLE,
+    join_answered_ms=WHOLE,
+    sync_received_ms=WHOLE,
+    sync_answered_ms=WHOLE,
+    fate=TEXT,
+    fate_ms=WHOLE,
+    replaced_by=TEXT,
+    reason=TEXT,
+    reason_source=TEXT,
+    reason_number=WHOLE,
+    reason_text=TEXT,
+    mode=TEXT,
+    stopped_ms=WHOLE,
+    stopped_open=FLAG,
+    partitions=MEMBER_PARTITIONS,
+)
+
+EVENT: Final[StructType] = struct(
+    schema=WHOLE,
+    kind=TEXT,
+    group=TEXT,
+    sequence=WHOLE,
+    # Of an avoided rebalance only.
+    at_ms=WHOLE,
+    # Of a rebalance, but for `generation` and `trigger`, which both have.
+    previous_generation=WHOLE,
+    generation=WHOLE,
+    previous_state=TEXT,
+    initial=FLAG,
+    follows=WHOLE,
+    superseded_by=WHOLE,
+    protocol_type=TEXT,
+    started_at_ms=WHOLE,
+    trigger=CAUSE,
+    further_causes=ArrayType(CAUSE),
+    further_causes_dropped=WHOLE,
+    timeline=TIMELINE,
+    waited_for=WAITED_FOR,
+    outcome=TEXT,
+    error=TEXT,
+    protocol=TEXT,
+    leader=TEXT,
+    leader_changed=FLAG,
+    leader_change=TEXT,
+    members_before=WHOLE,
+    members_after=WHOLE,
+    partitions=PARTITIONS,
+    stopped=STOPPED,
+    members=ArrayType(MEMBER),
+    members_dropped=WHOLE,
+    recovered=FLAG,
+)
+"""Both kinds of records in one, since one topic holds both."""

@@ -1,0 +1,142 @@
+"""The Spark session of a job: master, jars and options come from outside, never from a job.
+
+Started by `spark-submit` (or from a notebook that has a session), what that one was told holds:
+master and jars are its business, and only what the jobs rely on is added.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from kohort.pipeline import jars, jvm
+from kohort.pipeline.errors import UnavailableError, UsageError
+from kohort.pipeline.java import LOGGING, find_java
+
+MASTER: Final = "local[*]"
+"""Without one from outside: all cores of this machine."""
+
+RELIED_ON: Final = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # A table must not depend on where the machine stands that wrote it.
+    "spark.sql.session.timeZone": "UTC",
+}
+"""What the jobs are written for. An option from outside may still replace any of it."""
+
+
+_LOCAL: Final = {
+    # With Spark's one, a history of days with hundreds of groups is collected more than analysed.
+    "spark.driver.memory": "2g",
+    # The jobs tell of their progress themselves.
+    "spark.ui.showConsoleProgress": "false",
+    # 127.0.0.1 is where a session of one machine listens, whatever its name resolves to today.
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+"""For a session on one machine."""
+
+
+_TALKATIVE: Final = {"DEBUG", "INFO", "WARN"}
+
+_SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+_SNAPSHOT_PARTITIONS: Final = "spark.databricks.delta.snapshotPartitions"
+
+
+def build(
+    name: str,
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    jars_directory: Path | None = None,
+    java_options: str = "",
+) -> SparkSession:
+    """The session of this process, made if there is none yet.
+
+    `name` is what the cluster shows. `conf` are Spark's own settings. Missing jars are fetched
+    into `jars_directory` (the user's cache without one), with progress on standard error.
+    `java_options` are for the JVM of a session on this machine.
+
+    Raises:
+        UnavailableError: no Java, jars that cannot be fetched, or a session that does not start.
+    """
+    settings = dict(RELIED_ON)
+    if not is_submitted():
+        find_java()
+        chosen = master or MASTER
+        settings["spark.master"] = chosen
+        if chosen.startswith("local"):
+            settings |= _LOCAL
+            options = f"{LOGGING} {java_options}"
+            settings["spark.driver.extraJavaOptions"] = options.rstrip()
+            # Workers would be whatever python3 the PATH has, which may lack what the jobs import.
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        settings["spark.jars"] = ",".join(map(str, jars.ensure(jars_directory)))
+    elif master:
+        settings["spark.master"] = master
+    builder = SparkSession.builder.appName(name)
+    for key, value in (settings | dict(conf or {})).items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        raise UnavailableError(
+            f"Spark does not start: {error}\nIt needs Java 17 or 21; this is what `java` is here: "
+            f"{shutil.which('java') or 'nothing on the PATH'}"
+        ) from error
+
+
+def fit_to_machine(spark: SparkSession) -> None:
+    """Few large tasks: on one machine, Spark's 200 per shuffle cost more than what is in them, and
+    so do Delta's 50 to read the log of a table. It makes no difference who started the session.
+
+    What was said from outside stays, and so does a cluster's default.
+    """
+    context = spark.sparkContext
+    if not (context.master or "").startswith("local"):
+        return
+    for name, count in (
+        (_SHUFFLE_PARTITIONS, 2 * context.defaultParallelism),
+        (_SNAPSHOT_PARTITIONS, 2),
+    ):
+        if not context.getConf().contains(name):
+            spark.conf.set(name, count)
+
+
+def set_log_level(spark: SparkSession, level: str) -> None:
+    """What Spark itself says on standard error; `level` is the name of one of log4j's.
+
+    From WARN on downwards, this includes what log4j2.properties leaves to the job to tell.
+    """
+    spark.sparkContext.setLogLevel(level)
+    if is_submitted() or level not in _TALKATIVE:
+        return
+    log4j = jvm.of(spark).org.apache.logging.log4j
+    configuration = log4j.core.LoggerContext.getContext(False).getConfiguration()
+    loggers = dict(configuration.getLoggers())
+    for name in [name for name, one in loggers.items() if one.getLevel().name() == "OFF"]:
+        log4j.core.config.Configurator.setLevel(name, log4j.Level.getLevel(level))
+
+
+def is_submitted() -> bool:
+    """Whether `spark-submit` started this process, and with it a JVM."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def parse_conf(given: Sequence[str]) -> dict[str, str]:
+    """What `--conf NAME=VALUE` means.
+
+    Raises:
+        UsageError: not of that form.
+    """
+    conf = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--conf {text!r} is not NAME=VALUE")
+        conf[name] = value
+    return conf

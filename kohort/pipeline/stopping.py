@@ -1,0 +1,58 @@
+"""How jobs that go on for ever are told to end."""
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from kohort.pipeline import jvm
+from kohort.pipeline.notice import tell
+
+_PATIENCE_S: Final = 5.0
+"""For a JVM that was told to end to say so."""
+
+
+@contextmanager
+def stop_on_signals(spark: SparkSession) -> Iterator[threading.Event]:
+    """SIGTERM and SIGINT set the event, instead of ending the process amid a batch.
+
+    Who stops a whole group of processes, as systemd and `timeout` do, stops Spark's JVM with them,
+    and nothing can be ended in order any more. What fails in here because of that is no failure of
+    the job: the next run does again what was not finished.
+    """
+    stopping = threading.Event()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        stopping.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stopping
+    except Exception:
+        if not (stopping.is_set() and _is_ending(spark)):
+            raise
+        tell("Spark was stopped as well; the next run does again what was not finished")
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _is_ending(spark: SparkSession) -> bool:
+    deadline_s = time.monotonic() + _PATIENCE_S
+    # Of each call that a JVM does not answer any more, py4j logs a stack trace.
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        while not jvm.is_over(spark):
+            if time.monotonic() > deadline_s:
+                return False
+            time.sleep(0.1)
+    finally:
+        logging.disable(before)
+    return True

@@ -1,0 +1,157 @@
+"""The fast way between messages and bytes: ``codec(HeartbeatRequest, 4).decode(frame)``."""
+
+from __future__ import annotations
+
+import importlib
+import linecache
+import struct
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
+
+from kohort.protocol.compiler import compile_decoder, compile_encoder
+from kohort.protocol.errors import DecodeError
+from kohort.protocol.hot import declared, is_hot
+from kohort.protocol.layout import layout
+from kohort.protocol.message import schema_of
+
+T = TypeVar("T")
+_VERSION: Final = struct.Struct(">h")
+Buffer = bytes | bytearray | memoryview
+
+STRICT_OPTION: Final = "strict_codecs"
+"""Tests run so, and start brokers with `python -X strict_codecs`: a compiled writer that gives up
+on a message which can be written is a fault then, and not only a loss of speed that nobody sees.
+"""
+
+
+class Codec(Generic[T]):
+    """Reads and writes one message class in one version.
+
+    Each direction is generated when it is first used: hardly anybody needs both. Of the messages
+    that brokers see most, the direction that they need is compiled, if a compiler was there when
+    the package was built; what is malformed or unusual goes to the generated code all the same, so
+    both forms have the same results and the same errors.
+
+    Attributes:
+        decode: ``(buffer, position=0) -> (message, end position)``; raises only DecodeError. Bytes
+            after the message are left alone. Records in the message are views of ``buffer``.
+        encode_into: ``(message, out) -> [out, ...]``: appends to the bytearray ``out`` and returns
+            it with the buffers that follow it, large record payloads among them uncopied. Raises
+            EncodeError for a value that the version cannot express.
+    """
+
+    __slots__ = ("_message", "decode", "encode_into", "version")
+    decode: Callable[..., tuple[T, int]]
+    encode_into: Callable[[T, bytearray], list[Buffer]]
+
+    def __init__(self, message: type[T], version: int) -> None:
+        schema = schema_of(message)
+        if version not in schema.versions:
+            raise ValueError(f"{schema.name} has no version {version}")
+        self._message = message
+        self.version = version
+
+    def __getattr__(self, name: str) -> Any:
+        # Called only for what is not there yet.
+        if name not in {"decode", "encode_into"}:
+            raise AttributeError(name)
+        made = None
+        if is_hot(self._message, self.version, name):
+            made = _compiled(self._message, self.version, self.generated)
+        if made is None:
+            made = self.generated(name)
+        setattr(self, name, made)
+        return made
+
+    def generated(self, name: str) -> Callable[..., Any]:
+        """`decode` or `encode_into`, written for this layout in Python."""
+        generate = compile_decoder if name == "decode" else compile_encoder
+        source, names = generate(layout(self._message, self.version))
+        filename = f"<codec {self._message.__name__} v{self.version} {name}>"
+        exec(compile(source, filename, "exec"), names)  # noqa: S102 - written from declarations
+        # Tracebacks and debuggers show the generated lines.
+        linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+        made: Callable[..., Any] = names[name]
+        return made
+
+    def encode(self, message: T) -> bytes:
+        """The message as one bytes object."""
+        return b"".join(self.encode_into(message, bytearray()))
+
+    def encode_parts(self, message: T) -> Sequence[Buffer]:
+        """The message as a list of buffers, large record payloads uncopied."""
+        return self.encode_into(message, bytearray())
+
+
+def _compiled(
+    message: type, version: int, generated: Callable[[str], Callable[..., Any]]
+) -> Callable[..., Any] | None:
+    """The direction that is compiled, if there is a module that was made from this declaration."""
+    # On first use: a broker that nobody asks anything starts without it.
+    try:
+        hot_codecs = importlib.import_module("kohort.protocol.hot_codecs")
+    except ImportError:
+        return None
+    taking_over = partial(_taking_over, generated)
+    function: Callable[..., Any] | None = hot_codecs.bind(message, version, declared, taking_over)
+    return function
+
+
+def _taking_over(generated: Callable[[str], Callable[..., Any]], name: str) -> Callable[..., Any]:
+    """The generated direction as it is called for what the compiled one gives up on."""
+    made = generated(name)
+    if name == "decode":
+        return made  # Much of what peers send is malformed or unusual.
+
+    def encode_into(message: Any, out: bytearray) -> list[Buffer]:
+        parts: list[Buffer] = made(message, out)
+        is_strict = STRICT_OPTION in sys._xoptions  # noqa: SLF001 - that is how -X is read
+        assert not is_strict, f"the compiled codec gave up on {message!r:.999}"
+        return parts
+
+    return encode_into
+
+
+_codecs: Final[dict[tuple[type, int], Codec[Any]]] = {}
+
+
+def codec(message: type[T], version: int) -> Codec[T]:
+    """The codec of ``message`` in ``version``, generated on first use and kept.
+
+    Raises:
+        ValueError: ``message`` has no such version.
+    """
+    found = _codecs.get((message, version))
+    if found is None:
+        found = _codecs[message, version] = Codec(message, version)
+    return found
+
+
+def encode_versioned(message: Any, version: int) -> bytes:
+    """A data record as stored in Kafka: int16 version, then the record in that version."""
+    out = bytearray(_VERSION.pack(version))
+    return b"".join(codec(type(message), version).encode_into(message, out))
+
+
+def decode_versioned(
+    message: type[T], buffer: Buffer, *, newer_is_readable: bool = False
+) -> tuple[T, int]:
+    """Read a version-prefixed record; return it and its version.
+
+    Args:
+        newer_is_readable: newer versions only append (the consumer protocol's rule), so one that we
+            do not know is read as the newest that we do.
+
+    Raises:
+        DecodeError: malformed, or a version that cannot be read.
+    """
+    if len(buffer) < 2:
+        raise DecodeError("no room for a version")
+    version = int.from_bytes(buffer[:2], "big", signed=True)
+    versions = schema_of(message).versions
+    readable = min(version, versions.high) if newer_is_readable else version
+    if readable not in versions:
+        raise DecodeError(f"{message.__name__} has no version {version}")
+    return codec(message, readable).decode(buffer, 2)[0], version

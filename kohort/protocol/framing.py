@@ -1,0 +1,102 @@
+"""Frames and headers: which header a request has, and a response as buffers ready to be written.
+
+A frame is an int32 size and that many bytes; a request or response in it is a header and a body.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, TypeVar
+
+from kohort.protocol.codec import Buffer, Codec
+from kohort.protocol.errors import DecodeError
+from kohort.protocol.varints import skip_tags
+
+API_VERSIONS_KEY: Final = 18
+T = TypeVar("T")
+_PREFIX: Final = struct.Struct(">hhih")
+_RESPONSE: Final = struct.Struct(">ii")
+_RESPONSE_WITH_TAGS: Final = struct.Struct(">iix")
+
+
+class RequestHeader:
+    """What comes before a request's body. The correlation id is echoed, never interpreted."""
+
+    __slots__ = ("api_key", "api_version", "client_id", "correlation_id")
+
+    def __init__(
+        self, api_key: int, api_version: int, correlation_id: int, client_id: str | None
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+
+
+def read_request_prefix(frame: Buffer) -> tuple[RequestHeader, int]:
+    """Read the four fields that every request header starts with; return the position after them.
+
+    Safe for a request of any api and version: the client id keeps its classic length prefix
+    everywhere. Flexible versions continue with a tag buffer, see :func:`skip_header_tags`.
+
+    Raises:
+        DecodeError: the frame is shorter than a header, or the client id is malformed.
+    """
+    try:
+        key, version, correlation_id, length = _PREFIX.unpack_from(frame, 0)
+    except struct.error:
+        raise DecodeError("the frame is shorter than a request header") from None
+    if length < 0:
+        if length != -1:
+            raise DecodeError(f"client id of length {length}")
+        return RequestHeader(key, version, correlation_id, None), 10
+    end = 10 + length
+    if end > len(frame):
+        raise DecodeError("the client id exceeds the frame")
+    try:
+        client_id = str(frame[10:end], "utf-8")
+    except UnicodeDecodeError as error:
+        raise DecodeError(f"client id is not UTF-8: {error.reason}") from None
+    return RequestHeader(key, version, correlation_id, client_id), end
+
+
+def skip_header_tags(frame: Buffer, position: int) -> int:
+    """Pass over the tag buffer of a flexible request header; none of its tags is known to Kafka.
+
+    Raises:
+        DecodeError: malformed, or too many tags.
+    """
+    try:
+        count = frame[position]
+        if count == 0:
+            return position + 1
+        if count > 127:
+            # No client sends 128 header tags; the cap in skip_tags is far below two bytes' worth.
+            raise DecodeError("too many tags in the request header")
+        return skip_tags(frame, position + 1, count)
+    except IndexError:
+        raise DecodeError("the request header ends early") from None
+
+
+def response_buffers(
+    correlation_id: int, codec: Codec[T], message: T, *, header_has_tags: bool
+) -> list[Buffer]:
+    """A whole response frame: size, header and body, as buffers to be written in order.
+
+    Args:
+        header_has_tags: response header v1. True for flexible versions of every api but
+            ApiVersions, whose header stays at v0 because the client may not know what we support.
+    """
+    out = bytearray(_RESPONSE.pack(0, correlation_id))
+    if header_has_tags:
+        out.append(0)
+    parts = codec.encode_into(message, out)
+    size = sum(map(len, parts)) - 4
+    out[0:4] = size.to_bytes(4, "big")
+    return parts
+
+
+def response_frame(correlation_id: int, body: bytes, *, header_has_tags: bool) -> bytes:
+    """The frame of a response that is encoded already; see `response_buffers`."""
+    header = _RESPONSE_WITH_TAGS if header_has_tags else _RESPONSE
+    return header.pack(header.size - 4 + len(body), correlation_id) + body

@@ -1,0 +1,89 @@
+"""From a declared class and a version to the ``construct`` layout of its bytes.
+
+The layout is the definition of what is on the wire: :mod:`kohort.protocol.compiler` generates the
+fast codec from it, and tests hold the two against each other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import construct
+
+from kohort.protocol.constructs import (
+    Array,
+    MessageStruct,
+    NullableStruct,
+    TaggedField,
+    TaggedFields,
+)
+from kohort.protocol.message import Struct, schema_of
+from kohort.protocol.schema import Field
+from kohort.protocol.types import WireType
+
+
+def layout(message: type, version: int) -> MessageStruct:
+    """The construct of ``message`` in ``version``; parses to and builds from plain dicts.
+
+    Raises:
+        ValueError: ``message`` has no such version.
+    """
+    schema = schema_of(message)
+    if version not in schema.versions:
+        raise ValueError(f"{schema.name} has no version {version}")
+    return _struct(message, version, flexible=schema.is_flexible(version))
+
+
+def to_plain(value: Any, version: int) -> Any:
+    """A message as the nested dicts and lists of its layout in ``version``."""
+    if isinstance(value, Struct):
+        fields = schema_of(type(value)).fields
+        return {
+            field.name: to_plain(getattr(value, field.name), version)
+            for field in fields
+            if version in field.versions
+        }
+    if isinstance(value, list):
+        return [to_plain(element, version) for element in value]
+    return bytes(value) if isinstance(value, (memoryview, bytearray)) else value
+
+
+def _struct(message: type, version: int, *, flexible: bool) -> MessageStruct:
+    present = [field for field in schema_of(message).fields if version in field.versions]
+    plain = [field for field in present if not field.is_tagged(version)]
+    tagged = None
+    if flexible:
+        tagged = TaggedFields(
+            [
+                TaggedField(
+                    field.options.tag,
+                    field.name,
+                    _value(field, version, flexible=flexible),
+                    to_plain(field.make_default(), version),
+                )
+                for field in present
+                if field.options.tag is not None and field.is_tagged(version)
+            ]
+        )
+    subcons = [
+        construct.Renamed(_value(f, version, flexible=flexible), newname=f.name) for f in plain
+    ]
+    return MessageStruct(message, *subcons, tagged=tagged)
+
+
+def _value(field: Field, version: int, *, flexible: bool) -> Any:
+    compact = flexible and field.options.flexible
+    nullable = version in field.nullable
+    if field.is_array:
+        element = _element(field.kind, version, flexible=flexible)
+        return Array(element, compact=compact, nullable=nullable)
+    if isinstance(field.kind, WireType):
+        return field.kind.con(compact=compact, nullable=nullable)
+    nested = _struct(field.kind, version, flexible=flexible)
+    return NullableStruct(nested) if nullable else nested
+
+
+def _element(kind: WireType | type, version: int, *, flexible: bool) -> Any:
+    if isinstance(kind, WireType):
+        return kind.con(compact=flexible, nullable=False)
+    return _struct(kind, version, flexible=flexible)

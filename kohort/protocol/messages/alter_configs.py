@@ -1,0 +1,64 @@
+"""AlterConfigs (key 33): replace the overrides of topics and brokers as a whole.
+
+v1 answers before throttling; v2 flexible. What the request leaves out falls back to its default,
+so that two writers undo each other: IncrementalAlterConfigs is the replacement (KIP-339).
+"""
+
+from kohort.protocol.message import field, request, response, struct
+from kohort.protocol.types import Bool, Int8, Int16, Int32, String
+
+
+@struct
+class AlterableConfig:
+    """A config and its new value."""
+
+    name: String
+    value: String | None
+
+
+@struct
+class AlterConfigsResource:
+    """The whole new set of overrides of one resource."""
+
+    resource_type: Int8
+    """2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group."""
+    resource_name: String
+    configs: list[AlterableConfig]
+
+
+@request(key=33, versions="0-2", flexible="2+")
+class AlterConfigsRequest:
+    """Resources to change, each on its own."""
+
+    resources: list[AlterConfigsResource]
+    validate_only: Bool
+
+
+@struct
+class AlterConfigsResourceResponse:
+    """The outcome for one resource."""
+
+    error_code: Int16
+    error_message: String | None
+    resource_type: Int8
+    resource_name: String
+
+
+@response(key=33, versions="0-2", flexible="2+")
+class AlterConfigsResponse:
+    """One outcome per resource; a resource changes completely or not at all.
+
+    Error codes, per resource:
+    - UNKNOWN_TOPIC_OR_PARTITION: no such topic.
+    - INVALID_CONFIG: an unknown config, or a value that it does not take.
+    - INVALID_REQUEST: a resource or a config twice, an unknown type, or a config that cannot
+      change while running.
+    - INVALID_TOPIC_EXCEPTION: an illegal topic name.
+    - POLICY_VIOLATION: refused by the broker's policy.
+    - NOT_CONTROLLER, REQUEST_TIMED_OUT: the controller could not be asked in time.
+    - TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED: the
+      principal may not change the configs.
+    """
+
+    throttle_time_ms: Int32 = field(default=0)
+    responses: list[AlterConfigsResourceResponse]

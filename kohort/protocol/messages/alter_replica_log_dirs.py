@@ -1,0 +1,62 @@
+"""AlterReplicaLogDirs (key 34): move replicas between the data directories of one broker.
+
+v1 answers before throttling; v2 flexible. Version 0 ended with Kafka 4.0. Defined by KIP-113.
+"""
+
+from kohort.protocol.message import field, request, response, struct
+from kohort.protocol.types import Int16, Int32, String
+
+
+@struct
+class AlterReplicaLogDirTopic:
+    """Partitions of one topic."""
+
+    name: String
+    partitions: list[Int32]
+
+
+@struct
+class AlterReplicaLogDir:
+    """What is to be in one directory."""
+
+    path: String
+    topics: list[AlterReplicaLogDirTopic]
+
+
+@request(key=34, versions="1-2", flexible="2+")
+class AlterReplicaLogDirsRequest:
+    """What is to be in which directory."""
+
+    dirs: list[AlterReplicaLogDir]
+
+
+@struct
+class AlterReplicaLogDirPartitionResult:
+    """The outcome for one partition."""
+
+    partition_index: Int32
+    error_code: Int16
+
+
+@struct
+class AlterReplicaLogDirTopicResult:
+    """The outcomes for one topic."""
+
+    topic_name: String
+    partitions: list[AlterReplicaLogDirPartitionResult]
+
+
+@response(key=34, versions="1-2", flexible="2+")
+class AlterReplicaLogDirsResponse:
+    """One outcome per partition.
+
+    Error codes, per partition:
+    - LOG_DIR_NOT_FOUND: the broker has no such directory.
+    - UNKNOWN_TOPIC_OR_PARTITION, REPLICA_NOT_AVAILABLE: it has no such partition.
+    - INVALID_TOPIC_EXCEPTION: no name of a topic.
+    - KAFKA_STORAGE_ERROR: a directory is offline.
+    - CLUSTER_AUTHORIZATION_FAILED: the principal may not alter the cluster.
+    """
+
+    throttle_time_ms: Int32 = field(default=0)
+    results: list[AlterReplicaLogDirTopicResult]

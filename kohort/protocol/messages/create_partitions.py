@@ -1,0 +1,65 @@
+"""CreatePartitions (key 37): give topics more partitions.
+
+v1 answers before throttling; v2 flexible; v3 THROTTLING_QUOTA_EXCEEDED (KIP-599). Defined by
+KIP-195.
+"""
+
+from kohort.protocol.message import field, request, response, struct
+from kohort.protocol.types import Bool, Int16, Int32, String
+
+
+@struct
+class CreatePartitionsAssignment:
+    """The brokers that hold one new partition."""
+
+    broker_ids: list[Int32]
+
+
+@struct
+class CreatePartitionsTopic:
+    """One topic and its new size."""
+
+    name: String
+    count: Int32
+    """Partitions in all, not the number to add."""
+    assignments: list[CreatePartitionsAssignment] | None
+    """None: the broker places the replicas; else one entry per new partition."""
+
+
+@request(key=37, versions="0-3", flexible="2+")
+class CreatePartitionsRequest:
+    """Topics to enlarge, each on its own."""
+
+    topics: list[CreatePartitionsTopic]
+    timeout_ms: Int32
+    validate_only: Bool
+
+
+@struct
+class CreatePartitionsTopicResult:
+    """The outcome for one topic."""
+
+    name: String
+    error_code: Int16
+    error_message: String | None = field(default=None)
+
+
+@response(key=37, versions="0-3", flexible="2+")
+class CreatePartitionsResponse:
+    """One outcome per topic.
+
+    Error codes, per topic:
+    - UNKNOWN_TOPIC_OR_PARTITION: no such topic.
+    - INVALID_PARTITIONS: not more than there are.
+    - INVALID_REPLICA_ASSIGNMENT: unknown or repeated brokers, or not one entry per new partition.
+    - INVALID_REQUEST: a topic twice.
+    - INVALID_TOPIC_EXCEPTION: an illegal name.
+    - REASSIGNMENT_IN_PROGRESS: replicas of the topic are being moved.
+    - THROTTLING_QUOTA_EXCEEDED (v3): too many changes; try later.
+    - REQUEST_TIMED_OUT: not done within timeout_ms.
+    - NOT_CONTROLLER: ask the active controller.
+    - TOPIC_AUTHORIZATION_FAILED: the principal may not alter it.
+    """
+
+    throttle_time_ms: Int32 = field(default=0)
+    results: list[CreatePartitionsTopicResult]

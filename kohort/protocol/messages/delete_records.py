@@ -1,0 +1,69 @@
+"""DeleteRecords (key 21): move the start of partitions forward.
+
+v1 answers before throttling; v2 flexible. Defined by KIP-107.
+"""
+
+from kohort.protocol.message import field, request, response, struct
+from kohort.protocol.types import Int16, Int32, Int64, String
+
+
+@struct
+class DeleteRecordsPartition:
+    """The new start of one partition."""
+
+    partition_index: Int32
+    offset: Int64
+    """Everything below it goes; -1 is the high watermark."""
+
+
+@struct
+class DeleteRecordsTopic:
+    """The new starts in one topic."""
+
+    name: String
+    partitions: list[DeleteRecordsPartition]
+
+
+@request(key=21, versions="0-2", flexible="2+")
+class DeleteRecordsRequest:
+    """New starts for any number of partitions."""
+
+    topics: list[DeleteRecordsTopic]
+    timeout_ms: Int32
+
+
+@struct
+class DeleteRecordsPartitionResult:
+    """The outcome for one partition."""
+
+    partition_index: Int32
+    low_watermark: Int64
+    """The start afterwards, -1 with an error."""
+    error_code: Int16
+
+
+@struct
+class DeleteRecordsTopicResult:
+    """The outcomes for one topic."""
+
+    name: String
+    partitions: list[DeleteRecordsPartitionResult]
+
+
+@response(key=21, versions="0-2", flexible="2+")
+class DeleteRecordsResponse:
+    """One outcome per partition.
+
+    Error codes, per partition:
+    - OFFSET_OUT_OF_RANGE: negative, or above the high watermark.
+    - UNKNOWN_TOPIC_OR_PARTITION: there is none.
+    - NOT_LEADER_OR_FOLLOWER: another broker leads the partition.
+    - POLICY_VIOLATION: the topic is compacted only.
+    - INVALID_TOPIC_EXCEPTION: an internal topic.
+    - REQUEST_TIMED_OUT: some replica has not followed within timeout_ms.
+    - KAFKA_STORAGE_ERROR: the disk refused.
+    - TOPIC_AUTHORIZATION_FAILED: the principal may not delete in the topic.
+    """
+
+    throttle_time_ms: Int32 = field(default=0)
+    topics: list[DeleteRecordsTopicResult]

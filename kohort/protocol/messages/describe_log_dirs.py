@@ -1,0 +1,77 @@
+"""DescribeLogDirs (key 35): data directories and the size of each partition in them.
+
+v1 answers before throttling; v2 flexible; v3 top-level error; v4 size of the volume (KIP-827); v5
+whether new partitions are kept away (KIP-1066). Version 0 ended with Kafka 4.0. Defined by
+KIP-113.
+"""
+
+from kohort.protocol.message import field, request, response, struct
+from kohort.protocol.types import Bool, Int16, Int32, Int64, String
+
+
+@struct
+class DescribableLogDirTopic:
+    """Partitions of one topic."""
+
+    topic: String
+    partitions: list[Int32]
+
+
+@request(key=35, versions="1-5", flexible="2+")
+class DescribeLogDirsRequest:
+    """Which partitions to report."""
+
+    topics: list[DescribableLogDirTopic] | None
+    """None is everything."""
+
+
+@struct
+class DescribeLogDirsPartition:
+    """One partition's log."""
+
+    partition_index: Int32
+    partition_size: Int64
+    offset_lag: Int64
+    """How far the log is behind the high watermark, or a future log behind the current one."""
+    is_future_key: Bool
+    """This copy is being built to replace the current log."""
+
+
+@struct
+class DescribeLogDirsTopic:
+    """The logs of one topic in this directory."""
+
+    name: String
+    partitions: list[DescribeLogDirsPartition]
+
+
+@struct
+class DescribeLogDirsResult:
+    """One data directory."""
+
+    error_code: Int16
+    log_dir: String
+    topics: list[DescribeLogDirsTopic]
+    total_bytes: Int64 = field(default=-1, since=4, ignorable=True)
+    """Of the volume, -1 if unknown."""
+    usable_bytes: Int64 = field(default=-1, since=4, ignorable=True)
+    """Of the volume, -1 if unknown."""
+    is_cordoned: Bool = field(default=False, since=5, ignorable=True)
+    """The directory takes no new partitions."""
+
+
+@response(key=35, versions="1-5", flexible="2+")
+class DescribeLogDirsResponse:
+    """One result per directory.
+
+    Error codes, top level (v3) or, before, an empty list:
+    - CLUSTER_AUTHORIZATION_FAILED: the principal may not describe the cluster.
+
+    Error codes, per directory:
+    - KAFKA_STORAGE_ERROR: the directory is offline.
+    - UNKNOWN_SERVER_ERROR: it could not be read.
+    """
+
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16 = field(default=0, since=3, ignorable=True)
+    results: list[DescribeLogDirsResult]

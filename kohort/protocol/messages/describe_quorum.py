@@ -1,0 +1,101 @@
+"""DescribeQuorum (key 55): who keeps the cluster's metadata, and how far each of them is.
+
+v1 times of fetches (KIP-836); v2 messages, directories and addresses (KIP-853). Defined by KIP-595.
+"""
+
+from kohort.protocol.message import field, request, response, struct
+from kohort.protocol.types import ZERO_UUID, Int16, Int32, Int64, String, Uint16, Uuid
+
+
+@struct
+class PartitionAsked:
+    """One partition."""
+
+    partition_index: Int32
+
+
+@struct
+class TopicAsked:
+    """Partitions of one topic."""
+
+    topic_name: String
+    partitions: list[PartitionAsked]
+
+
+@request(key=55, versions="0-2", flexible="0+")
+class DescribeQuorumRequest:
+    """What to describe: partition 0 of __cluster_metadata; there is no other."""
+
+    topics: list[TopicAsked]
+
+
+@struct
+class ReplicaState:
+    """One keeper of the metadata."""
+
+    replica_id: Int32
+    replica_directory_id: Uuid = field(default=ZERO_UUID, since=2)
+    log_end_offset: Int64
+    """-1 if it is unknown."""
+    last_fetch_timestamp: Int64 = field(default=-1, since=1, ignorable=True)
+    """By the leader's clock; -1 for the leader itself, or if it is unknown."""
+    last_caught_up_timestamp: Int64 = field(default=-1, since=1, ignorable=True)
+    """By the leader's clock; now for the leader, -1 if it is unknown."""
+
+
+@struct
+class PartitionData:
+    """One partition of the metadata."""
+
+    partition_index: Int32
+    error_code: Int16
+    error_message: String | None = field(default="", since=2, ignorable=True)
+    leader_id: Int32
+    leader_epoch: Int32
+    high_watermark: Int64
+    current_voters: list[ReplicaState]
+    observers: list[ReplicaState]
+
+
+@struct
+class TopicData:
+    """The partitions of the metadata's topic."""
+
+    topic_name: String
+    partitions: list[PartitionData]
+
+
+@struct
+class Listener:
+    """An address of one node."""
+
+    name: String
+    host: String
+    port: Uint16
+
+
+@struct
+class Node:
+    """A voter and where its controller is."""
+
+    node_id: Int32
+    listeners: list[Listener]
+
+
+@response(key=55, versions="0-2", flexible="0+")
+class DescribeQuorumResponse:
+    """The keepers of the metadata.
+
+    Error codes, top level:
+    - INVALID_REQUEST: no topic is named.
+    - CLUSTER_AUTHORIZATION_FAILED: the principal may not describe the cluster.
+
+    Error codes, per partition:
+    - UNKNOWN_TOPIC_OR_PARTITION: it is not the one partition of the metadata.
+    - NOT_LEADER_OR_FOLLOWER: another node leads.
+    """
+
+    error_code: Int16
+    error_message: String | None = field(default="", since=2, ignorable=True)
+    topics: list[TopicData]
+    nodes: list[Node] = field(default=[], since=2)

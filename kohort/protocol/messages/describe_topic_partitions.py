@@ -1,0 +1,86 @@
+"""DescribeTopicPartitions (key 75): topics and partitions in pages, unlike Metadata.
+
+Only v0, flexible. Defined by KIP-966, whose eligible leader replicas it carries.
+"""
+
+from kohort.protocol.message import field, request, response, struct
+from kohort.protocol.types import Bool, Int16, Int32, String, Uuid
+
+
+@struct
+class TopicRequest:
+    """A topic by name."""
+
+    name: String
+
+
+@struct
+class Cursor:
+    """Where a page begins, or the next one would."""
+
+    topic_name: String
+    partition_index: Int32
+
+
+@request(key=75, versions="0", flexible="0+")
+class DescribeTopicPartitionsRequest:
+    """The topics of interest, and from where on."""
+
+    topics: list[TopicRequest]
+    """Empty: all topics."""
+    response_partition_limit: Int32 = field(default=2000)
+    """The broker may have a lower limit of its own."""
+    cursor: Cursor | None = field(default=None)
+    """None: from the start; topics are answered in the order of their names."""
+
+
+@struct
+class DescribeTopicPartitionsResponsePartition:
+    """One partition with its replicas."""
+
+    error_code: Int16
+    partition_index: Int32
+    leader_id: Int32
+    leader_epoch: Int32 = field(default=-1, ignorable=True)
+    replica_nodes: list[Int32]
+    isr_nodes: list[Int32]
+    eligible_leader_replicas: list[Int32] | None = field(default=None)
+    """Out of sync, yet known to have everything committed."""
+    last_known_elr: list[Int32] | None = field(default=None)
+    """Those eligible before the last unclean end of all of them."""
+    offline_replicas: list[Int32] = field(ignorable=True)
+
+
+@struct
+class DescribeTopicPartitionsResponseTopic:
+    """One topic, or why it cannot be described."""
+
+    error_code: Int16
+    name: String | None
+    topic_id: Uuid = field(ignorable=True)
+    is_internal: Bool = field(default=False, ignorable=True)
+    partitions: list[DescribeTopicPartitionsResponsePartition]
+    topic_authorized_operations: Int32 = field(default=-0x80000000)
+    """Bit field; the smallest int32 means not computed."""
+
+
+@response(key=75, versions="0", flexible="0+")
+class DescribeTopicPartitionsResponse:
+    """One page.
+
+    Error codes, per topic:
+    - UNKNOWN_TOPIC_OR_PARTITION: no such topic.
+    - INVALID_TOPIC_EXCEPTION: an illegal name.
+    - TOPIC_AUTHORIZATION_FAILED: the principal may not describe the topic.
+
+    Error codes, per partition:
+    - LEADER_NOT_AVAILABLE: nobody leads it.
+    - LISTENER_NOT_FOUND: the leader has no listener of the name used for this request.
+
+    A limit below 1 or a negative cursor partition answers INVALID_REQUEST for the whole request.
+    """
+
+    throttle_time_ms: Int32 = field(default=0, ignorable=True)
+    topics: list[DescribeTopicPartitionsResponseTopic]
+    next_cursor: Cursor | None = field(default=None)
+    """None: this was the last page."""

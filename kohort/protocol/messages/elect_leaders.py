@@ -1,0 +1,63 @@
+"""ElectLeaders (key 43): elect leaders of partitions, preferred ones or whichever is alive.
+
+v1 type of election and top-level error (KIP-460); v2 flexible. Defined by KIP-183.
+"""
+
+from kohort.protocol.message import field, request, response, struct
+from kohort.protocol.types import Int8, Int16, Int32, String
+
+
+@struct
+class TopicPartitions:
+    """Partitions of one topic."""
+
+    topic: String
+    partitions: list[Int32]
+
+
+@request(key=43, versions="0-2", flexible="2+")
+class ElectLeadersRequest:
+    """The partitions whose leaders are to be elected."""
+
+    election_type: Int8 = field(default=0, since=1)
+    """0 elects the preferred replica, 1 any that is alive where none is in sync."""
+    topic_partitions: list[TopicPartitions] | None
+    """None is all partitions."""
+    timeout_ms: Int32 = field(default=60_000)
+
+
+@struct
+class PartitionResult:
+    """The outcome for one partition."""
+
+    partition_id: Int32
+    error_code: Int16
+    error_message: String | None
+
+
+@struct
+class ReplicaElectionResult:
+    """The outcomes for one topic."""
+
+    topic: String
+    partition_result: list[PartitionResult]
+
+
+@response(key=43, versions="0-2", flexible="2+")
+class ElectLeadersResponse:
+    """One outcome per partition; of all partitions, only of those whose leader was changed.
+
+    Error codes, top level (v1):
+    - CLUSTER_AUTHORIZATION_FAILED: the principal may not alter the cluster.
+    - INVALID_REQUEST: there is no such type of election.
+
+    Error codes, per partition:
+    - ELECTION_NOT_NEEDED: it has the leader that would be elected.
+    - UNKNOWN_TOPIC_OR_PARTITION: there is none.
+    - PREFERRED_LEADER_NOT_AVAILABLE: the preferred replica is not in sync.
+    - ELIGIBLE_LEADERS_NOT_AVAILABLE: no replica is alive.
+    """
+
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16 = field(default=0, since=1)
+    replica_election_results: list[ReplicaElectionResult]

@@ -1,0 +1,35 @@
+"""Heartbeat (key 12): a member says that it is alive and learns of rebalances.
+
+v1 throttle time; v2 answers before throttling; v3 static membership (KIP-345); v4 flexible.
+"""
+
+from kohort.protocol.message import field, request, response
+from kohort.protocol.types import Int16, Int32, String
+
+
+@request(key=12, versions="0-4", flexible="4+")
+class HeartbeatRequest:
+    """Sent every heartbeat.interval.ms by each member."""
+
+    group_id: String
+    generation_id: Int32
+    member_id: String
+    group_instance_id: String | None = field(default=None, since=3)
+
+
+@response(key=12, versions="0-4", flexible="4+")
+class HeartbeatResponse:
+    """Whether the member may carry on.
+
+    Error codes:
+    - REBALANCE_IN_PROGRESS: join again; the session was renewed all the same.
+    - ILLEGAL_GENERATION: the group has moved on without this member.
+    - UNKNOWN_MEMBER_ID: not, or no longer, a member.
+    - FENCED_INSTANCE_ID (v3): another process has taken over the instance id.
+    - INVALID_GROUP_ID: an empty group id.
+    - NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE: find the coordinator again.
+    - GROUP_AUTHORIZATION_FAILED: the principal may not read the group.
+    """
+
+    throttle_time_ms: Int32 = field(default=0, since=1, ignorable=True)
+    error_code: Int16

@@ -1,0 +1,67 @@
+"""IncrementalAlterConfigs (key 44): change single overrides and leave the others alone.
+
+v1 flexible. Defined by KIP-339.
+"""
+
+from kohort.protocol.message import field, request, response, struct
+from kohort.protocol.types import Bool, Int8, Int16, Int32, String
+
+
+@struct
+class AlterableConfig:
+    """A config and what to do with it."""
+
+    name: String
+    config_operation: Int8
+    """0 set, 1 delete (back to the default), 2 append to a list, 3 subtract from it."""
+    value: String | None
+    """Ignored when deleting."""
+
+
+@struct
+class AlterConfigsResource:
+    """The changes to one resource."""
+
+    resource_type: Int8
+    """2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group."""
+    resource_name: String
+    configs: list[AlterableConfig]
+
+
+@request(key=44, versions="0-1", flexible="1+")
+class IncrementalAlterConfigsRequest:
+    """Resources to change, each on its own."""
+
+    resources: list[AlterConfigsResource]
+    validate_only: Bool
+
+
+@struct
+class AlterConfigsResourceResponse:
+    """The outcome for one resource."""
+
+    error_code: Int16
+    error_message: String | None
+    resource_type: Int8
+    resource_name: String
+
+
+@response(key=44, versions="0-1", flexible="1+")
+class IncrementalAlterConfigsResponse:
+    """One outcome per resource; a resource changes completely or not at all.
+
+    Error codes, per resource:
+    - UNKNOWN_TOPIC_OR_PARTITION: no such topic.
+    - INVALID_CONFIG: an unknown config, a value that it does not take, or a list operation on
+      something else.
+    - INVALID_REQUEST: a resource or a config twice, an unknown type or operation, or a config that
+      cannot change while running.
+    - INVALID_TOPIC_EXCEPTION: an illegal topic name.
+    - POLICY_VIOLATION: refused by the broker's policy.
+    - NOT_CONTROLLER, REQUEST_TIMED_OUT: the controller could not be asked in time.
+    - TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED: the
+      principal may not change the configs.
+    """
+
+    throttle_time_ms: Int32 = field(default=0)
+    responses: list[AlterConfigsResourceResponse]

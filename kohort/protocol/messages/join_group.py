@@ -1,0 +1,82 @@
+"""JoinGroup (key 11): become, or stay, a member of a classic group's next generation.
+
+v1 rebalance timeout (KIP-62); v2 throttle time; v3 answers before throttling; v4 first join gets
+its member id and must come again (KIP-394); v5 static membership (KIP-345); v6 flexible; v7
+protocol type in the answer (KIP-559); v8 reason text (KIP-800); v9 a returning leader is told to
+skip the assignment (KIP-814).
+"""
+
+from kohort.protocol.message import field, request, response, struct
+from kohort.protocol.types import Bool, Bytes, Int16, Int32, LenientInt8, String
+
+
+@struct
+class JoinGroupRequestProtocol:
+    """An assignor the member can use, with what it wants to tell that assignor."""
+
+    name: String
+    metadata: Bytes
+    """For consumers a ConsumerProtocolSubscription."""
+
+
+@request(key=11, versions="0-9", flexible="6+")
+class JoinGroupRequest:
+    """Held back until the join phase of the rebalance ends."""
+
+    group_id: String
+    session_timeout_ms: Int32
+    """The member is dropped after this long without a heartbeat."""
+    rebalance_timeout_ms: Int32 = field(default=-1, since=1, ignorable=True)
+    """-1: use the session timeout, as v0 always does."""
+    member_id: String
+    """Empty in a first join."""
+    group_instance_id: String | None = field(default=None, since=5)
+    protocol_type: String
+    """For consumers "consumer"; all members must agree."""
+    protocols: list[JoinGroupRequestProtocol]
+    """In order of preference."""
+    reason: String | None = field(default=None, since=8, ignorable=True)
+    """Free text for people; nothing is decided by it."""
+    join_reason: LenientInt8 = field(default=0, since=6, tag=7728, ignorable=True)
+    """Kohort's extension, a tag that other brokers skip: why the member joins, as a number."""
+
+
+@struct
+class JoinGroupResponseMember:
+    """One member as the leader sees it."""
+
+    member_id: String
+    group_instance_id: String | None = field(default=None, since=5, ignorable=True)
+    metadata: Bytes
+
+
+@response(key=11, versions="0-9", flexible="6+")
+class JoinGroupResponse:
+    """The new generation; only the leader gets the member list.
+
+    Error codes:
+    - MEMBER_ID_REQUIRED (v4): join again with the member id that comes along.
+    - UNKNOWN_MEMBER_ID: not a member; start over with an empty id.
+    - FENCED_INSTANCE_ID (v5): another process has taken over the instance id.
+    - INCONSISTENT_GROUP_PROTOCOL: other protocol type, or no assignor in common with all members.
+    - INVALID_SESSION_TIMEOUT: outside the broker's group.min and group.max.session.timeout.ms.
+    - INVALID_GROUP_ID: an empty group id.
+    - GROUP_MAX_SIZE_REACHED: the group is full (group.max.size).
+    - REBALANCE_IN_PROGRESS: superseded by a second join of the same member.
+    - NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: find the
+      coordinator again, or wait.
+    - GROUP_AUTHORIZATION_FAILED: the principal may not read the group.
+    """
+
+    throttle_time_ms: Int32 = field(default=0, since=2, ignorable=True)
+    error_code: Int16
+    generation_id: Int32 = field(default=-1)
+    """-1 with an error."""
+    protocol_type: String | None = field(default=None, since=7, ignorable=True)
+    protocol_name: String | None = field(nullable_since=7)
+    """With an error None from v7 and empty before."""
+    leader: String
+    skip_assignment: Bool = field(default=False, since=9)
+    member_id: String
+    members: list[JoinGroupResponseMember]
+    """Empty for everybody but the leader."""

@@ -1,0 +1,56 @@
+"""ListPartitionReassignments (key 46): the partitions that are being moved between brokers.
+
+v0. Defined by KIP-455.
+"""
+
+from kohort.protocol.message import field, request, response, struct
+from kohort.protocol.types import Int16, Int32, String
+
+
+@struct
+class ListPartitionReassignmentsTopics:
+    """Partitions of one topic."""
+
+    name: String
+    partition_indexes: list[Int32]
+
+
+@request(key=46, versions="0", flexible="0+")
+class ListPartitionReassignmentsRequest:
+    """The partitions that are asked about."""
+
+    timeout_ms: Int32 = field(default=60_000)
+    topics: list[ListPartitionReassignmentsTopics] | None = field(default=None)
+    """None is all."""
+
+
+@struct
+class OngoingPartitionReassignment:
+    """A partition that is being moved."""
+
+    partition_index: Int32
+    replicas: list[Int32]
+    adding_replicas: list[Int32]
+    removing_replicas: list[Int32]
+
+
+@struct
+class OngoingTopicReassignment:
+    """The partitions of one topic that are being moved."""
+
+    name: String
+    partitions: list[OngoingPartitionReassignment]
+
+
+@response(key=46, versions="0", flexible="0+")
+class ListPartitionReassignmentsResponse:
+    """Those that were asked about and are being moved.
+
+    Error codes:
+    - CLUSTER_AUTHORIZATION_FAILED: the principal may not describe the cluster.
+    """
+
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16
+    error_message: String | None
+    topics: list[OngoingTopicReassignment]

@@ -1,0 +1,99 @@
+"""Metadata (key 3): brokers, topics, partitions and who leads them.
+
+v1 racks, controller, internal flag, null for all topics; v2 cluster id; v3 throttle time; v4
+whether to create; v5 offline replicas (KIP-112); v6 answers before throttling; v7 leader epoch
+(KIP-320); v8 authorised operations (KIP-430); v9 flexible; v10 topic ids, v12 lookup by id
+(KIP-516); v11 moves cluster operations to DescribeCluster (KIP-700); v13 top-level error
+(KIP-1102).
+"""
+
+from kohort.protocol.message import field, request, response, struct
+from kohort.protocol.types import ZERO_UUID, Bool, Int16, Int32, String, Uuid
+
+
+@struct
+class MetadataRequestTopic:
+    """A topic by name, or from v12 by id with a null name."""
+
+    topic_id: Uuid = field(default=ZERO_UUID, since=10, ignorable=True)
+    name: String | None = field(nullable_since=10)
+
+
+@request(key=3, versions="0-13", flexible="9+")
+class MetadataRequest:
+    """Which topics to describe."""
+
+    topics: list[MetadataRequestTopic] | None = field(nullable_since=1)
+    """None is all topics; so is an empty list in v0, which otherwise means none."""
+    allow_auto_topic_creation: Bool = field(default=True, since=4)
+    include_cluster_authorized_operations: Bool = field(default=False, since=8, until=10)
+    include_topic_authorized_operations: Bool = field(default=False, since=8)
+
+
+@struct
+class MetadataResponseBroker:
+    """A broker and where clients reach it."""
+
+    node_id: Int32
+    host: String
+    port: Int32
+    rack: String | None = field(default=None, since=1, ignorable=True)
+
+
+@struct
+class MetadataResponsePartition:
+    """One partition with its replicas."""
+
+    error_code: Int16
+    partition_index: Int32
+    leader_id: Int32
+    leader_epoch: Int32 = field(default=-1, since=7, ignorable=True)
+    replica_nodes: list[Int32]
+    isr_nodes: list[Int32]
+    offline_replicas: list[Int32] = field(default=[], since=5, ignorable=True)
+
+
+@struct
+class MetadataResponseTopic:
+    """One topic, or why it cannot be described."""
+
+    error_code: Int16
+    name: String | None = field(nullable_since=12)
+    """None only for an id that nobody has."""
+    topic_id: Uuid = field(default=ZERO_UUID, since=10, ignorable=True)
+    """Zero only for a name that nobody has."""
+    is_internal: Bool = field(default=False, since=1, ignorable=True)
+    partitions: list[MetadataResponsePartition]
+    topic_authorized_operations: Int32 = field(default=-0x80000000, since=8)
+    """Bit field; the smallest int32 means not asked for."""
+
+
+@response(key=3, versions="0-13", flexible="9+")
+class MetadataResponse:
+    """The cluster as this broker sees it.
+
+    Error codes, top level (v13): REBOOTSTRAP_REQUIRED: the client must start again from its
+    bootstrap addresses.
+
+    Error codes, per topic:
+    - UNKNOWN_TOPIC_OR_PARTITION: no such name, and it is not created.
+    - LEADER_NOT_AVAILABLE: just being created; ask again.
+    - INVALID_TOPIC_EXCEPTION: an illegal name.
+    - UNKNOWN_TOPIC_ID (v12): no topic has this id.
+    - INVALID_REQUEST: neither name nor id, or a null name before v12.
+    - INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS, POLICY_VIOLATION: it could not be created.
+    - TOPIC_AUTHORIZATION_FAILED: the principal may not describe the topic.
+
+    Error codes, per partition:
+    - LEADER_NOT_AVAILABLE: nobody leads it.
+    - LISTENER_NOT_FOUND: the leader has no listener of the name used for this request.
+    - REPLICA_NOT_AVAILABLE: some replicas are down (v0 only in practice).
+    """
+
+    throttle_time_ms: Int32 = field(default=0, since=3, ignorable=True)
+    brokers: list[MetadataResponseBroker]
+    cluster_id: String | None = field(default=None, since=2, ignorable=True)
+    controller_id: Int32 = field(default=-1, since=1, ignorable=True)
+    topics: list[MetadataResponseTopic]
+    cluster_authorized_operations: Int32 = field(default=-0x80000000, since=8, until=10)
+    error_code: Int16 = field(default=0, since=13, ignorable=True)

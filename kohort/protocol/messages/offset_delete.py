@@ -1,0 +1,69 @@
+"""OffsetDelete (key 47): forget a group's positions in some partitions.
+
+Only v0, without a flexible version. Defined by KIP-496.
+"""
+
+from kohort.protocol.message import field, request, response, struct
+from kohort.protocol.types import Int16, Int32, String
+
+
+@struct
+class OffsetDeleteRequestPartition:
+    """One partition."""
+
+    partition_index: Int32
+
+
+@struct
+class OffsetDeleteRequestTopic:
+    """Partitions of one topic."""
+
+    name: String
+    partitions: list[OffsetDeleteRequestPartition]
+
+
+@request(key=47, versions="0", flexible="none")
+class OffsetDeleteRequest:
+    """Positions of one group to forget."""
+
+    group_id: String
+    topics: list[OffsetDeleteRequestTopic]
+
+
+@struct
+class OffsetDeleteResponsePartition:
+    """The outcome for one partition."""
+
+    partition_index: Int32
+    error_code: Int16
+
+
+@struct
+class OffsetDeleteResponseTopic:
+    """The outcomes for one topic."""
+
+    name: String
+    partitions: list[OffsetDeleteResponsePartition]
+
+
+@response(key=47, versions="0", flexible="none")
+class OffsetDeleteResponse:
+    """One outcome per partition, none if the top level has an error.
+
+    Error codes, top level:
+    - GROUP_ID_NOT_FOUND: there is no such group.
+    - NON_EMPTY_GROUP: it has members and is not a consumer group.
+    - INVALID_GROUP_ID: an empty group id.
+    - NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: find the
+      coordinator again, or wait.
+    - GROUP_AUTHORIZATION_FAILED: the principal may not delete from the group.
+
+    Error codes, per partition:
+    - GROUP_SUBSCRIBED_TO_TOPIC: members read the topic.
+    - UNKNOWN_TOPIC_OR_PARTITION: there is none.
+    - TOPIC_AUTHORIZATION_FAILED: the principal may not read the topic.
+    """
+
+    error_code: Int16
+    throttle_time_ms: Int32 = field(default=0, ignorable=True)
+    topics: list[OffsetDeleteResponseTopic]

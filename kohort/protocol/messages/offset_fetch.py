@@ -1,0 +1,126 @@
+"""OffsetFetch (key 9): read committed positions of one group, from v8 of several.
+
+v2 null for all topics, top-level error; v3 throttle time; v5 leader epoch (KIP-320); v6 flexible;
+v7 wait for open transactions (KIP-447); v8 several groups (KIP-709); v9 member epochs (KIP-848);
+v10 topic ids instead of names (KIP-848). Version 0 read from ZooKeeper and ended with Kafka 4.0.
+"""
+
+from kohort.protocol.message import field, request, response, struct
+from kohort.protocol.types import ZERO_UUID, Bool, Int16, Int32, Int64, String, Uuid
+
+
+@struct
+class OffsetFetchRequestTopic:
+    """Partitions of one topic (up to v7)."""
+
+    name: String
+    partition_indexes: list[Int32]
+
+
+@struct
+class OffsetFetchRequestTopics:
+    """Partitions of one topic (v8+), by id from v10."""
+
+    name: String = field(default="", until=9, ignorable=True)
+    topic_id: Uuid = field(default=ZERO_UUID, since=10, ignorable=True)
+    partition_indexes: list[Int32]
+
+
+@struct
+class OffsetFetchRequestGroup:
+    """What to read of one group."""
+
+    group_id: String
+    member_id: String | None = field(default=None, since=9, ignorable=True)
+    member_epoch: Int32 = field(default=-1, since=9, ignorable=True)
+    topics: list[OffsetFetchRequestTopics] | None
+    """None is everything that the group has committed."""
+
+
+@request(key=9, versions="1-10", flexible="6+")
+class OffsetFetchRequest:
+    """Up to v7 one group in the outer fields, from v8 the list of groups."""
+
+    group_id: String = field(default="", until=7)
+    topics: list[OffsetFetchRequestTopic] | None = field(default=[], until=7, nullable_since=2)
+    """None is everything that the group has committed."""
+    groups: list[OffsetFetchRequestGroup] = field(default=[], since=8)
+    require_stable: Bool = field(default=False, since=7)
+    """Refuse partitions with a commit inside an open transaction."""
+
+
+@struct
+class OffsetFetchResponsePartition:
+    """The position in one partition (up to v7)."""
+
+    partition_index: Int32
+    committed_offset: Int64
+    """-1 when nothing was committed."""
+    committed_leader_epoch: Int32 = field(default=-1, since=5, ignorable=True)
+    metadata: String | None
+    error_code: Int16
+
+
+@struct
+class OffsetFetchResponseTopic:
+    """The positions in one topic (up to v7)."""
+
+    name: String
+    partitions: list[OffsetFetchResponsePartition]
+
+
+@struct
+class OffsetFetchResponsePartitions:
+    """The position in one partition (v8+)."""
+
+    partition_index: Int32
+    committed_offset: Int64
+    """-1 when nothing was committed."""
+    committed_leader_epoch: Int32 = field(default=-1, ignorable=True)
+    metadata: String | None
+    error_code: Int16
+
+
+@struct
+class OffsetFetchResponseTopics:
+    """The positions in one topic (v8+)."""
+
+    name: String = field(default="", until=9, ignorable=True)
+    topic_id: Uuid = field(default=ZERO_UUID, since=10, ignorable=True)
+    partitions: list[OffsetFetchResponsePartitions]
+
+
+@struct
+class OffsetFetchResponseGroup:
+    """The positions of one group, or why there are none."""
+
+    group_id: String
+    topics: list[OffsetFetchResponseTopics]
+    error_code: Int16 = field(default=0)
+
+
+@response(key=9, versions="1-10", flexible="6+")
+class OffsetFetchResponse:
+    """Up to v7 one group in the outer fields, from v8 the list of groups.
+
+    Error codes, per group (v1: on every partition):
+    - NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: find the
+      coordinator again, or wait.
+    - GROUP_ID_NOT_FOUND: the group is of a type whose offsets are not read this way.
+    - UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (v9): the member of a KIP-848 group is not, or no
+      longer, the one it says.
+    - INVALID_GROUP_ID: the group id cannot be used.
+    - GROUP_AUTHORIZATION_FAILED: the principal may not describe the group.
+
+    Error codes, per partition:
+    - UNSTABLE_OFFSET_COMMIT (v7): a transaction with a commit here is open and require_stable is
+      set.
+    - UNKNOWN_TOPIC_OR_PARTITION: unreadable for other reasons; an unknown name is -1 and NONE.
+    - UNKNOWN_TOPIC_ID (v10): no topic has this id.
+    - TOPIC_AUTHORIZATION_FAILED: the principal may not describe the topic.
+    """
+
+    throttle_time_ms: Int32 = field(default=0, since=3, ignorable=True)
+    topics: list[OffsetFetchResponseTopic] = field(default=[], until=7)
+    error_code: Int16 = field(default=0, since=2, until=7, ignorable=True)
+    groups: list[OffsetFetchResponseGroup] = field(default=[], since=8)

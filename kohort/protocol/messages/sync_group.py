@@ -1,0 +1,58 @@
+"""SyncGroup (key 14): the leader hands in the assignment, everybody gets its part.
+
+v1 throttle time; v2 answers before throttling; v3 static membership (KIP-345); v4 flexible; v5
+protocol type and name in both directions (KIP-559).
+"""
+
+from kohort.protocol.message import field, request, response, struct
+from kohort.protocol.types import Bytes, Int16, Int32, String
+
+
+@struct
+class SyncGroupRequestAssignment:
+    """What one member is to work on."""
+
+    member_id: String
+    assignment: Bytes
+    """For consumers a ConsumerProtocolAssignment."""
+
+
+@request(key=14, versions="0-5", flexible="4+")
+class SyncGroupRequest:
+    """Held back until the leader's has arrived and is stored."""
+
+    group_id: String
+    generation_id: Int32
+    member_id: String
+    group_instance_id: String | None = field(default=None, since=3)
+    protocol_type: String | None = field(default=None, since=5, ignorable=True)
+    """Mandatory from v5 on, although it may be None on the wire."""
+    protocol_name: String | None = field(default=None, since=5, ignorable=True)
+    """Mandatory from v5 on, although it may be None on the wire."""
+    assignments: list[SyncGroupRequestAssignment]
+    """Only the leader's are used."""
+
+
+@response(key=14, versions="0-5", flexible="4+")
+class SyncGroupResponse:
+    """The assignment of the member that asks.
+
+    Error codes:
+    - REBALANCE_IN_PROGRESS: another rebalance has begun; join again.
+    - ILLEGAL_GENERATION: the group has moved on.
+    - UNKNOWN_MEMBER_ID: not, or no longer, a member.
+    - FENCED_INSTANCE_ID (v3): another process has taken over the instance id.
+    - INCONSISTENT_GROUP_PROTOCOL (v5): protocol type or name missing or not the group's.
+    - INVALID_GROUP_ID: an empty group id.
+    - NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: find the
+      coordinator again, or wait.
+    - UNKNOWN_SERVER_ERROR: the assignment could not be stored.
+    - GROUP_AUTHORIZATION_FAILED: the principal may not read the group.
+    """
+
+    throttle_time_ms: Int32 = field(default=0, since=1, ignorable=True)
+    error_code: Int16
+    protocol_type: String | None = field(default=None, since=5, ignorable=True)
+    protocol_name: String | None = field(default=None, since=5, ignorable=True)
+    assignment: Bytes
+    """Empty for a member that the leader left out."""

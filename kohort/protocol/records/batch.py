@@ -1,0 +1,253 @@
+"""Record batch v2 from the outside: its 61-byte header, its CRC, where it ends.
+
+The broker handles batches, not records: nothing here looks behind the header, and no function
+copies the payload. Functions take any buffer and a position and raise only DecodeError.
+
+Base offset, length and leader epoch lie in front of what the CRC covers. A broker therefore stores
+a batch under an offset of its own by writing `placement_prefix(...)` and the batch from
+`PLACEMENT_BYTES` on, unchanged. Log-append time lies behind the CRC: `with_log_append_time` gives a
+header with a new CRC, to be written by `encode_header` before the batch from `HEADER_BYTES` on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from struct import Struct
+from typing import NamedTuple
+
+from kohort.protocol.errors import DecodeError
+from kohort.protocol.records.crc import crc32c
+from kohort.protocol.records.varint import Buffer
+
+MAGIC = 2
+HEADER_BYTES = 61
+LENGTH_OVERHEAD_BYTES = 12
+"""Base offset and length, which the length field does not count."""
+LENGTH_MIN = HEADER_BYTES - LENGTH_OVERHEAD_BYTES
+PLACEMENT_BYTES = 16
+"""Base offset, length and leader epoch: the part the broker sets."""
+
+NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_LEADER_EPOCH = -1
+
+SEQUENCE_MODULUS = 1 << 31
+"""After sequence 2147483647 comes 0."""
+
+_HEADER = Struct(">qiibIhiqqqhii")
+_PLACEMENT = Struct(">qii")
+_CRC_START = 21
+
+_CODEC_MASK = 0x07
+_LOG_APPEND_TIME_BIT = 0x08
+_TRANSACTIONAL_BIT = 0x10
+_CONTROL_BIT = 0x20
+_DELETE_HORIZON_BIT = 0x40
+
+
+class Codec(IntEnum):
+    """Ids of the compression codecs, as in the lowest three attribute bits."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class TimestampType(IntEnum):
+    """Who set the timestamps of a batch: the producer, or the broker at the append."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class BatchHeader(NamedTuple):
+    """The header of one batch, fields in wire order.
+
+    A named tuple because recovery builds one per batch of a segment: it costs a quarter of a frozen
+    dataclass of as many fields and is as immutable.
+    """
+
+    base_offset: int
+    length: int
+    """Bytes of the batch behind this field; see size_bytes."""
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    """Delete horizon if has_delete_horizon."""
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the whole batch, header included."""
+        return self.length + LENGTH_OVERHEAD_BYTES
+
+    @property
+    def codec_id(self) -> int:
+        """0 to 7; those above 4 name no codec."""
+        return self.attributes & _CODEC_MASK
+
+    @property
+    def codec(self) -> Codec:
+        """Raises DecodeError for an id that names no codec."""
+        try:
+            return Codec(self.attributes & _CODEC_MASK)
+        except ValueError:
+            raise DecodeError(f"unknown compression codec {self.codec_id}") from None
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """LOG_APPEND_TIME: every record's timestamp is max_timestamp."""
+        return TimestampType((self.attributes & _LOG_APPEND_TIME_BIT) >> 3)
+
+    @property
+    def is_transactional(self) -> bool:
+        """True for records and markers of transactions."""
+        return bool(self.attributes & _TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        """True for a batch that holds a marker instead of records of users."""
+        return bool(self.attributes & _CONTROL_BIT)
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """True once compaction has fixed when the tombstones in the batch may go (KIP-534)."""
+        return bool(self.attributes & _DELETE_HORIZON_BIT)
+
+    @property
+    def has_producer_id(self) -> bool:
+        """True for batches of idempotent and transactional producers."""
+        return self.producer_id > NO_PRODUCER_ID
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record the batch was written with; compaction may have removed it."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """Where the next batch starts at the earliest."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record, wrapped; NO_SEQUENCE if the batch has none."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) % SEQUENCE_MODULUS
+
+
+def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header of the batch that starts at `position`; the records need not be in the buffer.
+
+    Refuses what cannot be a batch of version 2 at all: fewer than 61 bytes, another magic, a length
+    below that of the header. Everything else is the caller's to judge.
+    """
+    if position < 0 or len(buffer) - position < HEADER_BYTES:
+        raise DecodeError(f"batch header at {position} ends with the buffer at {len(buffer)}")
+    header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
+    if header.magic != MAGIC:
+        raise DecodeError(f"batch at {position} has magic {header.magic}, not {MAGIC}")
+    if header.length < LENGTH_MIN:
+        raise DecodeError(f"batch at {position} has length {header.length}, below {LENGTH_MIN}")
+    return header
+
+
+def encode_header(header: BatchHeader) -> bytes:
+    """The 61 bytes of a header, its CRC field as it stands."""
+    return _HEADER.pack(*header)
+
+
+def placement_prefix(base_offset: int, length: int, leader_epoch: int) -> bytes:
+    """The first 16 bytes of a batch, which the CRC does not cover."""
+    return _PLACEMENT.pack(base_offset, length, leader_epoch)
+
+
+def crc_of(buffer: Buffer, header: BatchHeader, position: int = 0) -> int:
+    """CRC-32C of the batch at `position`; the whole batch must be in the buffer."""
+    stop = position + header.size_bytes
+    if stop > len(buffer):
+        raise DecodeError(f"batch of {header.size_bytes} bytes at {position} ends with the buffer")
+    return crc32c(memoryview(buffer)[position + _CRC_START : stop])
+
+
+def crc_matches(buffer: Buffer, header: BatchHeader, position: int = 0) -> bool:
+    """Whether the batch at `position` is as it was written; False also if it is cut short."""
+    if position + header.size_bytes > len(buffer):
+        return False
+    return crc_of(buffer, header, position) == header.crc
+
+
+def payload_of(buffer: Buffer, header: BatchHeader, position: int = 0) -> memoryview:
+    """The records block of the batch at `position`, compressed as it came."""
+    stop = position + header.size_bytes
+    if stop > len(buffer):
+        raise DecodeError(f"batch of {header.size_bytes} bytes at {position} ends with the buffer")
+    return memoryview(buffer)[position + HEADER_BYTES : stop]
+
+
+def iter_headers(
+    buffer: Buffer, *, partial_tail: bool = False
+) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of the batches that follow each other in the buffer.
+
+    With `partial_tail` a last batch that is not whole is left out in silence, as in fetch responses
+    and file reads cut at a byte limit; otherwise it raises DecodeError.
+    """
+    position, stop = 0, len(buffer)
+    while position < stop:
+        if partial_tail and stop - position < HEADER_BYTES:
+            return
+        header = read_header(buffer, position)
+        if position + header.size_bytes > stop:
+            if partial_tail:
+                return
+            raise DecodeError(f"batch of {header.size_bytes} bytes at {position} ends at {stop}")
+        yield position, header
+        position += header.size_bytes
+
+
+def split_batches(
+    buffer: Buffer, *, partial_tail: bool = False
+) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """(header, whole batch) for each batch in the buffer; see iter_headers."""
+    view = memoryview(buffer)
+    for position, header in iter_headers(view, partial_tail=partial_tail):
+        yield header, view[position : position + header.size_bytes]
+
+
+def with_log_append_time(buffer: Buffer, header: BatchHeader, timestamp_ms: int) -> BatchHeader:
+    """The header with all records' timestamp set to the broker's and the CRC that goes with it.
+
+    `buffer` holds the batch from its start; it is not changed.
+    """
+    return _restamped(buffer, header, header.attributes | _LOG_APPEND_TIME_BIT, timestamp_ms)
+
+
+def with_create_time(buffer: Buffer, header: BatchHeader, max_timestamp: int) -> BatchHeader:
+    """The header with the producer's timestamps in force and the CRC that goes with it."""
+    return _restamped(buffer, header, header.attributes & ~_LOG_APPEND_TIME_BIT, max_timestamp)
+
+
+def _restamped(
+    buffer: Buffer, header: BatchHeader, attributes: int, max_timestamp: int
+) -> BatchHeader:
+    changed = header._replace(attributes=attributes, max_timestamp=max_timestamp)
+    return changed._replace(crc=header_crc(changed, payload_of(buffer, header)))
+
+
+def header_crc(header: BatchHeader, payload: Buffer) -> int:
+    """The CRC a batch of this header and this records block must carry."""
+    return crc32c(payload, crc32c(_HEADER.pack(*header)[_CRC_START:]))

@@ -1,0 +1,107 @@
+"""Base-128 integers as records use them: lowest group first, signed ones in zig-zag form.
+
+Readers take a buffer and a position and return the value and the position behind it. They never
+read past the end of the buffer and raise only DecodeError. An encoding with needless zero groups is
+accepted, as every Kafka client accepts it; one that does not fit the type is refused rather than
+cut off, because two readers that cut off differently would see two different records.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from kohort.protocol.errors import DecodeError, EncodeError
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+UVARINT_BYTES_MAX = 5
+VARLONG_BYTES_MAX = 10
+
+_INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
+_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
+
+
+def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
+    """An unsigned 32-bit value and the position behind it."""
+    return read_groups(buffer, position, UVARINT_BYTES_MAX)
+
+
+def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
+    """A signed 32-bit value and the position behind it."""
+    value, position = read_groups(buffer, position, UVARINT_BYTES_MAX)
+    return (value >> 1) ^ -(value & 1), position
+
+
+def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
+    """A signed 64-bit value and the position behind it."""
+    value, position = read_groups(buffer, position, VARLONG_BYTES_MAX)
+    return (value >> 1) ^ -(value & 1), position
+
+
+def read_groups(buffer: Buffer, position: int, bytes_max: int) -> tuple[int, int]:
+    """The bits of a value before zig-zag is undone; at most 32 or 64 of them."""
+    if position < 0:
+        raise DecodeError(f"varint at negative position {position}")
+    value = 0
+    stop = min(len(buffer), position + bytes_max)
+    for index in range(position, stop):
+        byte = buffer[index]
+        value |= (byte & 0x7F) << 7 * (index - position)
+        if byte < 0x80:
+            if value >> (32 if bytes_max == UVARINT_BYTES_MAX else 64):
+                break
+            return value, index + 1
+    else:
+        if stop < position + bytes_max:
+            raise DecodeError(f"varint at {position} ends with the buffer")
+    raise DecodeError(f"varint at {position} does not fit {bytes_max} bytes or its type")
+
+
+def encode_uvarint(value: int) -> bytes:
+    """EncodeError if the value is negative or above 32 bits."""
+    if not 0 <= value <= 0xFFFF_FFFF:
+        raise EncodeError(f"{value} does not fit an unsigned varint")
+    out = bytearray()
+    _write_groups(out, value)
+    return bytes(out)
+
+
+def encode_varint(value: int) -> bytes:
+    """EncodeError if the value does not fit a signed 32-bit integer."""
+    out = bytearray()
+    write_varint(out, value)
+    return bytes(out)
+
+
+def encode_varlong(value: int) -> bytes:
+    """EncodeError if the value does not fit a signed 64-bit integer."""
+    out = bytearray()
+    write_varlong(out, value)
+    return bytes(out)
+
+
+def write_varint(out: bytearray, value: int) -> None:
+    """Append a signed 32-bit value to `out`."""
+    if -64 <= value < 64:
+        out.append((value << 1) ^ (value >> 31))
+        return
+    if not _INT32_MIN <= value <= _INT32_MAX:
+        raise EncodeError(f"{value} does not fit a varint")
+    _write_groups(out, (value << 1) ^ (value >> 31))
+
+
+def write_varlong(out: bytearray, value: int) -> None:
+    """Append a signed 64-bit value to `out`."""
+    if -64 <= value < 64:
+        out.append((value << 1) ^ (value >> 63))
+        return
+    if not _INT64_MIN <= value <= _INT64_MAX:
+        raise EncodeError(f"{value} does not fit a varlong")
+    _write_groups(out, (value << 1) ^ (value >> 63))
+
+
+def _write_groups(out: bytearray, value: int) -> None:
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)

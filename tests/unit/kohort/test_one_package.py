@@ -1,0 +1,76 @@
+"""What is installed is one package, whatever modules the user's own project has."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+COMMON_NAMES = ("broker", "client", "pipeline", "protocol")
+"""Also those of our rooms, for which there are links at the top of a checkout."""
+
+_USE = """
+import kohort
+for name in kohort._HOMES:
+    getattr(kohort, name)
+import kohort.broker.daemon
+import kohort.pipeline.advisor.advice
+from kohort.broker.handlers.registry import load_handlers
+load_handlers()
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder whose modules have the names of our rooms, and must not be taken for them."""
+    for name in COMMON_NAMES:
+        tmp_path.joinpath(f"{name}.py").write_text(f"raise RuntimeError('the user's {name}')\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("arguments", [["-c", _USE], ["-m", "kohort", "--help"]])
+def test_a_project_with_modules_of_the_same_names_can_use_it(
+    project: Path, arguments: list[str]
+) -> None:
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=project,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_checkout_starts_the_daemon_by_the_name_of_its_room() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "broker", "--help"], cwd=ROOT, capture_output=True, check=True
+    )
+    assert b"--override" in done.stdout
+
+
+def test_a_wheel_contains_one_package_and_all_of_its_rooms(tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
+        cwd=ROOT,
+        env=os.environ | {"KOHORT_COMPILE": "0"},
+        capture_output=True,
+        check=True,
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    tops = {name.partition("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"kohort"}
+    rooms = {Path(name).parts[1] for name in names if name.startswith("kohort/")}
+    assert {*COMMON_NAMES, "cli", "wire", "py.typed"} <= rooms
+    assert "kohort/pipeline/jars.lock" in names
+
+
+@pytest.mark.parametrize("name", COMMON_NAMES)
+def test_the_rooms_are_where_the_top_of_a_checkout_shows_them(name: str) -> None:
+    assert (ROOT / name).resolve() == (ROOT / "kohort" / name).resolve()
