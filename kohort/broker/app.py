@@ -57,6 +57,9 @@ logger = logging.getLogger(__name__)
 FEW_CONNECTIONS: Final = 1_000
 """Where the operating system allows fewer, the operator should know."""
 
+METRICS_PORT_TRIES: Final = 20
+"""Ports that are tried, upward from the default, if none was set."""
+
 SUPPORTED_FEATURES: Final = {"join.reason": (1, 1)}
 """What ApiVersions tells beside the apis: JoinGroup's tag 7728 is understood."""
 
@@ -359,16 +362,30 @@ class Broker:
         """Answer probes before the logs are open, which may take a while after a crash."""
         server = HttpServer(health_pages(lambda: self._not_ready))
         host, port = self.config.kohort_metrics_host, self.config.kohort_metrics_port
-        if port >= 0:
-            try:
-                await server.start(host, port)
-            except OSError as error:
-                raise StartError(
-                    f"kohort.metrics.host={host}, kohort.metrics.port={port}: {error}; another "
-                    "port, 0 for any free one, or -1 for none"
-                ) from error
-            stack.push_async_callback(server.close)
-            logger.info("Metrics are on port %d of %s", server.port, host or "every interface")
+        if port < 0:
+            return server
+        # Whoever set a port will look for the metrics there and nowhere else.
+        tries = 1 if "kohort.metrics.port" in self._loaded.given else METRICS_PORT_TRIES
+        try:
+            await server.start(host, port, tries=tries)
+        except OSError as error:
+            tried = f" up to {port + tries - 1}" if tries > 1 else ""
+            raise StartError(
+                f"kohort.metrics.host={host}, kohort.metrics.port={port}{tried}: {error}; another "
+                "port, 0 for any free one, or -1 for none"
+            ) from error
+        stack.push_async_callback(server.close)
+        where = host or "every interface"
+        if port in {0, server.port}:
+            logger.info("Metrics are on port %d of %s", server.port, where)
+        else:
+            logger.warning(
+                "Metrics are on port %d of %s, because port %d is taken, by another broker "
+                "perhaps; kohort.metrics.port sets one that stays",
+                server.port,
+                where,
+                port,
+            )
         return server
 
     def _start_metrics(

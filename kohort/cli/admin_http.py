@@ -65,5 +65,6 @@ def _advice(base: str, error: Exception) -> str:
     return (
         f"nobody answers at {base} ({reason})\n"
         "This question is answered by a Kohort broker on its HTTP port, kohort.metrics.port "
-        "(9308): is the broker running, and is the port open to here? --http tells where it is."
+        "(9308, or one above it where that was taken: its log says which): is the broker running, "
+        "and is the port open to here? --http tells where it is."
     )

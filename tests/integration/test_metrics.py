@@ -6,8 +6,10 @@ import re
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from ipaddress import IPv4Address
 from pathlib import Path
+from random import SystemRandom
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -54,9 +56,11 @@ async def running(directory: Path, **settings: str) -> AsyncIterator[tuple[Broke
         yield broker, port
 
 
-def fetch(port: int, path: str, accept: str = "text/plain") -> tuple[int, str, str]:
+def fetch(
+    port: int, path: str, accept: str = "text/plain", *, host: str = "localhost"
+) -> tuple[int, str, str]:
     """(status, content type, text) of a page."""
-    request = urllib.request.Request(f"http://localhost:{port}{path}", headers={"Accept": accept})
+    request = urllib.request.Request(f"http://{host}:{port}{path}", headers={"Accept": accept})
     try:
         answer = urllib.request.urlopen(request, timeout=30)
     except urllib.error.HTTPError as error:
@@ -287,6 +291,46 @@ async def test_a_port_that_is_taken_stops_the_start_and_is_named(tmp_path: Path)
     async with running(tmp_path / "first") as (_, port):
         with pytest.raises(StartError, match=f"kohort.metrics.port={port}"):
             async with running(tmp_path / "second", kohort_metrics_port=str(port)):
+                pass
+
+
+@pytest.fixture
+def host() -> str:
+    """An address of this machine that nobody else listens at, so that its 9308 is free."""
+    return str(IPv4Address("127.1.0.0") + SystemRandom().randrange(1 << 16))
+
+
+def with_default_port(directory: Path, host: str) -> AbstractAsyncContextManager[Broker]:
+    given = ["listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={directory}"]
+    given.append(f"kohort.metrics.host={host}")
+    return Broker(load(overrides=given, environment={})).running()
+
+
+async def test_two_brokers_start_side_by_side_without_a_metrics_port_being_set(
+    tmp_path: Path, host: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "kohort.broker.app")
+    first = with_default_port(tmp_path / "first", host)
+    second = with_default_port(tmp_path / "second", host)
+    async with first, second:
+        told = [one for one in caplog.messages if one.startswith("Metrics are on port ")]
+        ports = [int(one.split()[4]) for one in told]
+        for port in ports:
+            status, _, _ = await asyncio.to_thread(fetch, port, "/-/ready", host=host)
+            assert status == 200
+    assert len(set(ports)) == 2
+    assert all(9308 <= port < 9328 for port in ports)
+    assert "because port 9308 is taken" in told[1]
+
+
+async def test_the_default_metrics_port_stops_the_start_if_set_and_taken(
+    tmp_path: Path, host: str
+) -> None:
+    async with with_default_port(tmp_path / "first", host):
+        with pytest.raises(StartError, match=r"kohort\.metrics\.port=9308: "):
+            async with running(
+                tmp_path / "second", kohort_metrics_host=host, kohort_metrics_port="9308"
+            ):
                 pass
 
 

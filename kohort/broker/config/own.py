@@ -18,7 +18,8 @@ class KohortSettings(Settings):
         9308,
         at_least=-1,
         at_most=65_535,
-        doc="Port of /metrics; 0 takes any free port, -1 turns it off.",
+        doc="Port of /metrics; 0 takes any free port, -1 turns it off. Where it is not set and "
+        "9308 is taken, the first free one of the 19 above it, which the log names.",
     )
     kohort_metrics_partitions_max: Int = setting(
         10_000,

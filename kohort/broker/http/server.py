@@ -10,6 +10,7 @@ Starting costs next to nothing: what speaks HTTP is imported when the first conn
 """
 
 import asyncio
+import errno
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
@@ -63,13 +64,22 @@ class HttpServer:
         """How many connections are open."""
         return len(self._connections)
 
-    async def start(self, host: str, port: int) -> None:
+    async def start(self, host: str, port: int, *, tries: int = 1) -> None:
         """Listen; an empty host is every interface.
 
+        Where `port` is taken, the next ones are tried upward, `tries` ports in all.
+
         Raises:
-            OSError: the address cannot be had.
+            OSError: the address cannot be had, or all of these ports are taken.
         """
-        self._server = await asyncio.start_server(self._on_connection, host or None, port)
+        last = port + tries - 1
+        while self._server is None:
+            try:
+                self._server = await asyncio.start_server(self._on_connection, host or None, port)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or port >= last:
+                    raise
+                port += 1
 
     async def close(self) -> None:
         """Stop listening and end every connection."""

@@ -20,6 +20,11 @@ ask for it (`Accept: application/openmetrics-text`), in OpenMetrics. The port is
 (`localhost`: there is no authentication, so open it to other machines only where everybody may
 see the names of topics and groups).
 
+Where the port is not set and 9308 is taken, the first free one of the 19 above it is used, so that
+a second broker on one machine starts; a line in its log says which. What looks at 9308 (Prometheus,
+probes, `kohort groups why`) then finds the other broker: set the port wherever several brokers
+share an address. A port that is set is used, or the broker does not start.
+
 | Path | Answer |
 |---|---|
 | `/metrics` | what follows below |

@@ -1,11 +1,12 @@
 """The HTTP port over real sockets: what it answers, and what a peer cannot make it do."""
 
 import asyncio
+import errno
 import http.client
 import json
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
 
 import pytest
@@ -355,3 +356,29 @@ async def test_a_page_that_is_added_later_is_served_from_then_on() -> None:
         assert b" 404 " in await exchange(server, b"GET /new HTTP/1.0\r\n\r\n")
         server.add_pages({"/new": _echo})
         assert b" 200 " in await exchange(server, b"GET /new HTTP/1.0\r\n\r\n")
+
+
+@contextmanager
+def taken_port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        yield taken.getsockname()[1]
+
+
+async def test_a_port_above_is_found_where_the_first_is_taken() -> None:
+    with taken_port() as port:
+        server = HttpServer(PAGES)
+        await server.start("127.0.0.1", port, tries=20)
+        assert port < server.port < port + 20
+        await server.close()
+
+
+async def test_only_so_many_ports_are_tried() -> None:
+    with taken_port() as port, pytest.raises(OSError, match=str(port)) as raised:
+        await HttpServer(PAGES).start("127.0.0.1", port)
+    assert raised.value.errno == errno.EADDRINUSE
+
+
+async def test_no_other_port_is_tried_for_an_address_that_is_not_of_this_machine() -> None:
+    with pytest.raises(OSError, match="9308") as raised:
+        await HttpServer(PAGES).start("192.0.2.1", 9308, tries=20)
+    assert raised.value.errno == errno.EADDRNOTAVAIL
