@@ -130,19 +130,23 @@ clean: ## remove everything that can be rebuilt; ./data stays
 
 setup: $(STAMPS)/test $(STAMPS)/java $(STAMPS)/jars ## install what the tests need, without running them
 
+# These take most of the minute before the first start, and pip would say nothing meanwhile.
 $(BIN)/python:
-	scripts/make-venv $(PYTHON) $(VENV)
+	@echo "Creating the virtual environment $(VENV): some seconds"
+	@scripts/make-venv $(PYTHON) $(VENV)
 
 # Building compiles the hot codecs and the modules that have a .pxd, if there is a compiler.
 $(STAMPS)/core: pyproject.toml constraints.txt scripts/compile_hook.py $(COMPILED) | $(BIN)/python
 	@mkdir -p $(STAMPS)
-	$(PIP) install --constraint constraints.txt --editable .
+	@echo "Installing Kohort and its packages, and compiling $(words $(TYPES) hot_codecs) modules if there is a C compiler: about a minute"
+	@$(PIP) install --constraint constraints.txt --editable .
 	@touch $@
 
 $(STAMPS)/test: $(STAMPS)/core
 	@command -v cc >/dev/null || scripts/apt-install gcc libc6-dev python3-dev || \
 	    echo "no C compiler: what would be compiled runs as Python, and is tested so" >&2
-	$(PIP) install --constraint constraints.txt --editable '.[test]'
+	@echo "Installing what the tests need, and compiling once more: some minutes if Spark has to be fetched"
+	@$(PIP) install --constraint constraints.txt --editable '.[test]'
 	@touch $@
 
 # Debian packages: the librdkafka that Debian ships (kcat), and Java for Kafka's own client.

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,37 @@ def test_the_build_machine_runs_everything() -> None:
         path.parent.relative_to(ROOT / "tests").parts[0]
         for path in (ROOT / "tests").glob("*/**/test_*.py")
     }
+
+
+def recipes_of_run(directory: Path) -> list[str]:
+    """The commands that `make run` would carry out with its environment and stamps there."""
+    return subprocess.run(
+        ["make", "--dry-run", "run", f"VENV={directory}/venv", f"CACHE={directory}/cache"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.splitlines()
+
+
+def test_the_first_run_says_what_it_does_before_each_long_step(tmp_path: Path) -> None:
+    recipes = recipes_of_run(tmp_path)
+
+    said_before = {
+        step: before.startswith("echo ")
+        for before, step in pairwise(recipes)
+        if "make-venv" in step or " pip " in step
+    }
+    assert len(said_before) == 2
+    assert all(said_before.values())
+    modules = len(list((ROOT / "kohort").rglob("*.pxd"))) + 1  # The hot codecs have none.
+    assert f"compiling {modules} modules" in "\n".join(recipes)
+
+
+def test_a_later_run_says_nothing_of_its_own(tmp_path: Path) -> None:
+    for made in ("venv/bin/python", "cache/make/core"):
+        (tmp_path / made).parent.mkdir(parents=True)
+        (tmp_path / made).touch()
+
+    (first, *_) = recipes_of_run(tmp_path)
+    assert first.startswith("exec ")
