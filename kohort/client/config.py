@@ -117,6 +117,8 @@ class ConsumerConfig:
 
     key_deserializer: Callable[[Any], Any] | None = None
     value_deserializer: Callable[[Any], Any] | None = None
+    """What makes keys and values of bytes, or of None. Either may be a coroutine function, as one
+    that asks a schema registry: each partition has one record in it at a time."""
 
     auto_offset_reset: str = "latest"
     """Where to begin without a committed position: earliest, latest, none (raise), or

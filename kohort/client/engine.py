@@ -37,7 +37,7 @@ from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.positions import Positions
 from kohort.client.core.stored_offsets import StoredOffsets
 from kohort.client.core.subscription import Subscription, SubscriptionKind
-from kohort.client.fetched import Deserialisers
+from kohort.client.deserialising import Deserialisers
 from kohort.client.fetcher import Fetcher, Records
 from kohort.client.group import GroupMember
 from kohort.client.group_offsets import GroupOffsets, Outsider

@@ -14,6 +14,7 @@ from kohort.client.core.errors import RecordError
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.positions import PartitionState, Positions
+from kohort.client.deserialising import Awaiting, NotMadeYet
 from kohort.client.fetched import Fetched
 from kohort.client.records import AnyRecord
 
@@ -111,6 +112,7 @@ class FetchBuffers:
         inflated_bytes_limit: int,
         on_less: Callable[[TopicPartition, int], None],
         on_failed: Callable[[TopicPartition, RecordError], None],
+        awaiting: Awaiting | None = None,
     ) -> None:
         """Make some that are empty.
 
@@ -120,7 +122,9 @@ class FetchBuffers:
                 in any case.
             on_less: so many bytes of the partition are left.
             on_failed: its next record cannot be given out, and what was there is forgotten.
+            awaiting: what calls deserialisers that are coroutine functions.
         """
+        self._awaiting = awaiting
         self._positions = positions
         self._inflated = _Inflated(inflated_bytes_limit)
         self._on_less = on_less
@@ -165,6 +169,8 @@ class FetchBuffers:
         for partition in outdated:
             del self._waiting[partition]
             self._inflated.forget(partition)
+        if self._awaiting is not None:
+            self._awaiting.forget(outdated)
         for partition in outdated:
             self._on_less(partition, 0)
 
@@ -172,6 +178,8 @@ class FetchBuffers:
         """Forget everything."""
         self._waiting.clear()
         self._inflated.clear()
+        if self._awaiting is not None:
+            self._awaiting.clear()
         self._ahead = None
 
     @property
@@ -256,6 +264,8 @@ class FetchBuffers:
         for partition in list(self._waiting):
             if only is not None and partition not in only:
                 continue
+            if self._awaiting is not None and self._awaiting.is_making(partition):
+                continue
             state = find(partition)
             waiting = self._waiting.get(partition)
             if (
@@ -278,6 +288,9 @@ class FetchBuffers:
         self._inflated.make_room(partition)
         try:
             records = chunk.read(state.position, wanted)
+        except NotMadeYet:
+            self._inflated.was_read(partition, chunk)
+            return None
         except RecordError as error:
             self._drop(partition)
             self._on_failed(partition, error)

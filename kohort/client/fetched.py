@@ -6,10 +6,10 @@ asked for. What it was inflated to can be given up meanwhile (`deflate`): it is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 from struct import Struct
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from kohort.client.core.errors import (
     ConsumerError,
@@ -19,6 +19,7 @@ from kohort.client.core.errors import (
 )
 from kohort.client.core.offsets import UNKNOWN_EPOCH
 from kohort.client.core.partitions import TopicPartition
+from kohort.client.deserialising import Awaiting, Deserialisers, refused
 from kohort.client.records import AnyRecord
 from kohort.client.unpack import Source, unpack
 from kohort.protocol.errors import DecodeError, ErrorCode, InflatedTooLargeError
@@ -35,9 +36,6 @@ from kohort.protocol.records.batch import (
 from kohort.protocol.records.control import ControlType, decode_marker
 from kohort.protocol.records.record import inflate, log_append_timestamp
 
-Deserialiser: TypeAlias = Callable[[Any], Any]
-"""Is given bytes, or None; typed loosely so that what refuses None, like json.loads, is one too."""
-
 _EXTENT: Final = Struct(">qi4xb6xi")
 """Base offset, length, magic and last offset delta of a batch."""
 _OFFSET_MAX: Final = (1 << 63) - 2
@@ -51,16 +49,6 @@ class IsolationLevel(IntEnum):
     READ_COMMITTED = 1
 
 
-@dataclass(slots=True, eq=False)
-class Deserialisers:
-    """What makes keys and values of bytes; None leaves them as bytes. They are looked at for each
-    record, so that they can be put aside for a while.
-    """
-
-    key: Deserialiser | None = None
-    value: Deserialiser | None = None
-
-
 NO_DESERIALISERS: Final = Deserialisers()
 
 
@@ -71,6 +59,8 @@ class ReadOptions:
     check_crcs: bool = True
     inflated_bytes_limit: int = 64 << 20
     deserialisers: Deserialisers = NO_DESERIALISERS
+    awaiting: Awaiting | None = None
+    """What calls them, if they are coroutine functions."""
 
 
 class Aborted(NamedTuple):
@@ -148,6 +138,7 @@ class Fetched:
         Raises:
             CorruptRecordError, RecordTooLargeError, DeserialisationError: the record at `floor`, or
                 behind it, cannot be given out. The next call begins with it again.
+            NotMadeYet: its deserialisers are coroutine functions, and at work on it.
         """
         while True:
             if not self._left and not self._begin_batch(floor):
@@ -243,6 +234,8 @@ class Fetched:
         read_key, read_value = self._options.deserialisers.key, self._options.deserialisers.value
         if read_key is None and read_value is None:
             return records
+        if self._options.awaiting is not None:
+            return self._awaited(self._options.awaiting, records)
         done: list[AnyRecord] = []
         for record in records:
             what, key, value = "key", record.key, record.value
@@ -256,13 +249,19 @@ class Fetched:
                 self.rewind()
                 if done:
                     break
-                raise DeserialisationError(
-                    f"{_name(self._partition)}: the {what} of the record at offset {record.offset}"
-                    f" cannot be deserialised: {error!r}; seek to {record.offset + 1} to pass over"
-                    " it",
-                    record,
-                ) from error
+                raise _told_how_to_pass(refused(record, what, error)) from error
             done.append(record._replace(key=key, value=value))
+        return done
+
+    def _awaited(self, awaiting: Awaiting, records: list[AnyRecord]) -> list[AnyRecord]:
+        done: list[AnyRecord] = []
+        try:
+            done = awaiting.take(self._partition, records)
+        except DeserialisationError as error:
+            raise _told_how_to_pass(error) from error.__cause__
+        finally:
+            if len(done) < len(records):
+                self.rewind()
         return done
 
     def _corrupt(self, header: BatchHeader, floor: int, why: str) -> CorruptRecordError:
@@ -286,6 +285,12 @@ class Fetched:
             if header.base_offset < base < header.next_offset:
                 return int(base)
         return header.next_offset
+
+
+def _told_how_to_pass(error: DeserialisationError) -> DeserialisationError:
+    return DeserialisationError(
+        f"{error}; seek to {error.next_offset} to pass over it", error.record
+    )
 
 
 def _name(partition: TopicPartition) -> str:

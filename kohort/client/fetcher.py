@@ -24,13 +24,14 @@ from kohort.client.core.fetch_plan import FetchLimits, FetchPlan
 from kohort.client.core.offsets import OffsetAndMetadata, OffsetSpec
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.positions import Positions
+from kohort.client.deserialising import Awaiting, Deserialisers
 from kohort.client.fetch_answers import FetchAnswers
 from kohort.client.fetch_buffers import FetchBuffers, Only, Records
 from kohort.client.fetch_config import FetchConfig
 from kohort.client.fetch_sending import FetchSender
 from kohort.client.fetch_sources import FetchSources
 from kohort.client.fetch_troubles import Troubles
-from kohort.client.fetched import NO_DESERIALISERS, Deserialisers, IsolationLevel, ReadOptions
+from kohort.client.fetched import NO_DESERIALISERS, IsolationLevel, ReadOptions
 from kohort.client.leader_checks import PositionChecks
 from kohort.client.leader_rounds import now_ms
 from kohort.client.memory import have_freed_memory_kept
@@ -97,11 +98,15 @@ class Fetcher:
         self.troubles = Troubles(
             self._sources, positions, self._plan, config, on_due=self._changed.set
         )
+        awaiting = None
+        if deserialisers.are_awaited:
+            awaiting = Awaiting(deserialisers, on_made=self._changed.set)
         self._buffers = FetchBuffers(
             positions,
             inflated_bytes_limit=config.prefetch_bytes_limit,
             on_less=self._has_less,
             on_failed=self.troubles.fail,
+            awaiting=awaiting,
         )
         answers = FetchAnswers(
             positions,
@@ -109,7 +114,7 @@ class Fetcher:
             self._buffers,
             self.troubles,
             self._sources,
-            ReadOptions(config.check_crcs, config.inflated_bytes_limit, deserialisers),
+            ReadOptions(config.check_crcs, config.inflated_bytes_limit, deserialisers, awaiting),
             default_reset=self._default_reset,
             on_metadata_wanted=on_metadata_wanted,
             on_readable=self._changed.set,

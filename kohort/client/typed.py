@@ -1,8 +1,10 @@
-"""What type checkers know of a consumer: keys and values are what the deserialisers return."""
+"""What type checkers know of a consumer: keys and values are what the deserialisers return, or what
+comes of awaiting that.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, Unpack, overload
 
 from kohort.client.config import OtherSettings, Settings
@@ -38,6 +40,15 @@ class TypedByDeserialisers(Generic[K, V]):
     def __init__(
         self: TypedByDeserialisers[K, Raw],
         *topics: str,
+        key_deserializer: Callable[[Any], Coroutine[Any, Any, K]],
+        value_deserializer: None = None,
+        **settings: Unpack[OtherSettings],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: TypedByDeserialisers[K, Raw],
+        *topics: str,
         key_deserializer: Callable[[Any], K],
         value_deserializer: None = None,
         **settings: Unpack[OtherSettings],
@@ -48,6 +59,42 @@ class TypedByDeserialisers(Generic[K, V]):
         self: TypedByDeserialisers[Raw, V],
         *topics: str,
         key_deserializer: None = None,
+        value_deserializer: Callable[[Any], Coroutine[Any, Any, V]],
+        **settings: Unpack[OtherSettings],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        *topics: str,
+        key_deserializer: Callable[[Any], Coroutine[Any, Any, K]],
+        value_deserializer: Callable[[Any], Coroutine[Any, Any, V]],
+        **settings: Unpack[OtherSettings],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        *topics: str,
+        key_deserializer: Callable[[Any], K],
+        value_deserializer: Callable[[Any], Coroutine[Any, Any, V]],
+        **settings: Unpack[OtherSettings],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: TypedByDeserialisers[Raw, V],
+        *topics: str,
+        key_deserializer: None = None,
+        value_deserializer: Callable[[Any], V],
+        **settings: Unpack[OtherSettings],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        *topics: str,
+        key_deserializer: Callable[[Any], Coroutine[Any, Any, K]],
         value_deserializer: Callable[[Any], V],
         **settings: Unpack[OtherSettings],
     ) -> None: ...

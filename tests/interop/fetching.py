@@ -12,7 +12,8 @@ from aiokafka import AIOKafkaProducer
 from kohort.client.core.offsets import RESET_EARLIEST
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.positions import Positions
-from kohort.client.fetched import NO_DESERIALISERS, Deserialisers, IsolationLevel
+from kohort.client.deserialising import Deserialisers
+from kohort.client.fetched import NO_DESERIALISERS, IsolationLevel
 from kohort.client.fetcher import FetchConfig, Fetcher
 from kohort.client.net.cluster import Cluster, ClusterConfig, parse_bootstrap
 from kohort.client.net.connection import ConnectionConfig

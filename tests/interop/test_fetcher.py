@@ -32,7 +32,8 @@ from kohort.client.core.offsets import (
     ResetPolicy,
 )
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.fetched import Deserialisers, IsolationLevel
+from kohort.client.deserialising import Deserialisers
+from kohort.client.fetched import IsolationLevel
 from kohort.client.fetcher import FetchConfig
 from kohort.client.offset_lookup import list_offsets
 from kohort.protocol.types import ZERO_UUID

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
-from typing import Any
 
-from kohort.client.core.errors import DeserialisationError
 from kohort.client.core.work import Item
-from kohort.client.fetched import Deserialiser
+from kohort.client.deserialising import Deserialiser, deserialised
 from kohort.client.processing.options import Handler
-from kohort.client.records import AnyRecord
 
 
 class Attempts:
@@ -57,31 +53,8 @@ class Attempts:
         if record is None:
             record = item.record
             if self._read_key is not None or self._read_value is not None:
-                record = await self._deserialised(record)
+                record = await deserialised(record, self._read_key, self._read_value)
             item.made = record
         answer = self._handler(record)
         if answer is not None and inspect.isawaitable(answer):
             await answer
-
-    async def _deserialised(self, record: AnyRecord) -> AnyRecord:
-        key, value = record.key, record.value
-        if self._read_key is not None:
-            key = await _read(self._read_key, key, "key", record)
-        if self._read_value is not None:
-            value = await _read(self._read_value, value, "value", record)
-        return record._replace(key=key, value=value)
-
-
-async def _read(read: Callable[[Any], Any], data: Any, what: str, record: AnyRecord) -> Any:  # noqa: ANN401
-    try:
-        made = read(data)
-    except Exception as error:
-        raise DeserialisationError(
-            f"{record.topic}-{record.partition}: the {what} of the record at offset"
-            f" {record.offset} cannot be deserialised: {error!r}",
-            record,
-        ) from error
-    if inspect.isawaitable(made):
-        awaited: Awaitable[Any] = made
-        return await awaited
-    return made

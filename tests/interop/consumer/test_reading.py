@@ -1,6 +1,7 @@
 """Reading: positions, where they begin, and how they are moved."""
 
 import asyncio
+import contextlib
 import json
 
 import pytest
@@ -288,3 +289,36 @@ async def test_an_application_that_never_waits_leaves_the_loop_to_others(
                 break
         assert beats > before + 3
         other.cancel()
+
+
+async def test_deserialisers_may_be_coroutine_functions(topics: Topics, members: Members) -> None:
+    """Polls that are cancelled, or have no time, lose no record."""
+    partition = TopicPartition(topics.create(), 0)
+    topics.fill(partition.topic, [*range(150), "no number", *range(151, 200)])
+
+    async def looked_up(data: bytes) -> int:
+        await asyncio.sleep(0.0005)
+        return int(data)
+
+    async with assigned(members, partition, value_deserializer=looked_up) as consumer:
+        found: list[object] = []
+        while len(found) < 50:
+            for records in (await consumer.getmany(timeout_ms=0, max_records=20)).values():
+                found += [record.value for record in records]
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.002):
+                    found.append((await consumer.getone()).value)
+        while len(found) < 150:
+            taken = await consumer.poll(10, 150 - len(found))
+            found += [record.value for records in taken.values() for record in records]
+        for _ in range(2):
+            with pytest.raises(errors.DeserialisationError, match="offset 150") as caught:
+                await consumer.getone()
+            assert caught.value.record.value == b"no number"
+        consumer.seek(partition, 151)
+        found.append(150)
+        async for record in consumer:
+            found.append(record.value)
+            if len(found) == 200:
+                break
+    assert found == list(range(200))

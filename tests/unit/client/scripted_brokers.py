@@ -16,7 +16,8 @@ from kohort.client.core.offsets import RESET_EARLIEST
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.positions import Positions
 from kohort.client.core.topics import Leader, TopicInfo
-from kohort.client.fetched import NO_DESERIALISERS, Deserialisers
+from kohort.client.deserialising import Deserialisers
+from kohort.client.fetched import NO_DESERIALISERS
 from kohort.client.fetcher import FetchConfig, Fetcher
 from kohort.client.net.cluster import Address, Cluster, ClusterConfig
 from kohort.client.net.connection import Connection, ConnectionConfig, DisconnectedError

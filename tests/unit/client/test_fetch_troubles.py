@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from kohort.client.core.errors import AuthorizationError, DeserialisationError
-from kohort.client.fetched import Deserialisers
+from kohort.client.deserialising import Deserialisers
 from kohort.client.leader_rounds import now_ms
 from kohort.protocol.errors import ErrorCode
 from tests.unit.client.scripted_brokers import Scene, partition, run

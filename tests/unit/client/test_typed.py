@@ -15,6 +15,10 @@ def as_text(raw: bytes | None) -> str:
     return (raw or b"").decode()
 
 
+async def as_looked_up(raw: bytes | None) -> float:
+    return float(raw or b"0")
+
+
 async def none(consumer: Consumer) -> None:
     """Who names no types means any."""
     assert_type(await consumer.getone(), ConsumerRecord[Any, Any])
@@ -28,6 +32,10 @@ async def some() -> None:
     by_value = Consumer(value_deserializer=as_text)
     assert_type(await by_value.getone(), ConsumerRecord[Any, str])
     assert_type(await by_value.poll(), dict[TopicPartition, list[ConsumerRecord[Any, str]]])
+    awaited = Consumer(value_deserializer=as_looked_up)
+    assert_type((await awaited.getone()).value, float)
+    mixed = Consumer(key_deserializer=as_number, value_deserializer=as_looked_up)
+    assert_type(await mixed.getone(), ConsumerRecord[int, float])
     both = Consumer(key_deserializer=as_number, value_deserializer=as_text)
     assert_type(both, Consumer[int, str])
     async with both as entered:
