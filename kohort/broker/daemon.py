@@ -19,7 +19,7 @@ import uvloop
 from kohort.broker.app import Broker, StartError
 from kohort.broker.config import ConfigError, LoadedConfig, load
 
-logger = logging.getLogger("broker")
+logger = logging.getLogger(__name__)
 
 START_FAILED: Final = 1
 BAD_CONFIG: Final = 2

@@ -1,7 +1,7 @@
 """One partition while the broker runs: its log, what of it consumers may see, and who waits for it.
 
-The log itself is blocking file code (:mod:`broker.storage.log`). This shell decides when its writes
-are forced to disk and keeps the high watermark behind that decision:
+The log itself is blocking file code (:mod:`kohort.broker.storage.log`). This shell decides when its
+writes are forced to disk and keeps the high watermark behind that decision:
 
 - Appends go to the page cache on the loop thread. Where the configuration asks for no fsync
   (Kafka's default), they are visible at once.

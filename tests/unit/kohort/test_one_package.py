@@ -1,6 +1,7 @@
 """What is installed is one package, whatever modules the user's own project has."""
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -51,6 +52,12 @@ def test_a_checkout_starts_the_daemon_by_the_name_of_its_room() -> None:
         [sys.executable, "-m", "broker", "--help"], cwd=ROOT, capture_output=True, check=True
     )
     assert b"--override" in done.stdout
+
+
+def test_all_loggers_are_below_that_of_the_package() -> None:
+    sources = (path.read_text(encoding="utf-8") for path in (ROOT / "kohort").rglob("*.py"))
+    named = {name for text in sources for name in re.findall(r'getLogger\("([^"]+)"\)', text)}
+    assert {name for name in named if name.partition(".")[0] != "kohort"} == set()
 
 
 def test_a_wheel_contains_one_package_and_all_of_its_rooms(tmp_path: Path) -> None:
