@@ -27,6 +27,11 @@ _SMALL = ["-g0", "-O2", "-fno-asynchronous-unwind-tables"]
 costs: -O3 makes more of it and nothing faster, -Os gives up half of what is gained.
 """
 
+_COMPILERS_MAX = 4
+"""Modules that are compiled at the same time: each takes up to 250 MB, and the largest alone a
+seventh of the time of all.
+"""
+
 
 class CompileHook(BuildHookInterface):  # type: ignore[misc]  # Any, where it is not installed.
     """Found by hatchling because it is the only hook in this file."""
@@ -68,18 +73,19 @@ def compile_modules(root: Path) -> list[Path]:
     try:
         extensions = cythonize(
             [
-                # Without assertions and with what the platform has for a release.
-                Extension(
-                    ".".join(source.with_suffix("").parts),
-                    [str(source)],
-                    extra_compile_args=_SMALL,
-                )
-                for source in sources
-            ]
-            + [
+                # The largest, so first: the others are compiled beside it.
                 Extension(
                     "kohort.protocol.hot_codecs", [str(hot_codecs)], extra_compile_args=["-g0"]
-                )
+                ),
+                # Without assertions and with what the platform has for a release.
+                *(
+                    Extension(
+                        ".".join(source.with_suffix("").parts),
+                        [str(source)],
+                        extra_compile_args=_SMALL,
+                    )
+                    for source in sources
+                ),
             ],
             build_dir=".cache/cython",
             # The .pxd says what is to be a machine integer; annotations mean Python's own.
@@ -95,6 +101,7 @@ def compile_modules(root: Path) -> list[Path]:
         command: Any = distribution.get_command_obj("build_ext")
         command.inplace = True
         command.build_temp = ".cache/cython"
+        command.parallel = min(os.cpu_count() or 1, _COMPILERS_MAX)
         command.ensure_finalized()
         command.run()
         return [Path(command.get_ext_fullpath(one.name)).resolve() for one in extensions]
