@@ -19,6 +19,7 @@ from kohort.broker.storage.metadata_database import Content
 from kohort.broker.storage.metadata_store import (
     FILE_NAME,
     MIRROR_FILE_NAME,
+    MetadataError,
     MetadataStore,
     TopicRecord,
 )
@@ -78,6 +79,11 @@ class Sample:
             assert told(store) == self.truth, what
             if self.number % 8 == 1:
                 store.allocate_producer_ids(1)
+            rewritten = told(store)
+            store.close()
+        if self.number % 8 == 1:
+            store = MetadataStore(self.root, new_cluster_id="another")
+            assert told(store) == rewritten, f"{what}, after a change"
             store.close()
 
 
@@ -179,16 +185,27 @@ def test_both_databases_damaged_keep_what_rows_and_directories_prove(
     config = load(overrides=[f"log.dirs={sample.root}"]).config
     rebuilding = Rebuilding(OS_FILES, sample.root, config, wall_ms=WALL_MS)
     random = Random(1)
+    refused = 0
     for _ in range(20_000 if long_form else 60):
         damaged: dict[str, bytes | None] = {}
+        most = 0
         for name, content in sample.contents.items():
             used = [position for position in range(len(content)) if content[position]]
             changed = bytearray(content)
-            for position in random.sample(used, random.choice([1, 1, 1, 5, 500])):
+            count = random.choice([1, 1, 1, 5, 500])
+            most = max(most, count)
+            for position in random.sample(used, count):
                 changed[position] ^= 1 << random.randrange(8)
             damaged[name] = bytes(changed)
         sample.write(damaged)
-        store = MetadataStore(sample.root, new_cluster_id="another", rebuild=rebuilding.rebuild)
+        try:
+            store = MetadataStore(sample.root, new_cluster_id="another", rebuild=rebuilding.rebuild)
+        except MetadataError:
+            # In several places at once, damage can look like the work of a later release.
+            assert most > 1
+            assert {name: (sample.root / name).read_bytes() for name in damaged} == damaged
+            refused += 1
+            continue
         topics = {one.name: one for one in store.topics()}
         for number, name in enumerate(NAMES[:2]):
             assert topics[name].topic_id == topic(name, number).topic_id
@@ -201,6 +218,7 @@ def test_both_databases_damaged_keep_what_rows_and_directories_prove(
         again = MetadataStore(sample.root, new_cluster_id="third", rebuild=refuse)
         assert told(again) == rebuilt
         again.close()
+    assert refused <= (20 if long_form else 0)
     for path in sample.root.iterdir():
         if path.is_dir():
             shutil.rmtree(path)

@@ -148,6 +148,16 @@ _WRITE_VERSIONS: Final = frozenset({1, 2})
 """Where SQLite's file format has its version for writing: with a rollback journal, or with WAL."""
 
 
+_Row = tuple[bytes | None, ...]
+_PROPERTY_COLUMNS: Final = 3
+
+
+class _Text(bytes):
+    """A text as it is stored, which may be damaged; bytes that are stored as such are no text."""
+
+    __slots__ = ()
+
+
 class MetadataDatabase:
     """The file, open; one caller at a time. `path` None keeps it in memory."""
 
@@ -233,23 +243,17 @@ class MetadataDatabase:
         return sound
 
     def _prepare(self) -> None:
-        application, version = self._pragma("application_id"), self._pragma("user_version")
-        is_known = application in {0, _APPLICATION_ID} and 0 <= version <= len(_MIGRATIONS)
-        if not is_known and self._has_our_tables():
-            raise DamagedError(f"{self.path} is damaged: its header does not fit its tables")
-        if application not in {0, _APPLICATION_ID}:
-            raise MetadataError(f"{self.path} is a database of another program")
-        if not is_known:
-            raise MetadataError(
-                f"{self.path} has version {version} and was made by a later release; this one reads"
-                f" versions up to {len(_MIGRATIONS)}"
-            )
+        # Only what is sound can be somebody else's, or a later release's.
         if not self._is_writable():
             raise DamagedError(f"{self.path} is damaged: its header allows no changes")
-        rows = self._connection.execute("PRAGMA quick_check(3)").fetchall()
+        # A quick check would pass an index that leads nowhere: a change would add a second row
+        # beside the one that it does not find.
+        rows = self._connection.execute("PRAGMA integrity_check(3)").fetchall()
         if rows != [(b"ok",)]:
             problems = "; ".join(row[0].decode(errors="replace") for row in rows)
             raise DamagedError(f"{self.path} is damaged: {problems}")
+        application, version = self._pragma("application_id"), self._pragma("user_version")
+        self._check_kind(application, version)
         # Readers are never blocked, and a commit is one write and one fsync of one file.
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = FULL")
@@ -258,6 +262,25 @@ class MetadataDatabase:
             self._connection.executescript(
                 f"BEGIN IMMEDIATE; {steps} PRAGMA application_id = {_APPLICATION_ID};"
                 f" PRAGMA user_version = {len(_MIGRATIONS)}; COMMIT;"
+            )
+
+    def _check_kind(self, application: int, version: int) -> None:
+        """Whether it is one of ours, as far as this release knows them."""
+        is_ours = application in {0, _APPLICATION_ID}
+        if is_ours and 0 <= version < len(_MIGRATIONS):
+            return  # New, or made by an earlier release.
+        found, ours = self._tables()
+        if is_ours and version == len(_MIGRATIONS):
+            if found != ours:
+                raise DamagedError(f"{self.path} is damaged: its tables are not as they were made")
+        elif found == ours if is_ours else found & ours:
+            raise DamagedError(f"{self.path} is damaged: its header does not fit its tables")
+        elif not is_ours:
+            raise MetadataError(f"{self.path} is a database of another program")
+        else:
+            raise MetadataError(
+                f"{self.path} has version {version} and was made by a later release; this one reads"
+                f" versions up to {len(_MIGRATIONS)}"
             )
 
     def _is_writable(self) -> bool:
@@ -271,14 +294,18 @@ class MetadataDatabase:
             return True
         return len(header) < _HEADER_BYTES or header[_WRITE_VERSION_AT] in _WRITE_VERSIONS
 
-    def _has_our_tables(self) -> bool:
-        """Whether the tables are exactly ours: no other program has them, nor a later release."""
+    def _tables(self) -> tuple[set[_Row], set[_Row]]:
+        """Kind, name, table and statement of each table and index: those that there are, and ours.
+
+        No other program has one of ours, and a later release has not exactly these.
+        """
+        query = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
         ours = sqlite3.connect(":memory:")
         ours.text_factory = bytes
         with closing(ours):
             ours.executescript("".join(_MIGRATIONS))
-            query = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name"
-            return self._connection.execute(query).fetchall() == ours.execute(query).fetchall()
+            found, expected = (set(one.execute(query)) for one in (self._connection, ours))
+        return found, expected
 
     def _pragma(self, name: str) -> int:
         return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
@@ -308,19 +335,22 @@ def _sound_rows(connection: sqlite3.Connection, query: str) -> Iterator[tuple[An
 def _connect(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
     # What is damaged may not be text.
-    connection.text_factory = bytes
+    connection.text_factory = _Text
     return connection
 
 
 def _decoded(row: Sequence[Any]) -> tuple[Any, ...] | None:
     """A row with its texts; None if it is not what was written."""
     *columns, checksum = row
+    is_property = len(row) == _PROPERTY_COLUMNS
+    texts = columns if is_property else columns[1:]
+    # A text that has become bytes has its checksum still, and is another key.
+    if any(type(one) is bytes for one in texts):
+        return None
+    if not is_property and isinstance(columns[0], _Text):
+        return None
     try:
-        # The first column of a topic is the only one that holds bytes.
-        decoded = tuple(
-            column.decode() if isinstance(column, bytes) and (number or len(row) == 3) else column
-            for number, column in enumerate(columns)
-        )
+        decoded = tuple(one.decode() if isinstance(one, _Text) else one for one in columns)
     except UnicodeDecodeError:
         return None
     return (*decoded, checksum) if _checksum(decoded) == checksum else None
