@@ -74,16 +74,17 @@ class Sample:
         self.write(damaged)
         self.number += 1
         # A second start finds both files whole again; one of a few is asked, to save time.
+        after_a_change: dict[str, object] = {}
         for _ in range(2 if self.number % 8 == 0 else 1):
             store = MetadataStore(self.root, new_cluster_id="another")
             assert told(store) == self.truth, what
             if self.number % 8 == 1:
                 store.allocate_producer_ids(1)
-            rewritten = told(store)
+            after_a_change = told(store)
             store.close()
         if self.number % 8 == 1:
             store = MetadataStore(self.root, new_cluster_id="another")
-            assert told(store) == rewritten, f"{what}, after a change"
+            assert told(store) == after_a_change, f"{what}, after a change"
             store.close()
 
 
