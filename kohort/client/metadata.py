@@ -119,6 +119,7 @@ class MetadataKeeper:
     async def _run(self) -> None:
         config = self._config
         backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random.random)
+        told: set[type[ConsumerError]] = set()
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._age_s):
@@ -127,8 +128,10 @@ class MetadataKeeper:
             try:
                 await self.refresh()
             except (DisconnectedError, BrokerUnreachableError) as error:
-                # Once: polls find nothing meanwhile, and somebody has to say why.
-                level = logging.DEBUG if backoff.failure_count else logging.WARNING
+                # Polls find nothing meanwhile, and somebody has to say why: once that an answer
+                # was cut off, and once that there is no broker.
+                level = logging.DEBUG if type(error) in told else logging.WARNING
+                told.add(type(error))
                 logger.log(level, "%s", error)
                 self._is_wanted.set()
                 await asyncio.sleep(backoff.fail() / 1000)
@@ -140,6 +143,7 @@ class MetadataKeeper:
                 if backoff.failure_count:
                     logger.warning("the cluster answers again")
                 backoff.succeed()
+                told.clear()
                 # However often it is wanted: a cluster that changes is not asked without a pause.
                 await asyncio.sleep(config.retry_backoff_ms / 1000)
 
