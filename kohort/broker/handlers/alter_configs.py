@@ -7,12 +7,13 @@ twice is refused, where Kafka 4.4 leaves the request without an answer.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from kohort.broker.config.alter import replaced
-from kohort.broker.handlers.config_resources import alter, repeated
+from kohort.broker.handlers.config_resources import alter, alter_each
 from kohort.broker.handlers.context import RequestContext
 from kohort.broker.handlers.registry import handles
-from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -24,25 +25,17 @@ from kohort.protocol.messages.alter_configs import (
 @handles(AlterConfigsRequest, versions="0-2")
 async def alter_configs(ctx: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """One outcome per resource; a resource changes completely or not at all."""
-    twice = repeated(request.resources)
-    response = AlterConfigsResponse(responses=[])
-    for resource in request.resources:
-        answer = AlterConfigsResourceResponse(
+
+    def answer(resource: AlterConfigsResource) -> AlterConfigsResourceResponse:
+        return AlterConfigsResourceResponse(
             error_code=ErrorCode.NONE,
             error_message=None,
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
         )
-        response.responses.append(answer)
-        try:
-            if (resource.resource_type, resource.resource_name) in twice:
-                raise KafkaError(
-                    ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
-                )
-            await _replace(ctx, resource, validate_only=request.validate_only)
-        except KafkaError as error:
-            answer.error_code, answer.error_message = error.code, error.message
-    return response
+
+    change = partial(_replace, ctx, validate_only=request.validate_only)
+    return AlterConfigsResponse(responses=await alter_each(request.resources, answer, change))
 
 
 async def _replace(

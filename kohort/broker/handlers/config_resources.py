@@ -7,9 +7,9 @@ client-metrics subscriptions and of configs of groups there are none here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from kohort.broker.handlers.context import RequestContext
 from kohort.broker.topics.names import check_name
@@ -38,10 +38,41 @@ class Resource(Protocol):
     def resource_name(self) -> str: ...
 
 
-def repeated(resources: Sequence[Resource]) -> set[tuple[int, str]]:
-    """Resources that a request names more than once."""
+class Answer(Protocol):
+    """What the answers of both APIs say of one resource."""
+
+    error_code: int
+    error_message: str | None
+
+
+_Resource = TypeVar("_Resource", bound=Resource)
+_Answer = TypeVar("_Answer", bound=Answer)
+
+
+async def alter_each(
+    resources: Sequence[_Resource],
+    answer_of: Callable[[_Resource], _Answer],
+    change: Callable[[_Resource], Awaitable[None]],
+) -> list[_Answer]:
+    """Change one resource after the other: each completely or, with an error in its answer, not.
+
+    A resource that is named twice is refused both times. ``answer_of`` makes the answer for a
+    success; ``change`` raises KafkaError.
+    """
     times = Counter((one.resource_type, one.resource_name) for one in resources)
-    return {resource for resource, count in times.items() if count > 1}
+    answers = []
+    for resource in resources:
+        answer = answer_of(resource)
+        try:
+            if times[resource.resource_type, resource.resource_name] > 1:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
+                )
+            await change(resource)
+        except KafkaError as error:
+            answer.error_code, answer.error_message = error.code, error.message
+        answers.append(answer)
+    return answers
 
 
 async def alter(

@@ -6,14 +6,15 @@ v0-1 as in Kafka 4.4.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from kohort.broker.config.alter import Change, altered
 from kohort.broker.config.current import all_broker_settings
 from kohort.broker.config.topic import TOPIC_SETTINGS, broker_default
-from kohort.broker.handlers.config_resources import ResourceType, alter, repeated
+from kohort.broker.handlers.config_resources import ResourceType, alter, alter_each
 from kohort.broker.handlers.context import RequestContext
 from kohort.broker.handlers.registry import handles
-from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -27,25 +28,18 @@ async def incremental_alter_configs(
     ctx: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """One outcome per resource; a resource changes completely or not at all."""
-    twice = repeated(request.resources)
-    response = IncrementalAlterConfigsResponse(responses=[])
-    for resource in request.resources:
-        answer = AlterConfigsResourceResponse(
+
+    def answer(resource: AlterConfigsResource) -> AlterConfigsResourceResponse:
+        return AlterConfigsResourceResponse(
             error_code=ErrorCode.NONE,
             error_message=None,
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
         )
-        response.responses.append(answer)
-        try:
-            if (resource.resource_type, resource.resource_name) in twice:
-                raise KafkaError(
-                    ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
-                )
-            await _change(ctx, resource, validate_only=request.validate_only)
-        except KafkaError as error:
-            answer.error_code, answer.error_message = error.code, error.message
-    return response
+
+    change = partial(_change, ctx, validate_only=request.validate_only)
+    responses = await alter_each(request.resources, answer, change)
+    return IncrementalAlterConfigsResponse(responses=responses)
 
 
 async def _change(

@@ -20,6 +20,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import field
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,6 +55,8 @@ _TOPICS: Final = (
     "SELECT topic_id, name, partition_count, created_ms, configs, deleted, checksum FROM topics"
 )
 _PROPERTIES: Final = "SELECT name, value, checksum FROM properties"
+_TABLES: Final = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
+"""Kind, name, table and statement of each table and index."""
 
 # Not INSERT OR REPLACE, which would also replace another topic of the same name.
 _PUT_TOPIC: Final = (
@@ -269,11 +272,11 @@ class MetadataDatabase:
         is_ours = application in {0, _APPLICATION_ID}
         if is_ours and 0 <= version < len(_MIGRATIONS):
             return  # New, or made by an earlier release.
-        found, ours = self._tables()
+        found, ours = set(self._connection.execute(_TABLES)), _our_tables()
         if is_ours and version == len(_MIGRATIONS):
             if found != ours:
                 raise DamagedError(f"{self.path} is damaged: its tables are not as they were made")
-        elif found == ours if is_ours else found & ours:
+        elif found == ours or (not is_ours and found & ours):
             raise DamagedError(f"{self.path} is damaged: its header does not fit its tables")
         elif not is_ours:
             raise MetadataError(f"{self.path} is a database of another program")
@@ -294,21 +297,20 @@ class MetadataDatabase:
             return True
         return len(header) < _HEADER_BYTES or header[_WRITE_VERSION_AT] in _WRITE_VERSIONS
 
-    def _tables(self) -> tuple[set[_Row], set[_Row]]:
-        """Kind, name, table and statement of each table and index: those that there are, and ours.
-
-        No other program has one of ours, and a later release has not exactly these.
-        """
-        query = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
-        ours = sqlite3.connect(":memory:")
-        ours.text_factory = bytes
-        with closing(ours):
-            ours.executescript("".join(_MIGRATIONS))
-            found, expected = (set(one.execute(query)) for one in (self._connection, ours))
-        return found, expected
-
     def _pragma(self, name: str) -> int:
         return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+@cache
+def _our_tables() -> set[_Row]:
+    """What `_TABLES` finds in a database that this release has made.
+
+    No other program has one of these, and a later release has not exactly these.
+    """
+    with closing(sqlite3.connect(":memory:")) as made:
+        made.text_factory = bytes
+        made.executescript("".join(_MIGRATIONS))
+        return set(made.execute(_TABLES))
 
 
 def salvage(path: Path) -> Content:
