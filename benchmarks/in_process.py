@@ -24,7 +24,6 @@ async def broker_here(directory: Path, initial_delay_ms: int = 3_000) -> AsyncIt
     )
     loaded = load(file=None, overrides=settings, environment={})
     broker = Broker(loaded)
-    broker.has_own_process = True
     async with broker.running():
         keeper = broker.new_memory_keeper()
         keeper.start()

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kohort.broker.collector import nothing_collected
+from kohort.broker.runtime.memory.collector import nothing_collected
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

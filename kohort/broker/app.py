@@ -33,7 +33,6 @@ from kohort.broker.http.groups import group_pages
 from kohort.broker.http.health import health_pages
 from kohort.broker.http.server import HttpServer
 from kohort.broker.machine import Machine
-from kohort.broker.memory_keeper import MemoryKeeper
 from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
 from kohort.broker.metrics.page import MetricsPage
 from kohort.broker.network.dispatch import Dispatcher
@@ -46,6 +45,8 @@ from kohort.broker.network.listening import (
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.server import NetworkServer
 from kohort.broker.purgatory_shell import PurgatoryShell
+from kohort.broker.runtime.memory.keeper import MemoryKeeper
+from kohort.broker.runtime.memory.trim import limit_retained_memory
 from kohort.broker.storage.errors import DataDirectoryLockedError, StorageError
 from kohort.broker.storage.filesystem import OPEN_FILES_MAX
 from kohort.broker.storage.metadata_store import MetadataError
@@ -89,10 +90,6 @@ class Broker:
         self.history = self._make_history()
         """Why the groups rebalanced."""
         self.history.add_listener(self.metrics.rebalances.on_record)
-        self.has_own_process = False
-        """Set it before `running` where nothing else lives and a memory keeper will be started: the
-        allocator may then be changed while very many members are loaded.
-        """
         self._not_ready: str | None = "starting"
         """Why clients cannot be served now, for probes."""
         self.services: BrokerServices
@@ -106,16 +103,11 @@ class Broker:
     def new_memory_keeper(self) -> MemoryKeeper:
         """For the process that this broker has to itself; not started yet."""
         purgatory, history = self.services.purgatory, self.history
-        return MemoryKeeper(
-            lambda: purgatory.waiting_count,
-            lambda: history.waiting_weight,
-            (history.renew_steps, self.metrics.rebalances.by_group.renew_steps),
-        )
+        return MemoryKeeper(lambda: purgatory.waiting_count, lambda: history.waiting_weight)
 
     async def run_until_signalled(self) -> None:
         """Run until SIGTERM or SIGINT. Raises StartError."""
         stop = asyncio.Event()
-        self.has_own_process = True
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
@@ -125,7 +117,7 @@ class Broker:
             keeper = self.new_memory_keeper()
             keeper.start()
             # Loading what that needs takes 10 ms, which the first clients need not wait for.
-            later = loop.call_later(1, loop.run_in_executor, None, _see_to_memory)
+            later = loop.call_later(1, loop.run_in_executor, None, limit_retained_memory)
             await stop.wait()
             later.cancel()
             keeper.stop()
@@ -176,7 +168,7 @@ class Broker:
         await self.history.start(TopicHistoryLog(topics, config, executor), executor)
         stack.push_async_callback(self.history.close)
         groups = self._make_groups(topics, purgatory)
-        await groups.start(_prepare_for_crowd if self.has_own_process else None)
+        await groups.start()
         stack.push_async_callback(groups.close)
         self.history.end_recovery()
         shell = PurgatoryShell(purgatory, self._clock)
@@ -414,24 +406,6 @@ class Broker:
         http.add_pages(group_pages(services.groups, self.history, executor))
 
 
-def _see_to_memory() -> None:
-    from kohort.broker.allocator import (  # noqa: PLC0415 - see where this is called.
-        give_back_free_memory,
-        limit_retained_memory,
-    )
-
-    limit_retained_memory()
-    # Half a megabyte of what the start needed.
-    give_back_free_memory()
-
-
 def _report(doing: str, error: Exception) -> None:
     """A fault of ours in a delayed operation; its client has been answered."""
     logger.error("A fault of ours while %s", doing, exc_info=error)
-
-
-def _prepare_for_crowd() -> None:
-    # The memory keeper does it when many wait, which would be after they were loaded.
-    from kohort.broker.allocator import serve_objects_by_library  # noqa: PLC0415 - rarely wanted.
-
-    serve_objects_by_library()

@@ -326,8 +326,6 @@ class GroupActor:
     def _release(self, effects: Sequence[Effect], now: Now) -> Append | None:
         """Carry out effects, except for an append, which is returned."""
         append = None
-        # By the names of the fields: to match them by position, CPython makes a text each time to
-        # look up their order, and its cache of attributes holds on to thousands of those.
         for effect in effects:
             match effect:
                 case Reply():

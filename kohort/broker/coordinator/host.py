@@ -110,9 +110,9 @@ class GroupHost:
 
     # Beginning and end.
 
-    async def start(self, on_crowd: Callable[[], object] | None = None) -> None:
+    async def start(self) -> None:
         """Load all groups; to be called before requests are served. See `load_groups`."""
-        loaded = await load_groups(self._log, self._clock, on_crowd)
+        loaded = await load_groups(self._log, self._clock)
         self.load_times_ms = loaded.load_times_ms
         self._unreadable = loaded.unreadable_partitions
         self._refused = loaded.refused_groups

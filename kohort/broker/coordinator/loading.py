@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kohort.broker.clock import Clock
@@ -41,9 +41,6 @@ EARLIER_BYTES_MAX: Final = 4 * 1024 * 1024
 RECORDS_PER_TURN: Final = 2_000
 """Before probes get the loop; when they are decoded, each member of a group counts as one."""
 
-CROWD: Final = 6_000
-"""So many members are worth preparing for while they are loaded."""
-
 
 @dataclass(frozen=True, slots=True)
 class LoadedGroups:
@@ -59,13 +56,10 @@ class LoadedGroups:
     """How long each partition took that has records."""
 
 
-async def load_groups(
-    log: OffsetsLog, clock: Clock, on_crowd: Callable[[], object] | None = None
-) -> LoadedGroups:
+async def load_groups(log: OffsetsLog, clock: Clock) -> LoadedGroups:
     """All groups, as the last record of each of their keys, each in its own partition: what lies
-    elsewhere is moved. `on_crowd` is called when it turns out that they have very many members.
+    elsewhere is moved.
     """
-    member_count = 0
     rehoming = Rehoming(log, clock.wall_ms())
     load_times_ms: list[int] = []
     by_group: dict[str, list[DurableRecord]] = {}
@@ -94,12 +88,7 @@ async def load_groups(
                 by_group.setdefault(group_id, []).append(durable)
             else:
                 rehoming.add(Stray(partition, stored, durable))
-            members = len(durable.members) if isinstance(durable, GroupRecord) else 0
-            work += 1 + members
-            member_count += members
-            if on_crowd is not None and member_count >= CROWD:
-                on_crowd()
-                on_crowd = None
+            work += 1 + (len(durable.members) if isinstance(durable, GroupRecord) else 0)
             if work >= RECORDS_PER_TURN:
                 work = 0
                 await asyncio.sleep(0)

@@ -207,10 +207,6 @@ class RebalanceHistory:
             last = None
             self._add_entry(group_id, REBALANCE, sequence, text, stored.generation)
 
-    def renew_steps(self) -> Steps[None]:
-        """See `Rings.renew_steps`."""
-        return self._rings.renew_steps()
-
     def add_listener(self, listener: Listener) -> None:
         """Have every record told once, when it is complete; in order, for each group."""
         self._listeners.append(listener)

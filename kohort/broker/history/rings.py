@@ -2,9 +2,9 @@
 
 Records are kept as the JSON texts that they are stored and shown as, so that a record costs what it
 says: half a kilobyte for a member, less where `pack` has made it smaller. They lie on a shelf of
-their own (`kohort.broker.history.shelf`); what a ring knows of them is small, and `renew_steps`
-makes it anew when a crowd has gone that it came between. When all records together are too many,
-the oldest go of the group that has been quiet for longest, removed groups before all others.
+their own (`kohort.broker.history.shelf`); what a ring knows of them is small. When all records
+together are too many, the oldest go of the group that has been quiet for longest, removed groups
+before all others.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from kohort.broker.core.steps import Steps
 from kohort.broker.history.shelf import Kept, Packed, Shelf
-from kohort.broker.renewal import renewed_number, renewed_text
 
 PACKED_FROM_BYTES: Final = 8 * 1024
 """Smaller texts are kept as they are: nearly all, and to be read at no cost."""
@@ -27,20 +25,11 @@ RECORD_OVERHEAD_BYTES: Final = 90
 GROUP_OVERHEAD_BYTES: Final = 400
 """A ring with its list, the id, and its places in the two tables."""
 
-GROUPS_PER_STEP: Final = 200
-"""That are made anew: a millisecond."""
-
-BLOCKS_PER_STEP: Final = 30
-"""Whose owners are named anew: a millisecond."""
-
 FORGOTTEN_AT_ONCE: Final = 20
 """Removed groups, of which one is added at a time: with fifty records each a millisecond."""
 
 CLEANED_AT_ONCE: Final = 2
 """Blocks of the shelf, with a few hundred records each."""
-
-TABLES_RENEWED_MAX: Final = 10_000
-"""Groups; the tables are made anew in one go, which takes some milliseconds for so many."""
 
 
 def pack(text: bytes) -> Packed:
@@ -61,15 +50,6 @@ class Ring:
         self.rebalance_count = 0
         """Those that are no longer kept included."""
         self.avoided_count = 0
-
-    def renewed(self) -> Ring:
-        """The same, in new objects."""
-        ring = Ring()
-        ring.records = [Kept(*kept) for kept in self.records]
-        ring.last_sequence = self.last_sequence
-        ring.rebalance_count = self.rebalance_count
-        ring.avoided_count = self.avoided_count
-        return ring
 
 
 class Rings:
@@ -144,40 +124,6 @@ class Rings:
                 break
             self._forget(group_id)
         self._clean_up()
-
-    def renew_steps(self) -> Steps[None]:
-        """Make all small objects anew, next to each other. For a moment at which what they came
-        between has gone, so that its memory can go back to the system.
-        """
-        replaced: list[Ring] = []
-        """Kept until all are made: the interpreter hands out first what was freed last."""
-        for count, group_id in enumerate([*self._rings], start=1):
-            ring = self._rings.get(group_id)
-            if ring is not None:
-                replaced.append(ring)
-                self._rings[group_id] = ring.renewed()
-            if count % GROUPS_PER_STEP == 0:
-                yield
-        if len(self._rings) <= TABLES_RENEWED_MAX:
-            self._rings = OrderedDict(
-                (renewed_text(group_id), ring) for group_id, ring in self._rings.items()
-            )
-            self._removed = OrderedDict(
-                (renewed_text(group_id), renewed_number(wall_ms))
-                for group_id, wall_ms in self._removed.items()
-            )
-            yield from self._rename_owners_steps()
-
-    def _rename_owners_steps(self) -> Steps[None]:
-        """Have the shelf know groups by the texts that they have here now; else it would hold on to
-        those that they had before.
-        """
-        names = {group_id: group_id for group_id in self._rings}
-        for count, block in enumerate(self._shelf.blocks(), start=1):
-            # Of a group that was forgotten there is no record left.
-            block.owners = {names.get(one, one) for one in block.owners if one in self._rings}
-            if count % BLOCKS_PER_STEP == 0:
-                yield
 
     def _make_room(self) -> None:
         while self.memory_bytes > self._memory_bytes_max and self._rings:

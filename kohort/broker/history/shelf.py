@@ -132,10 +132,6 @@ class Shelf:
             if block is self._current:
                 self._current = None
 
-    def blocks(self) -> list[Block]:
-        """All there are now."""
-        return list(self._blocks)
-
     def worst(self) -> Block | None:
         """The block that most of was dropped of; None while too little was to clean up."""
         waste_bytes = self.used_bytes - self.live_bytes

@@ -13,15 +13,10 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from kohort.broker.core.steps import Steps
 from kohort.broker.metrics.metric_info import OTHER
-from kohort.broker.renewal import renewed_number, renewed_text
 
 SHOWN_AFTER_REMOVAL_MS: Final = 15 * 60_000
 """Long enough for every scraper to see the last counts."""
-
-GROUPS_PER_STEP: Final = 200
-"""Whose counts are made anew: a millisecond."""
 
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 """What all groups share that have nothing to count: most of them, of most things."""
@@ -60,17 +55,6 @@ class GroupCounts:
     def count_removed(self, cause: str) -> None:
         """A member."""
         self.removed = _one_more(self.removed, cause)
-
-    def renewed(self) -> "GroupCounts":
-        """The same, in new objects."""
-        counts = GroupCounts()
-        counts.rebalances = _renewed(self.rebalances)
-        counts.avoided = _renewed(self.avoided)
-        counts.removed = _renewed(self.removed)
-        counts.stopped_ms = renewed_number(self.stopped_ms)
-        counts.partitions_moved = renewed_number(self.partitions_moved)
-        counts.removed_at_ms = renewed_number(self.removed_at_ms)
-        return counts
 
 
 class CountsByGroup:
@@ -116,22 +100,6 @@ class CountsByGroup:
         removed = [one for one in self._removed.items() if one[1].removed_at_ms > since_ms]
         return [*self._live.items(), *removed, (OTHER, self.rest)]
 
-    def renew_steps(self) -> Steps[None]:
-        """Make all counts anew, next to each other; see :mod:`kohort.broker.renewal`."""
-        replaced: list[GroupCounts] = []
-        """Kept until all are made: the interpreter hands out first what was freed last."""
-        for table in (self._live, self._removed):
-            for count, group_id in enumerate([*table], start=1):
-                counts = table.get(group_id)
-                if counts is not None:
-                    replaced.append(counts)
-                    table[group_id] = counts.renewed()
-                if count % GROUPS_PER_STEP == 0:
-                    yield
-        # No more groups than have metrics of their own: a millisecond for a thousand.
-        self._live = {renewed_text(one): counts for one, counts in self._live.items()}
-        self._removed = {renewed_text(one): counts for one, counts in self._removed.items()}
-
     def _place(self, group_id: str) -> GroupCounts:
         if group_id == OTHER:
             return self.rest  # The id that stands for all others must be theirs alone.
@@ -152,9 +120,3 @@ def _one_more(counts: Mapping[str, int], label: str) -> Mapping[str, int]:
         return {label: 1}
     counts[label] = counts.get(label, 0) + 1
     return counts
-
-
-def _renewed(counts: Mapping[str, int]) -> Mapping[str, int]:
-    if not isinstance(counts, dict):
-        return counts
-    return {label: renewed_number(count) for label, count in counts.items()}

@@ -24,6 +24,7 @@ from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.service import Service
 from kohort.broker.network.shortage import LOOK_INTERVAL_MS, Shortage
 from kohort.broker.network.turns import Turns
+from kohort.broker.runtime.memory.trim import give_back_free_memory
 
 logger = logging.getLogger(__name__)
 
@@ -183,7 +184,7 @@ class NetworkServer:
         """
         has_large_requests = self.memory.take_most_bytes() >= LARGE_REQUESTS_BYTES
         if self._had_large_requests and not has_large_requests:
-            self._loop.run_in_executor(None, _give_back_free_memory)
+            self._loop.run_in_executor(None, give_back_free_memory)
         self._had_large_requests = has_large_requests
 
     def _check_some(self, left: Iterator[ServedConnection]) -> None:
@@ -196,9 +197,3 @@ class NetworkServer:
             self._check_handle = self._loop.call_soon(self._check_some, left)
         else:
             self._check_later()
-
-
-def _give_back_free_memory() -> None:
-    from kohort.broker.allocator import give_back_free_memory  # noqa: PLC0415 - 10 ms that a start saves.
-
-    give_back_free_memory()

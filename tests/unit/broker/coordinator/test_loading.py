@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kohort.broker.clock import VirtualClock
-from kohort.broker.coordinator.loading import CROWD, RECORDS_PER_TURN, load_groups, read_group
+from kohort.broker.coordinator.loading import RECORDS_PER_TURN, load_groups, read_group
 from kohort.broker.coordinator.offsets_log import MemoryOffsetsLog, StoredRecord, partition_of
 from kohort.broker.core.group.records import (
     DurableRecord,
@@ -141,26 +141,3 @@ async def test_probes_are_answered_between_large_groups(size: int, is_slow: bool
     assert len(await loaded(log)) == 20
     counting.cancel()
     assert (turns >= 20) == is_slow
-
-
-@pytest.mark.parametrize(("size", "calls"), [(CROWD - 1, 0), (CROWD, 1), (10 * CROWD, 1)])
-async def test_very_many_members_are_told_of_while_they_are_loaded(size: int, calls: int) -> None:
-    """Once, and not after the last of them was read."""
-    log, told = Log(), list[int]()
-    read: list[int] = []
-    members = tuple(StoredMember(f"m{n}", None, "", "", 1, 1, b"", b"") for n in range(size))
-    group_ids = [f"g{number}" for number in range(1_000)]
-    group_ids.sort(key=lambda group_id: partition_of(group_id, 50))
-    sizes = [size // 1_000 + (number < size % 1_000) for number in range(1_000)]
-    for group_id, count in zip(group_ids, sizes, strict=True):
-        log.write(replace(group(group_id, 1), members=members[:count]))
-
-    class Clock(VirtualClock):
-        def monotonic_ms(self) -> int:
-            read.append(1)
-            return 0
-
-    await load_groups(log, Clock(), lambda: told.append(len(read)))
-    assert len(told) == calls
-    if size > CROWD:
-        assert told[0] < len(read) / 4

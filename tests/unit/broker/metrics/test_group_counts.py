@@ -4,7 +4,6 @@ import random
 import tracemalloc
 from collections import Counter
 
-from kohort.broker.core.steps import at_once
 from kohort.broker.metrics.group_counts import SHOWN_AFTER_REMOVAL_MS, CountsByGroup
 from kohort.broker.metrics.metric_info import OTHER
 
@@ -110,7 +109,7 @@ def test_memory_stays_bounded_and_the_rest_never_goes_back_as_groups_come_and_go
         last = now
 
 
-def test_counts_are_those_of_three_counters_also_when_they_are_made_anew() -> None:
+def test_counts_are_those_of_three_counters() -> None:
     chance = random.Random(5)
     table = CountsByGroup(100)
     expected = {
@@ -126,7 +125,6 @@ def test_counts_are_those_of_three_counters_also_when_they_are_made_anew() -> No
         expected[group_id][which][label] += 1
         if step % 500 == 499:
             table.remove("g3", 7)
-            at_once(table.renew_steps())
     shown_now = dict(table.shown(7))
     del shown_now[OTHER]
     assert {

@@ -1,0 +1,1 @@
+"""What the broker takes from the process that it runs in."""

@@ -1,0 +1,91 @@
+"""Looks of the garbage collector that do not grow with what lives."""
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from kohort.broker.runtime.memory.collector import (
+    THRESHOLDS,
+    YOUNG_WORTH_A_LOOK,
+    TurnCollector,
+    collect_all,
+    collect_as_usual,
+    collect_in_steps,
+)
+
+
+class Knot:
+    """An object in a cycle."""
+
+    def __init__(self) -> None:
+        self.myself = self
+
+
+@pytest.fixture
+def in_steps() -> Iterator[None]:
+    collect_in_steps()
+    yield
+    collect_as_usual()
+
+
+@pytest.mark.usefixtures("in_steps")
+def test_a_look_of_the_collector_never_has_more_than_has_come_lately() -> None:
+    everybody: list[list[object]] = []
+    most = 0
+    for _ in range(100):
+        everybody += ([] for _ in range(2_000))
+        most = max(most, len(gc.get_objects()))
+    assert len(everybody) == 200_000
+    young, middle, _ = THRESHOLDS
+    assert most < 2 * young * (middle + 1)
+
+
+@pytest.mark.usefixtures("in_steps")
+def test_young_objects_are_seen_though_old_ones_go_as_fast_as_they_come() -> None:
+    """What the interpreter counts is made less freed, and says that there is nothing."""
+    old: list[list[object]] = [[] for _ in range(200_000)]
+    gc.collect()
+    new: list[list[object]] = []
+    collector = TurnCollector()
+    most = 0
+    while old:
+        for _ in range(2_000):
+            new.append([])
+            old.pop()
+        most = max(most, collector.look())
+        assert len(gc.get_objects(generation=0)) < YOUNG_WORTH_A_LOOK
+    assert 2_000 <= most < 4_000
+    assert len(gc.get_objects()) < 60_000, "not set aside"
+    collector.stop()
+    assert gc.get_threshold() == THRESHOLDS
+
+
+@pytest.mark.usefixtures("in_steps")
+def test_a_few_young_objects_are_left_alone() -> None:
+    gc.collect()
+    collector = TurnCollector()
+    knot = Knot()
+    assert collector.look() == 0
+    assert any(one is knot for one in gc.get_objects(generation=0))
+
+
+@pytest.mark.usefixtures("in_steps")
+def test_a_cycle_among_old_objects_is_found_by_the_look_at_everything() -> None:
+    knots = [Knot()]
+    gc.collect()
+    assert not any(isinstance(one, Knot) for one in gc.get_objects()), "not set aside"
+    knots.clear()
+    gc.collect()
+    collect_all()
+    gc.unfreeze()
+    assert not any(isinstance(one, Knot) for one in gc.get_objects())
+
+
+def test_afterwards_the_collector_works_as_it_did_before() -> None:
+    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
+    collect_in_steps()
+    collect_as_usual()
+    assert gc.get_threshold() == thresholds
+    assert gc.callbacks == callbacks
+    assert gc.get_freeze_count() == 0
