@@ -14,7 +14,7 @@ from typing import Final
 
 from benchmarks.harness import Bench, Measured, Row
 from kohort.broker.config.topic import TopicConfig
-from kohort.broker.storage.log import PartitionLog
+from kohort.broker.storage.log.log import PartitionLog
 from kohort.protocol.records.batch import read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record

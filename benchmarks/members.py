@@ -37,8 +37,8 @@ from kohort.broker.core.group.requests import (
     LeaveResult,
     SyncRequest,
 )
-from kohort.broker.promise import Promise
 from kohort.broker.runtime.memory.keeper import GIVEN_BACK_AFTER_LOOKS, LOOK_EVERY_S
+from kohort.broker.runtime.promise import Promise
 from kohort.protocol.errors import ErrorCode
 
 TITLE: Final = "100,000 members of groups"

@@ -22,7 +22,7 @@ from kohort.broker.core.group.requests import (
     OffsetToCommit,
     SyncRequest,
 )
-from kohort.broker.promise import Promise
+from kohort.broker.runtime.promise import Promise
 from kohort.protocol.errors import ErrorCode
 
 TITLE: Final = "Turns of a group of 1,000"

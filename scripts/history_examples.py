@@ -8,7 +8,7 @@ import itertools
 import json
 from typing import Final
 
-from kohort.broker.core.group.classic_group import ClassicGroup
+from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.effects import JOIN_TIMER, Append, Note, Replies, Reply, TimerKey
 from kohort.broker.core.group.reasons import NO_REASON, StatedReason, state_reason

@@ -12,7 +12,7 @@ from typing import Self, TypeVar
 
 from kohort.broker.app import Broker
 from kohort.broker.config import load
-from kohort.broker.machine import Machine
+from kohort.broker.environment import Environment
 
 T = TypeVar("T")
 
@@ -32,11 +32,11 @@ class BrokerThread:
         *,
         overrides: Mapping[str, str] | None = None,
         loop_factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
-        machine: Machine | None = None,
+        environment: Environment | None = None,
     ) -> None:
         settings = {**DEFAULTS, "log.dirs": str(directory), **(overrides or {})}
         given = [f"{name}={value}" for name, value in settings.items()]
-        self.broker = Broker(load(overrides=given, environment={}), machine=machine)
+        self.broker = Broker(load(overrides=given, environment={}), environment=environment)
         self._loop_factory = loop_factory
         self._thread = threading.Thread(target=self._run, name="broker", daemon=True)
         self._is_ready = threading.Event()

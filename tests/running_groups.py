@@ -8,16 +8,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kohort.broker.clock import SystemClock
 from kohort.broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
-from kohort.broker.coordinator.offsets_log import MemoryOffsetsLog
+from kohort.broker.coordinator.log.offsets_log import MemoryOffsetsLog
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.purgatory import Purgatory
-from kohort.broker.handlers.context import BrokerServices, ConnectionInfo, RequestContext
-from kohort.broker.handlers.prepared import Prepared
-from kohort.broker.handlers.registry import load_handlers
-from kohort.broker.purgatory_shell import PurgatoryShell
-from kohort.broker.storage.metadata_store import MetadataStore
+from kohort.broker.dispatch.context import BrokerServices, RequestContext
+from kohort.broker.dispatch.encoded import Prepared
+from kohort.broker.dispatch.registry import load_handlers
+from kohort.broker.network.service import ConnectionInfo
+from kohort.broker.runtime.clock import SystemClock
+from kohort.broker.runtime.purgatory_shell import PurgatoryShell
+from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from kohort.broker.topics.manager import TopicManager
 from kohort.protocol.codec import codec

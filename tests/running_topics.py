@@ -8,15 +8,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
-from kohort.broker.clock import Clock, VirtualClock
 from kohort.broker.config import load
 from kohort.broker.core.purgatory import Purgatory
-from kohort.broker.handlers.context import BrokerServices, ConnectionInfo, RequestContext
-from kohort.broker.handlers.prepared import Prepared
-from kohort.broker.handlers.registry import load_handlers
+from kohort.broker.dispatch.context import BrokerServices, RequestContext
+from kohort.broker.dispatch.encoded import Prepared
+from kohort.broker.dispatch.registry import load_handlers
+from kohort.broker.network.service import ConnectionInfo
+from kohort.broker.runtime.clock import Clock, VirtualClock
 from kohort.broker.storage.filesystem import FileSystem
-from kohort.broker.storage.log import OS_FILES
-from kohort.broker.storage.metadata_store import MetadataStore
+from kohort.broker.storage.log.log import OS_FILES
+from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.partition import Appended, Partition
 from kohort.protocol.codec import Codec, codec

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from kohort.broker.config.topic import TopicConfig
 from kohort.broker.storage.filesystem import FileSystem
-from kohort.broker.storage.log import PartitionLog
-from kohort.broker.storage.log_appending import Appended
+from kohort.broker.storage.log.appending import Appended
+from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from kohort.protocol.records.batch import placement_prefix, read_header, split_batches
 from kohort.protocol.records.builder import encode_batch

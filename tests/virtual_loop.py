@@ -7,7 +7,7 @@ import asyncio
 import math
 import selectors
 
-from kohort.broker.clock import VirtualClock
+from kohort.broker.runtime.clock import VirtualClock
 
 
 class _Selector(selectors.DefaultSelector):

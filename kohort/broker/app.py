@@ -21,21 +21,21 @@ from kohort.broker.config import BrokerConfig, ConfigError, Endpoint, LoadedConf
 from kohort.broker.config.endpoints import EVERY_INTERFACE, parse_ip_overrides
 from kohort.broker.coordinator import GroupCoordinator
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
-from kohort.broker.coordinator.topic_log import TopicOffsetsLog
+from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.partition.verdict import ValidationDepth, ValidationPolicy
 from kohort.broker.core.purgatory import Purgatory
-from kohort.broker.handlers.context import BrokerServices
-from kohort.broker.handlers.registry import Router, load_handlers
+from kohort.broker.dispatch.context import BrokerServices
+from kohort.broker.dispatch.dispatcher import Dispatcher
+from kohort.broker.dispatch.registry import Router, load_handlers
+from kohort.broker.environment import Environment
 from kohort.broker.history.history import HistoryLimits, RebalanceHistory
 from kohort.broker.history.topic import TopicHistoryLog
 from kohort.broker.http.groups import group_pages
 from kohort.broker.http.health import health_pages
 from kohort.broker.http.server import HttpServer
-from kohort.broker.machine import Machine
 from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
 from kohort.broker.metrics.page import MetricsPage
-from kohort.broker.network.dispatch import Dispatcher
 from kohort.broker.network.limits import NetworkLimits
 from kohort.broker.network.listening import (
     close_all,
@@ -44,12 +44,12 @@ from kohort.broker.network.listening import (
 )
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.server import NetworkServer
-from kohort.broker.purgatory_shell import PurgatoryShell
 from kohort.broker.runtime.memory.keeper import MemoryKeeper
 from kohort.broker.runtime.memory.trim import limit_retained_memory
+from kohort.broker.runtime.purgatory_shell import PurgatoryShell
 from kohort.broker.storage.errors import DataDirectoryLockedError, StorageError
 from kohort.broker.storage.filesystem import OPEN_FILES_MAX
-from kohort.broker.storage.metadata_store import MetadataError
+from kohort.broker.storage.metadata.store import MetadataError
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.version import VERSION
 
@@ -81,11 +81,11 @@ class StartError(Exception):
 class Broker:
     """One broker, from its configuration to its last flush."""
 
-    def __init__(self, loaded: LoadedConfig, *, machine: Machine | None = None) -> None:
+    def __init__(self, loaded: LoadedConfig, *, environment: Environment | None = None) -> None:
         self.config: BrokerConfig = loaded.config
         self._loaded = loaded
-        self._machine = machine or Machine()
-        self._clock = self._machine.clock
+        self._environment = environment or Environment()
+        self._clock = self._environment.clock
         self.metrics = BrokerMetrics(self.config.kohort_metrics_groups_max)
         self.history = self._make_history()
         """Why the groups rebalanced."""
@@ -142,7 +142,7 @@ class Broker:
         """Start part by part; `stack` stops them in the reverse order."""
         config = self.config
         try:
-            stack.enter_context(self._machine.lock(config.data_directory))
+            stack.enter_context(self._environment.lock(config.data_directory))
         except OSError as error:
             where = config.data_directory.absolute()
             raise StartError(f"the data directory {where} cannot be used: {error}") from error
@@ -151,16 +151,16 @@ class Broker:
         sockets = self._bind(stack)
         http = await self._start_http(stack)
         purgatory = Purgatory(report=_report)
-        executor = self._machine.new_executor()
+        executor = self._environment.new_executor()
         stack.callback(executor.shutdown)
         topics = TopicManager(
             self._loaded,
             clock=self._clock,
             purgatory=purgatory,
             executor=executor,
-            files=self._machine.files,
-            store=self._machine.metadata,
-            new_uuid=self._machine.new_uuid,
+            files=self._environment.files,
+            store=self._environment.metadata,
+            new_uuid=self._environment.new_uuid,
         )
         await topics.start()
         stack.push_async_callback(topics.close)
@@ -220,7 +220,7 @@ class Broker:
         self._bound_endpoints = []
         for endpoint in self.config.listener_endpoints:
             try:
-                bound = self._machine.bind(
+                bound = self._environment.bind(
                     endpoint.host,
                     endpoint.port,
                     send_buffer_bytes=self.config.socket_send_buffer_bytes,
@@ -285,7 +285,7 @@ class Broker:
             log=TopicOffsetsLog(topics, config),
             purgatory=purgatory,
             clock=self._clock,
-            new_member_id=lambda prefix: f"{prefix}-{self._machine.new_uuid()}",
+            new_member_id=lambda prefix: f"{prefix}-{self._environment.new_uuid()}",
             partition_count=partition_count,
             topic_id=topic_id,
             observers=(self.metrics.rebalances, self.history),

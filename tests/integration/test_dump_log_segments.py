@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kohort.broker.storage.cleaner import Compaction, plan_compaction
+from kohort.broker.storage.compaction.cleaner import Compaction, plan_compaction
 from kohort.broker.storage.filesystem import OsFileSystem
-from kohort.broker.storage.log import PartitionLog
+from kohort.broker.storage.log.log import PartitionLog
 from kohort.protocol.records.batch import Codec
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record

@@ -15,7 +15,7 @@ import uvloop
 
 from kohort.broker.network import file_sending
 from kohort.broker.storage import file_range
-from kohort.broker.storage.log import OS_FILES
+from kohort.broker.storage.log.log import OS_FILES
 from kohort.broker.storage.page_cache import is_cached
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.create_topics import (

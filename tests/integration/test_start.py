@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kohort.broker.app import StartError
-from kohort.broker.storage.metadata_store import FILE_NAME, MIRROR_FILE_NAME
+from kohort.broker.storage.metadata.store import FILE_NAME, MIRROR_FILE_NAME
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.create_topics import (
     CreatableTopic,

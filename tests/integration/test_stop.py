@@ -3,7 +3,7 @@
 import threading
 from pathlib import Path
 
-from kohort.broker.machine import Machine
+from kohort.broker.environment import Environment
 from kohort.broker.storage.filesystem import OsFile, OsFileSystem
 from kohort.protocol.messages.create_topics import (
     CreatableTopic,
@@ -51,8 +51,8 @@ class _HeldFile(OsFile):
 
 
 def test_a_produce_whose_fsync_is_under_way_is_answered_when_it_is_done(tmp_path: Path) -> None:
-    files, machine = HeldFiles(), Machine()
-    machine.files = files
+    files, environment = HeldFiles(), Environment()
+    environment.files = files
     create = CreateTopicsRequest(
         topics=[
             CreatableTopic(
@@ -72,7 +72,10 @@ def test_a_produce_whose_fsync_is_under_way_is_answered_when_it_is_done(tmp_path
         topic_data=[TopicProduceData(name="t", partition_data=[data])],
     )
     answers: list[ProduceResponse] = []
-    with BrokerThread(tmp_path, machine=machine) as broker, RawClient(broker.port) as client:
+    with (
+        BrokerThread(tmp_path, environment=environment) as broker,
+        RawClient(broker.port) as client,
+    ):
         client.call(create, 5, CreateTopicsResponse)
         files.may_sync.clear()
         files.is_syncing.clear()

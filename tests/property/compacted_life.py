@@ -12,10 +12,10 @@ from functools import partial
 from random import Random
 from typing import Final, cast
 
-from kohort.broker.storage.cleaner import Compaction, plan_compaction
+from kohort.broker.storage.compaction.cleaner import Compaction, plan_compaction
+from kohort.broker.storage.compaction.key_offsets import KEY_MEMORY_BYTES
 from kohort.broker.storage.errors import OffsetOutOfRangeError, StorageError
-from kohort.broker.storage.key_offsets import KEY_MEMORY_BYTES
-from kohort.broker.storage.log import PartitionLog
+from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.simulated_filesystem import Operation, SimulatedFileSystem
 from kohort.protocol.records.batch import Codec, split_batches
 from kohort.protocol.records.builder import encode_batch

@@ -5,7 +5,7 @@ from pathlib import Path
 from random import Random
 
 from kohort.broker.storage.filesystem import read_file
-from kohort.broker.storage.log import PartitionLog
+from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from kohort.broker.topics.directories import PartitionDirectories
 from tests.storage_tools import WALL_MS, fill, settings

@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from kohort.broker.storage.filesystem import read_file
-from kohort.broker.storage.log import PartitionLog
+from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from tests.storage_tools import WALL_MS, append, batch_of, open_log, read_all, settings
 

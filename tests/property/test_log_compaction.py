@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from kohort.broker.storage.cleaner import Compaction, plan_compaction
+from kohort.broker.storage.compaction.cleaner import Compaction, plan_compaction
 from kohort.broker.storage.errors import CorruptBatchError, StorageError
-from kohort.broker.storage.log import PartitionLog
+from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from kohort.protocol.records.batch import Codec, read_header
 from kohort.protocol.records.builder import encode_batch

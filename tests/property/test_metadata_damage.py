@@ -14,16 +14,16 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from kohort.broker.config import load
-from kohort.broker.storage.log import OS_FILES
-from kohort.broker.storage.metadata_database import Content
-from kohort.broker.storage.metadata_store import (
+from kohort.broker.storage.checkpoints.partition_metadata import write_topic_id
+from kohort.broker.storage.log.log import OS_FILES
+from kohort.broker.storage.metadata.database import Content
+from kohort.broker.storage.metadata.store import (
     FILE_NAME,
     MIRROR_FILE_NAME,
     MetadataError,
     MetadataStore,
     TopicRecord,
 )
-from kohort.broker.storage.partition_metadata import write_topic_id
 from kohort.broker.topics.rebuilding import CAREFUL_CONFIGS, Rebuilding
 
 PAGE_BYTES = 4096

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kohort.broker.clock import VirtualClock
+from kohort.broker.runtime.clock import VirtualClock
 from kohort.client.core.errors import (
     CommitFailedError,
     OperationTimedOutError,

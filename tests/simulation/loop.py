@@ -11,7 +11,7 @@ import selectors
 from collections.abc import Callable
 from typing import Any
 
-from kohort.broker.clock import VirtualClock
+from kohort.broker.runtime.clock import VirtualClock
 
 
 class NothingToDoError(Exception):

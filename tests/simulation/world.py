@@ -15,13 +15,13 @@ from random import Random
 from typing import Any
 
 from kohort.broker.app import Broker
-from kohort.broker.clock import VirtualClock
 from kohort.broker.config import load
 from kohort.broker.coordinator.coordinator import GroupCoordinator
-from kohort.broker.coordinator.offsets_log import partition_of
+from kohort.broker.coordinator.log.offsets_log import partition_of
 from kohort.broker.core.group.events import Event
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.history.model import HistoryRecord
+from kohort.broker.runtime.clock import VirtualClock
 from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.protocol.codec import Codec, codec
@@ -36,13 +36,13 @@ from kohort.protocol.messages.offset_commit import (
 )
 from kohort.protocol.messages.sync_group import SyncGroupRequest
 from tests.simulation.assigning import PARTITIONS, TOPIC
-from tests.simulation.ledger import Ledger
-from tests.simulation.loop import SimulatedLoop
-from tests.simulation.machine import (
+from tests.simulation.environment import (
     DurableMetadata,
-    SimulatedMachine,
+    SimulatedEnvironment,
     StillMeter,
 )
+from tests.simulation.ledger import Ledger
+from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import Network, Weather, Wire
 from tests.simulation.process import Call, Process, Traits
 from tests.simulation.witness import Witness
@@ -89,7 +89,7 @@ class Life:
 
     number: int
     broker: Broker
-    machine: SimulatedMachine
+    environment: SimulatedEnvironment
     is_up: asyncio.Event = field(default_factory=asyncio.Event)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
@@ -203,14 +203,14 @@ class World:
 
     async def start_broker(self, **settings: str) -> Life:
         given = self._settings | {name.replace("_", "."): value for name, value in settings.items()}
-        machine = SimulatedMachine(
+        environment = SimulatedEnvironment(
             self.clock, self.network, self._id_chance, self._files, self._metadata
         )
         overrides = [f"{name}={value}" for name, value in given.items()]
-        broker = Broker(load(overrides=overrides, environment={}), machine=machine)
+        broker = Broker(load(overrides=overrides, environment={}), environment=environment)
         broker.metrics.loop_lag = StillMeter()
         self.lives += 1
-        self.life = life = Life(self.lives, broker, machine)
+        self.life = life = Life(self.lives, broker, environment)
         self.note(f"broker {life.number} starts")
         self._files.on_failure = self._on_disk_failure
         if self.ledger is not None:

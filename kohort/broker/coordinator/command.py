@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kohort.broker.coordinator.ticket import Ticket
 from kohort.broker.coordinator.turn_queue import TurnQueue
-from kohort.broker.core.group.classic_group import ClassicGroup
+from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.effects import TimerKey
 from kohort.broker.core.group.events import Event
 from kohort.broker.core.group.records import DurableRecord

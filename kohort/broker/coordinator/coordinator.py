@@ -12,9 +12,9 @@ from typing import Any
 from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.host import CoordinatorConfig, GroupHost, GroupObserver
 from kohort.broker.coordinator.ticket import Ticket
-from kohort.broker.core.group.join import check_request
-from kohort.broker.core.group.leave import ENTRIES_PER_STEP
-from kohort.broker.core.group.offsets import error_without_group
+from kohort.broker.core.group.classic.join import check_request
+from kohort.broker.core.group.classic.leave import ENTRIES_PER_STEP
+from kohort.broker.core.group.offsets.commit import error_without_group
 from kohort.broker.core.group.requests import (
     CommitRequest,
     CommitResult,

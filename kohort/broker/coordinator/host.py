@@ -10,14 +10,13 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from kohort.broker.clock import Clock
 from kohort.broker.coordinator.actor import GroupActor
 from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.loading import load_groups, read_group
-from kohort.broker.coordinator.offsets_log import OffsetsLog, partition_of
-from kohort.broker.coordinator.rehoming import former_partition_of
+from kohort.broker.coordinator.log.offsets_log import OffsetsLog, partition_of
+from kohort.broker.coordinator.log.rehoming import former_partition_of
 from kohort.broker.coordinator.turn_queue import TurnQueue
-from kohort.broker.core.group.classic_group import ClassicGroup
+from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.effects import TimerKey
 from kohort.broker.core.group.events import Event
@@ -27,6 +26,7 @@ from kohort.broker.core.group.requests import Now
 from kohort.broker.core.group.states import GroupState
 from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.runtime.clock import Clock
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.lazy_dataclass import dataclass
 

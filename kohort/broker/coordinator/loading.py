@@ -14,9 +14,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from kohort.broker.clock import Clock
-from kohort.broker.coordinator.offsets_log import OffsetsLog, StoredRecord, partition_of
-from kohort.broker.coordinator.rehoming import Rehoming, Stray
+from kohort.broker.coordinator.log.offsets_log import OffsetsLog, StoredRecord, partition_of
+from kohort.broker.coordinator.log.rehoming import Rehoming, Stray
 from kohort.broker.core.group.records import (
     BEGUN_HEADER,
     DurableRecord,
@@ -24,6 +23,7 @@ from kohort.broker.core.group.records import (
     decode_key,
     decode_record,
 )
+from kohort.broker.runtime.clock import Clock
 from kohort.protocol.errors import DecodeError, KafkaError
 from kohort.protocol.lazy_dataclass import dataclass
 

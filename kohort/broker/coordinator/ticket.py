@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from kohort.broker.promise import Promise
+from kohort.broker.runtime.promise import Promise
 from kohort.protocol.errors import KafkaError
 
 A = TypeVar("A")

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from functools import partial
 
 from kohort.broker.config.alter import replaced
-from kohort.broker.handlers.config_resources import alter, alter_each
-from kohort.broker.handlers.context import RequestContext
-from kohort.broker.handlers.registry import handles
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.config_resources import alter, alter_each
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.alter_configs import (
     AlterConfigsRequest,

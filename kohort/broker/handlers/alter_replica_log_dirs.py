@@ -5,8 +5,8 @@ v1-2 as in Kafka 4.4: to move a partition to the directory that it is in changes
 
 from __future__ import annotations
 
-from kohort.broker.handlers.context import RequestContext
-from kohort.broker.handlers.registry import handles
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,

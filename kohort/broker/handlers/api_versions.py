@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from kohort.broker.handlers.context import RequestContext
-from kohort.broker.handlers.prepared import Prepared
-from kohort.broker.handlers.registry import Api, handles
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.encoded import Prepared
+from kohort.broker.dispatch.registry import Api, handles
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.framing import API_VERSIONS_KEY

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kohort.broker.handlers.context import RequestContext
-from kohort.broker.handlers.registry import handles
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.registry import handles
 from kohort.broker.topics.creation import check_expansion
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.create_partitions import (

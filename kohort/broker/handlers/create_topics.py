@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from kohort.broker.handlers.context import RequestContext
-from kohort.broker.handlers.registry import handles
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.registry import handles
 from kohort.broker.topics.creation import PARTITIONS_PER_REQUEST_MAX, NewTopic
 from kohort.broker.topics.manager import PlannedTopic
 from kohort.broker.topics.names import CLUSTER_METADATA, INTERNAL_TOPICS

@@ -5,8 +5,8 @@ v1-3 as in Kafka 4.4 without an authorizer.
 
 from __future__ import annotations
 
-from kohort.broker.handlers.context import RequestContext
-from kohort.broker.handlers.registry import handles
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.delete_acls import (
     DeleteAclsFilterResult,

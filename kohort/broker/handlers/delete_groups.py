@@ -5,8 +5,8 @@ v0-3. v2 flexible, v3 a message per group. An id that is named twice is answered
 
 from __future__ import annotations
 
-from kohort.broker.handlers.context import RequestContext
-from kohort.broker.handlers.registry import handles
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import KafkaError
 from kohort.protocol.messages.delete_groups import (
     DeletableGroupResult,

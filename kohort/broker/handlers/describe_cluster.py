@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from kohort.broker.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_COMPUTED
-from kohort.broker.handlers.context import RequestContext
-from kohort.broker.handlers.registry import handles
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.authorized_operations import CLUSTER_OPERATIONS, NOT_COMPUTED
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_cluster import (
     DescribeClusterBroker,

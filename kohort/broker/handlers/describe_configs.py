@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from kohort.broker.config.current import ConfigEntry, ConfigSource
-from kohort.broker.handlers.config_resources import ResourceType, check_broker_id
-from kohort.broker.handlers.context import RequestContext
-from kohort.broker.handlers.registry import handles
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.config_resources import ResourceType, check_broker_id
 from kohort.broker.topics.names import check_name
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.describe_configs import (

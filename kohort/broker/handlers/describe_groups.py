@@ -10,8 +10,8 @@ from typing import Final
 
 from kohort.broker.core.group.requests import GroupDescription
 from kohort.broker.core.group.states import GroupState
-from kohort.broker.handlers.context import RequestContext
-from kohort.broker.handlers.registry import handles
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_groups import (
     DescribedGroup,

@@ -10,8 +10,8 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from kohort.broker.handlers.context import RequestContext
-from kohort.broker.handlers.registry import handles
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.registry import handles
 from kohort.broker.topics.topic import Topic
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_log_dirs import (

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from kohort.broker.handlers.context import RequestContext
-from kohort.broker.handlers.registry import handles
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,

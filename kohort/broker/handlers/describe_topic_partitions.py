@@ -6,10 +6,10 @@ max.request.partition.size.limit allow; its cursor says where the next one begin
 
 from __future__ import annotations
 
-from kohort.broker.handlers.authorized_operations import NOT_COMPUTED, TOPIC_OPERATIONS
-from kohort.broker.handlers.context import RequestContext
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.metadata import NO_LEADER
-from kohort.broker.handlers.registry import handles
+from kohort.broker.handlers.shared.authorized_operations import NOT_COMPUTED, TOPIC_OPERATIONS
 from kohort.broker.topics.names import INTERNAL_TOPICS, name_problem
 from kohort.broker.topics.partition import LEADER_EPOCH
 from kohort.broker.topics.topic import Topic

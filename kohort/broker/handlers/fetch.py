@@ -13,10 +13,10 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Final, cast
 
-from kohort.broker.handlers.context import RequestContext
-from kohort.broker.handlers.leader_epoch import check_leader_epoch
-from kohort.broker.handlers.registry import handles
-from kohort.broker.promise import Promise
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.leader_epoch import check_leader_epoch
+from kohort.broker.runtime.promise import Promise
 from kohort.broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
 from kohort.broker.topics.manager import Topic
 from kohort.protocol.errors import ErrorCode

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from kohort.broker.handlers.context import RequestContext
-from kohort.broker.handlers.prepared import Prepared
-from kohort.broker.handlers.registry import handles
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.encoded import Prepared
+from kohort.broker.dispatch.registry import handles
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

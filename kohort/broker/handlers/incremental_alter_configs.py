@@ -11,9 +11,9 @@ from functools import partial
 from kohort.broker.config.alter import Change, altered
 from kohort.broker.config.current import all_broker_settings
 from kohort.broker.config.topic import TOPIC_SETTINGS, broker_default
-from kohort.broker.handlers.config_resources import ResourceType, alter, alter_each
-from kohort.broker.handlers.context import RequestContext
-from kohort.broker.handlers.registry import handles
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.config_resources import ResourceType, alter, alter_each
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,

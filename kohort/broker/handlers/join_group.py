@@ -2,7 +2,7 @@
 
 v0-9. v1 rebalance timeout, v4 member id required, v5 instance id, v6 flexible and with it the tag
 that states a reason as a number (ours), v7 protocol type in the answer, v8 a reason as text, v9
-skip assignment. The rules are in :mod:`kohort.broker.core.group.join`.
+skip assignment. The rules are in :mod:`kohort.broker.core.group.classic.join`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Final
 
 from kohort.broker.core.group.reasons import state_reason
 from kohort.broker.core.group.requests import JoinRequest, JoinResult
-from kohort.broker.handlers.context import RequestContext
-from kohort.broker.handlers.prepared import FIELD_MAX_BYTES, Prepared, head_of, with_field
-from kohort.broker.handlers.registry import handles
-from kohort.broker.promise import Promise
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.encoded import FIELD_MAX_BYTES, Prepared, head_of, with_field
+from kohort.broker.dispatch.registry import handles
+from kohort.broker.runtime.promise import Promise
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse

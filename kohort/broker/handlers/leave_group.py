@@ -1,7 +1,7 @@
 """LeaveGroup (key 13): members leave at once instead of timing out.
 
 v0-5. v3 several members, also by instance id, each with its own error; v4 flexible; v5 a reason as
-text. The rules are in :mod:`kohort.broker.core.group.leave`.
+text. The rules are in :mod:`kohort.broker.core.group.classic.leave`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from functools import partial
 from typing import Final
 
 from kohort.broker.core.group.requests import LeaveEntry, LeaveResult
-from kohort.broker.handlers.context import RequestContext
-from kohort.broker.handlers.registry import handles
-from kohort.broker.promise import Promise
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.registry import handles
+from kohort.broker.runtime.promise import Promise
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.leave_group import (
     LeaveGroupRequest,

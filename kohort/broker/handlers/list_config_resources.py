@@ -6,9 +6,9 @@ are all that v0 lists, and of groups with configs there are none.
 
 from __future__ import annotations
 
-from kohort.broker.handlers.config_resources import ResourceType
-from kohort.broker.handlers.context import RequestContext
-from kohort.broker.handlers.registry import handles
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.config_resources import ResourceType
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.list_config_resources import (
     ConfigResource,

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Final
 
-from kohort.broker.handlers.context import RequestContext
-from kohort.broker.handlers.leader_epoch import check_leader_epoch
-from kohort.broker.handlers.registry import handles
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.leader_epoch import check_leader_epoch
 from kohort.broker.topics.partition import LEADER_EPOCH, Partition
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.lazy_dataclass import dataclass

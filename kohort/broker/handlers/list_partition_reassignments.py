@@ -5,8 +5,8 @@ v0 as in Kafka 4.4. There is one broker, and a move to it is over when it is ask
 
 from __future__ import annotations
 
-from kohort.broker.handlers.context import RequestContext
-from kohort.broker.handlers.registry import handles
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,

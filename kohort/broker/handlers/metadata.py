@@ -11,14 +11,14 @@ import asyncio
 from functools import lru_cache
 from typing import Final
 
-from kohort.broker.handlers.authorized_operations import (
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.encoded import Prepared
+from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.authorized_operations import (
     CLUSTER_OPERATIONS,
     NOT_COMPUTED,
     TOPIC_OPERATIONS,
 )
-from kohort.broker.handlers.context import RequestContext
-from kohort.broker.handlers.prepared import Prepared
-from kohort.broker.handlers.registry import handles
 from kohort.broker.topics.creation import NewTopic
 from kohort.broker.topics.names import CLUSTER_METADATA, INTERNAL_TOPICS, name_problem
 from kohort.broker.topics.partition import LEADER_EPOCH

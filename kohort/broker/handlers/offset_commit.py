@@ -2,7 +2,7 @@
 
 v2-10. v5 drops the retention time, v6 leader epoch, v7 instance id, v8 flexible, v9 may say that
 there is no such group, v10 topic ids instead of names. Partitions that do not exist are answered
-here; the rules for the others are in :mod:`kohort.broker.core.group.offsets`.
+here; the rules for the others are in :mod:`kohort.broker.core.group.offsets.commit`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from functools import lru_cache
 from typing import Final, TypeAlias
 
 from kohort.broker.core.group.requests import CommitRequest, CommitResult, OffsetToCommit
-from kohort.broker.handlers.context import RequestContext
-from kohort.broker.handlers.prepared import Prepared
-from kohort.broker.handlers.registry import handles
-from kohort.broker.promise import Promise
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.encoded import Prepared
+from kohort.broker.dispatch.registry import handles
+from kohort.broker.runtime.promise import Promise
 from kohort.broker.topics.topic import Topic
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode

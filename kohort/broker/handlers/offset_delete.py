@@ -1,7 +1,7 @@
 """OffsetDelete (key 47): forget a group's positions in some partitions.
 
 v0. Positions of a topic that is gone cannot be deleted this way; they go with the topic. The rules
-are in :mod:`kohort.broker.core.group.removal`.
+are in :mod:`kohort.broker.core.group.offsets.removal`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import field
 
 from kohort.broker.core.group.requests import DeleteOffsetsResult, TopicPartition
-from kohort.broker.handlers.context import RequestContext
-from kohort.broker.handlers.registry import handles
-from kohort.broker.promise import Promise
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.registry import handles
+from kohort.broker.runtime.promise import Promise
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.lazy_dataclass import dataclass
 from kohort.protocol.messages.offset_delete import (

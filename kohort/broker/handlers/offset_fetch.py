@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
-from kohort.broker.core.group.classic_group import ClassicGroup
-from kohort.broker.handlers.context import RequestContext
-from kohort.broker.handlers.registry import handles
+from kohort.broker.core.group.classic.group import ClassicGroup
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.offset_fetch import (
     OffsetFetchRequest,

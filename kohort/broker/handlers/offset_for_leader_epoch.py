@@ -5,9 +5,9 @@ v2-4. There is one epoch, so the answer for it is the end of the log, and for a 
 
 from __future__ import annotations
 
-from kohort.broker.handlers.context import RequestContext
-from kohort.broker.handlers.leader_epoch import check_leader_epoch
-from kohort.broker.handlers.registry import handles
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.leader_epoch import check_leader_epoch
 from kohort.broker.topics.partition import LEADER_EPOCH
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.offset_for_leader_epoch import (

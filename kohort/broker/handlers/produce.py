@@ -18,9 +18,10 @@ from typing import Final
 
 from kohort.broker.core.partition.validation import validation_steps
 from kohort.broker.core.partition.verdict import ProduceTerms, RejectedBatch, Verdict
-from kohort.broker.handlers.context import RequestContext
-from kohort.broker.handlers.registry import CloseConnection, handles
-from kohort.broker.promise import Promise
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.registry import handles
+from kohort.broker.network.service import CloseConnection
+from kohort.broker.runtime.promise import Promise
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.topics.manager import Topic
 from kohort.broker.topics.partition import Partition

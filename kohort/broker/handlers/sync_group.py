@@ -1,7 +1,7 @@
 """SyncGroup (key 14): the leader hands in the assignment, everybody gets its part.
 
 v0-5. v3 instance id, v4 flexible, v5 protocol type and name in both directions. The rules are in
-:mod:`kohort.broker.core.group.sync`.
+:mod:`kohort.broker.core.group.classic.sync`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from functools import lru_cache, partial
 from typing import Final
 
 from kohort.broker.core.group.requests import SyncRequest, SyncResult
-from kohort.broker.handlers.context import RequestContext
-from kohort.broker.handlers.prepared import FIELD_MAX_BYTES, Prepared, head_of, with_field
-from kohort.broker.handlers.registry import handles
-from kohort.broker.promise import Promise
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.encoded import FIELD_MAX_BYTES, Prepared, head_of, with_field
+from kohort.broker.dispatch.registry import handles
+from kohort.broker.runtime.promise import Promise
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse

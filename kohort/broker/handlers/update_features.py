@@ -6,8 +6,8 @@ broker supports, it always does.
 
 from __future__ import annotations
 
-from kohort.broker.handlers.context import RequestContext
-from kohort.broker.handlers.registry import handles
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from kohort.broker.clock import Clock, SystemClock
 from kohort.broker.core.group.events import Event, GroupRemoved, GroupRestored, RebalanceStarted
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.history.facts import RebalanceFacts, copy_of, remains_of
@@ -27,7 +26,8 @@ from kohort.broker.history.restoring import restore
 from kohort.broker.history.rings import Rings, pack
 from kohort.broker.history.shelf import Kept, Packed
 from kohort.broker.history.topic import RUNNING, SLOW_FROM_BYTES, Entry, HistoryLog
-from kohort.broker.turns import in_turns
+from kohort.broker.runtime.clock import Clock, SystemClock
+from kohort.broker.runtime.turns import in_turns
 from kohort.protocol.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:

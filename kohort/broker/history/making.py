@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from kohort.broker.clock import Clock
 from kohort.broker.core.group.begun import Begun
 from kohort.broker.core.group.records import GroupRecord
 from kohort.broker.core.history.build import (
@@ -23,6 +22,7 @@ from kohort.broker.core.history.text import parse_text, text_steps
 from kohort.broker.core.steps import Steps, at_once
 from kohort.broker.history.announcements import RebalanceLog
 from kohort.broker.history.closing_queue import Waiting
+from kohort.broker.runtime.clock import Clock
 
 MEMBERS_OF_RUNNING: Final = 100
 """Of a rebalance that runs, whose record is made on the spot whenever somebody asks."""

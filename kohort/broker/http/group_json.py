@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
-from kohort.broker.core.group.classic_group import ClassicGroup
-from kohort.broker.core.group.member import Member
+from kohort.broker.core.group.classic.group import ClassicGroup
+from kohort.broker.core.group.classic.member import Member
 from kohort.broker.core.group.protocols import CONSUMER
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.group.states import GroupState

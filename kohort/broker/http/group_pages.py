@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from kohort.broker.coordinator import GroupCoordinator
-from kohort.broker.core.group.classic_group import ClassicGroup
+from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.states import GroupState
 from kohort.broker.core.history.names import AVOIDED, REBALANCE, SCHEMA
 from kohort.broker.core.steps import Steps
@@ -26,7 +26,7 @@ from kohort.broker.http.group_json import (
 )
 from kohort.broker.http.messages import JSON, BadRequestError, HttpRequest, HttpResponse
 from kohort.broker.http.queries import Query
-from kohort.broker.pacer import Pacer
+from kohort.broker.runtime.pacer import Pacer
 from kohort.protocol.errors import ErrorCode
 
 GROUPS_DEFAULT: Final = 1_000

@@ -17,7 +17,7 @@ from kohort.broker.metrics.process import ClusterCollector, ProcessCollector, Sc
 from kohort.broker.metrics.rebalance_collector import HistoryCollector, RebalanceCollector
 from kohort.broker.metrics.text_format import TextFormat, write
 from kohort.broker.metrics.topics import TopicCollector
-from kohort.broker.pacer import Pacer
+from kohort.broker.runtime.pacer import Pacer
 
 
 class Exposition:

@@ -13,7 +13,7 @@ from kohort.broker.metrics.families import Family, Labels, Rows, WideFamily, sin
 from kohort.broker.metrics.metric_info import OTHER
 from kohort.broker.metrics.sources import GroupSource, GroupsSource, TopicsSource
 from kohort.broker.metrics.topics import high_watermark
-from kohort.broker.pacer import Pacer
+from kohort.broker.runtime.pacer import Pacer
 from kohort.protocol.lazy_dataclass import dataclass
 
 

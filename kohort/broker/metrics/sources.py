@@ -83,7 +83,7 @@ class OffsetSource(Protocol):
 
 
 class OffsetTableSource(Protocol):
-    """The committed positions of one group; see `kohort.broker.core.group.offset_table`."""
+    """The committed positions of one group; see `kohort.broker.core.group.offsets.table`."""
 
     @property
     def count(self) -> int: ...
@@ -91,14 +91,14 @@ class OffsetTableSource(Protocol):
 
 
 class MemberSource(Protocol):
-    """A member of a group; see `kohort.broker.core.group.member`."""
+    """A member of a group; see `kohort.broker.core.group.classic.member`."""
 
     @property
     def sync_ticket(self) -> object | None: ...
 
 
 class RosterSource(Protocol):
-    """Who is in a group; see `kohort.broker.core.group.roster`."""
+    """Who is in a group; see `kohort.broker.core.group.classic.roster`."""
 
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[MemberSource]: ...

@@ -13,7 +13,7 @@ from kohort.broker.metrics.families import Labels, Rows, WideFamily
 from kohort.broker.metrics.families import single as one_sample
 from kohort.broker.metrics.metric_info import OTHER, MetricInfo
 from kohort.broker.metrics.sources import PartitionSource, TopicSource, TopicsSource
-from kohort.broker.pacer import Pacer
+from kohort.broker.runtime.pacer import Pacer
 from kohort.protocol.lazy_dataclass import dataclass
 
 

@@ -12,8 +12,6 @@ import asyncio
 import logging
 from typing import Final, Protocol, cast
 
-from kohort.broker.handlers.context import ConnectionInfo
-from kohort.broker.handlers.registry import CloseConnection
 from kohort.broker.network.file_sending import FileSender, Reads, has_ranges
 from kohort.broker.network.frames import FrameError, FrameReader
 from kohort.broker.network.limits import (
@@ -28,7 +26,14 @@ from kohort.broker.network.metrics import NetworkMetrics
 from kohort.broker.network.patience import CloseReason, Patience
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.peer_state import has_peer_left
-from kohort.broker.network.service import Answer, PendingAnswer, Service, Waiting
+from kohort.broker.network.service import (
+    Answer,
+    CloseConnection,
+    ConnectionInfo,
+    PendingAnswer,
+    Service,
+    Waiting,
+)
 from kohort.broker.network.turns import Turns
 from kohort.protocol.codec import Buffer
 

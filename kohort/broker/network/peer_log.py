@@ -7,7 +7,7 @@ were left out.
 import logging
 from typing import Final
 
-from kohort.broker.clock import Clock
+from kohort.broker.runtime.clock import Clock
 
 INTERVAL_MS = 10_000
 LINES_PER_INTERVAL = 10

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from kohort.broker.clock import Clock
 from kohort.broker.network.admission import Admission
 from kohort.broker.network.connection import Connection, ServedConnection
 from kohort.broker.network.file_sending import Reads

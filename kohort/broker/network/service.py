@@ -4,9 +4,31 @@ from asyncio import Future
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from kohort.broker.handlers.context import ConnectionInfo
-from kohort.broker.promise import Promise
+from kohort.broker.runtime.promise import Promise
 from kohort.protocol.codec import Buffer
+from kohort.protocol.lazy_dataclass import dataclass
+
+
+class CloseConnection(Exception):  # noqa: N818 - an instruction, not an error of ours
+    """Raised by a service whose only way to tell the client is to close the connection, such as a
+    failed Produce with acks=0. The text goes to the log.
+    """
+
+
+@dataclass(slots=True, eq=False)
+class ConnectionInfo:
+    """One client connection as handlers see it; hashable by identity (owner of parked requests)."""
+
+    peer_host: str
+    """As Kafka shows client hosts: "/127.0.0.1"."""
+    local_host: str = "127.0.0.1"
+    local_port: int = 0
+    """Address the client reached us at."""
+    client_software_name: str = "unknown"
+    client_software_version: str = "unknown"
+    """As told by ApiVersions v3 and later (KIP-511)."""
+    sends_files: bool = False
+    """Its answers may contain ranges of files, which go to the socket without being read."""
 
 
 class FileRange(Protocol):

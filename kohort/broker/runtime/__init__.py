@@ -1,1 +1,1 @@
-"""What the broker takes from the process that it runs in."""
+"""What the broker runs on: time, answers that come later, work in slices, deadlines and memory."""

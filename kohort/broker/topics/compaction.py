@@ -20,12 +20,16 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Final
 
-from kohort.broker.clock import Clock
 from kohort.broker.config.current import CurrentConfig
-from kohort.broker.storage.cleaner import Compaction, CompactionPlan, plan_compaction
+from kohort.broker.runtime.clock import Clock
+from kohort.broker.storage.checkpoints.offset_checkpoint import (
+    CLEANER_OFFSET_FILE,
+    read_offsets,
+    write_offsets,
+)
+from kohort.broker.storage.compaction.cleaner import Compaction, CompactionPlan, plan_compaction
 from kohort.broker.storage.errors import CorruptBatchError, CorruptFileError, StorageError
 from kohort.broker.storage.filesystem import FileSystem
-from kohort.broker.storage.offset_checkpoint import CLEANER_OFFSET_FILE, read_offsets, write_offsets
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.topic import Topic
 from kohort.protocol.lazy_dataclass import dataclass

@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Self
 
 from kohort.broker.config import BrokerConfig, ConfigError
-from kohort.broker.storage.clean_shutdown import mark_clean_shutdown, take_clean_shutdown_mark
+from kohort.broker.storage.checkpoints.clean_shutdown import (
+    mark_clean_shutdown,
+    take_clean_shutdown_mark,
+)
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.filesystem import FileSystem
-from kohort.broker.storage.log import PartitionLog
-from kohort.broker.storage.metadata_store import MetadataStore, TopicRecord
+from kohort.broker.storage.log.log import PartitionLog
+from kohort.broker.storage.metadata.store import MetadataStore, TopicRecord
 from kohort.broker.topics.directories import PartitionDirectories, unique_hex
 from kohort.broker.topics.offline_log import is_offline_log
 from kohort.broker.topics.rebuilding import Rebuilding

@@ -14,6 +14,15 @@ from pathlib import Path
 from typing import Final
 
 from kohort.broker.config import TopicConfig
+from kohort.broker.storage.checkpoints.offset_checkpoint import (
+    LOG_SIZE_FILE,
+    LOG_START_OFFSET_COPY,
+    LOG_START_OFFSET_FILE,
+    RECOVERY_POINT_FILE,
+    read_offsets,
+    write_offsets,
+)
+from kohort.broker.storage.checkpoints.partition_metadata import read_topic_id, write_topic_id
 from kohort.broker.storage.errors import CorruptFileError, StorageError
 from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.storage.layout import (
@@ -22,17 +31,8 @@ from kohort.broker.storage.layout import (
     parse_partition_directory,
     partition_directory,
 )
-from kohort.broker.storage.log import PartitionLog
-from kohort.broker.storage.metadata_store import TopicRecord
-from kohort.broker.storage.offset_checkpoint import (
-    LOG_SIZE_FILE,
-    LOG_START_OFFSET_COPY,
-    LOG_START_OFFSET_FILE,
-    RECOVERY_POINT_FILE,
-    read_offsets,
-    write_offsets,
-)
-from kohort.broker.storage.partition_metadata import read_topic_id, write_topic_id
+from kohort.broker.storage.log.log import PartitionLog
+from kohort.broker.storage.metadata.store import TopicRecord
 from kohort.broker.topics.partition import LEADER_EPOCH
 
 logger = logging.getLogger(__name__)

@@ -16,14 +16,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 
-from kohort.broker.clock import Clock
 from kohort.broker.config import LoadedConfig
 from kohort.broker.config.current import CurrentConfig
 from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.runtime.clock import Clock
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.filesystem import FileSystem
-from kohort.broker.storage.log import OS_FILES
-from kohort.broker.storage.metadata_store import MetadataStore
+from kohort.broker.storage.log.log import OS_FILES
+from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.broker.topics.catalog import Catalog
 from kohort.broker.topics.compaction import Compactor
 from kohort.broker.topics.data_directory import DataDirectory, close_logs

@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 from kohort.broker.config import TopicConfig
 from kohort.broker.config.run_time import check_change
 from kohort.broker.storage.errors import StorageError
-from kohort.broker.storage.metadata_store import TopicRecord
+from kohort.broker.storage.metadata.store import TopicRecord
 from kohort.broker.topics.creation import NewTopic, checked_partition_count
 from kohort.broker.topics.keeper import TopicKeeper
 from kohort.broker.topics.names import collision_key

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeGuard, cast
 
 from kohort.broker.config import TopicConfig
-from kohort.broker.storage.log import PartitionLog
+from kohort.broker.storage.log.log import PartitionLog
 from kohort.protocol.lazy_dataclass import dataclass
 
 

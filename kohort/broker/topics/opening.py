@@ -10,14 +10,14 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Final
 
-from kohort.broker.clock import Clock
 from kohort.broker.config import TopicConfig
 from kohort.broker.config.current import CurrentConfig
 from kohort.broker.config.topic import TOPIC_SETTINGS, effective
 from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.runtime.clock import Clock
 from kohort.broker.storage.errors import StorageError
-from kohort.broker.storage.log import PartitionLog
-from kohort.broker.storage.metadata_store import TopicRecord
+from kohort.broker.storage.log.log import PartitionLog
+from kohort.broker.storage.metadata.store import TopicRecord
 from kohort.broker.topics.directories import PartitionDirectories
 from kohort.broker.topics.offline_log import OfflineLog, is_offline_log, offline_log
 from kohort.broker.topics.partition import Partition

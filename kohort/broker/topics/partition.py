@@ -1,7 +1,7 @@
 """One partition while the broker runs: its log, what of it consumers may see, and who waits for it.
 
-The log itself is blocking file code (:mod:`kohort.broker.storage.log`). This shell decides when its
-writes are forced to disk and keeps the high watermark behind that decision:
+The log itself is blocking file code (:mod:`kohort.broker.storage.log.log`). This shell decides when
+its writes are forced to disk and keeps the high watermark behind that decision:
 
 - Appends go to the page cache on the loop thread. Where the configuration asks for no fsync
   (Kafka's default), they are visible at once.
@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from kohort.broker.config import TopicConfig
 from kohort.broker.core.purgatory import Purgatory
-from kohort.broker.storage.detached import Detached
 from kohort.broker.storage.errors import StorageError
-from kohort.broker.storage.log import PartitionLog
-from kohort.broker.storage.time_index import TimestampOffset
+from kohort.broker.storage.log.detached import Detached
+from kohort.broker.storage.log.log import PartitionLog
+from kohort.broker.storage.segment.time_index import TimestampOffset
 from kohort.broker.topics.tail_cache import TailCache
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.lazy_dataclass import dataclass

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Final
 
 from kohort.broker.config import BrokerConfig
+from kohort.broker.storage.checkpoints.partition_metadata import FILE_NAME, read_topic_id
 from kohort.broker.storage.errors import CorruptFileError
 from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.storage.layout import LOG_SUFFIX, parse_partition_directory, partition_directory
-from kohort.broker.storage.metadata_database import Content, TopicRecord
-from kohort.broker.storage.metadata_store import BROKER_CONFIGS, CLUSTER_ID, NEXT_PRODUCER_ID
-from kohort.broker.storage.partition_metadata import FILE_NAME, read_topic_id
+from kohort.broker.storage.metadata.database import Content, TopicRecord
+from kohort.broker.storage.metadata.store import BROKER_CONFIGS, CLUSTER_ID, NEXT_PRODUCER_ID
 from kohort.broker.topics.internal import internal_topic_configs
 from kohort.broker.topics.names import (
     CLUSTER_METADATA,

@@ -14,11 +14,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Executor
 from typing import Final
 
-from kohort.broker.clock import Clock
 from kohort.broker.config.current import CurrentConfig
 from kohort.broker.config.settings import LONG_MAX
+from kohort.broker.runtime.clock import Clock
 from kohort.broker.storage.errors import StorageError
-from kohort.broker.storage.log import PartitionLog
+from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.topic import Topic
 

@@ -14,7 +14,7 @@ from itertools import zip_longest
 from random import Random
 from typing import Final, TypeAlias
 
-from kohort.broker.core.group.classic_group import ClassicGroup
+from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.effects import (
     Append,

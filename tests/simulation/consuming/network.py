@@ -16,7 +16,7 @@ from enum import Enum
 from random import Random
 from typing import Any, Final, Protocol
 
-from kohort.broker.clock import VirtualClock
+from kohort.broker.runtime.clock import VirtualClock
 from kohort.client.net.cluster import Address
 from tests.simulation.loop import SimulatedLoop
 

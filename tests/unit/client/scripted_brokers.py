@@ -11,7 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Coroutine
 from typing import Any, Final, cast
 
-from kohort.broker.clock import VirtualClock
+from kohort.broker.runtime.clock import VirtualClock
 from kohort.client.core.offsets import RESET_EARLIEST
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.positions import Positions

@@ -19,7 +19,7 @@ for name in kohort._HOMES:
     getattr(kohort, name)
 import kohort.broker.daemon
 import kohort.pipeline.advisor.advice
-from kohort.broker.handlers.registry import load_handlers
+from kohort.broker.dispatch.registry import load_handlers
 load_handlers()
 """
 

@@ -8,7 +8,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from kohort.broker.handlers.registry import Api, load_handlers
+from kohort.broker.dispatch.registry import Api, load_handlers
 from kohort.protocol.schema import VersionRange
 from tests.java_env import jar
 

@@ -1,1 +1,1 @@
-"""The rules of consumer groups, pure: see :mod:`kohort.broker.core.group.classic_group`."""
+"""The rules of consumer groups, pure: see :mod:`kohort.broker.core.group.classic.group`."""

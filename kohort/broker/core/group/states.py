@@ -50,7 +50,7 @@ class GroupState(Enum):
     STABLE = "Stable"
     """The assignment is stored and durable.
 
-    Join: the decision table of :mod:`kohort.broker.core.group.decisions`. Sync: the stored
+    Join: the decision table of :mod:`kohort.broker.core.group.classic.decisions`. Sync: the stored
     assignment at once. Heartbeat: NONE. Leave: a new rebalance. OffsetCommit: accepted.
 
     Ways out: PreparingRebalance.

@@ -9,9 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from kohort.broker.clock import VirtualClock
 from kohort.broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
-from kohort.broker.coordinator.offsets_log import MemoryOffsetsLog, OffsetsLog
+from kohort.broker.coordinator.log.offsets_log import MemoryOffsetsLog, OffsetsLog
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.events import Event
 from kohort.broker.core.group.requests import (
@@ -25,8 +24,9 @@ from kohort.broker.core.group.requests import (
     SyncResult,
 )
 from kohort.broker.core.purgatory import Purgatory
-from kohort.broker.promise import Promise
-from kohort.broker.purgatory_shell import PurgatoryShell
+from kohort.broker.runtime.clock import VirtualClock
+from kohort.broker.runtime.promise import Promise
+from kohort.broker.runtime.purgatory_shell import PurgatoryShell
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.types import ZERO_UUID
 from tests.virtual_loop import VirtualClockLoop

@@ -6,17 +6,17 @@ from collections.abc import Awaitable, Sequence
 
 import pytest
 
-from kohort.broker.clock import VirtualClock
 from kohort.broker.coordinator.actor import FAULTS_MAX
 from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
-from kohort.broker.coordinator.offsets_log import MemoryOffsetsLog, encode_as_batch
+from kohort.broker.coordinator.log.offsets_log import MemoryOffsetsLog, encode_as_batch
 from kohort.broker.coordinator.ticket import Ticket
-from kohort.broker.core.group.classic_group import ClassicGroup
+from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.records import DurableRecord
 from kohort.broker.core.group.requests import JoinResult, LeaveEntry, Now, SyncResult
-from kohort.broker.promise import Promise
+from kohort.broker.runtime.clock import VirtualClock
+from kohort.broker.runtime.promise import Promise
 from kohort.protocol.errors import ErrorCode, KafkaError
 from tests.unit.broker.coordinator.harness import Harness, running, virtual
 

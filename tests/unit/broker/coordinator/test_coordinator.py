@@ -5,11 +5,10 @@ from collections.abc import Awaitable, Iterator, Sequence
 
 import pytest
 
-from kohort.broker.clock import VirtualClock
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
 from kohort.broker.coordinator.host import SWEEP_TURN_MS
 from kohort.broker.coordinator.loading import read_group
-from kohort.broker.coordinator.offsets_log import MemoryOffsetsLog, StoredRecord, partition_of
+from kohort.broker.coordinator.log.offsets_log import MemoryOffsetsLog, StoredRecord, partition_of
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.events import RebalanceStarted
 from kohort.broker.core.group.records import DurableRecord, OffsetRecord
@@ -25,7 +24,8 @@ from kohort.broker.core.group.requests import (
     SyncResult,
     TopicPartition,
 )
-from kohort.broker.promise import Promise
+from kohort.broker.runtime.clock import VirtualClock
+from kohort.broker.runtime.promise import Promise
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.types import ZERO_UUID
 from tests.unit.broker.coordinator.harness import TOPIC_ID, running, virtual

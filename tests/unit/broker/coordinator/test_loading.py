@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from kohort.broker.clock import VirtualClock
 from kohort.broker.coordinator.loading import RECORDS_PER_TURN, load_groups, read_group
-from kohort.broker.coordinator.offsets_log import MemoryOffsetsLog, StoredRecord, partition_of
+from kohort.broker.coordinator.log.offsets_log import MemoryOffsetsLog, StoredRecord, partition_of
 from kohort.broker.core.group.records import (
     DurableRecord,
     GroupRecord,
@@ -19,6 +18,7 @@ from kohort.broker.core.group.records import (
     StoredMember,
 )
 from kohort.broker.core.group.requests import CommittedOffset
+from kohort.broker.runtime.clock import VirtualClock
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 

@@ -4,17 +4,17 @@ import asyncio
 import gc
 from collections import Counter
 
-from kohort.broker.clock import VirtualClock
 from kohort.broker.coordinator.actor import GroupActor
 from kohort.broker.coordinator.answers import ANSWERS_PER_TURN
 from kohort.broker.coordinator.ticket import Ticket
-from kohort.broker.core.group.classic_group import ClassicGroup
+from kohort.broker.core.group.classic.group import ClassicGroup
+from kohort.broker.core.group.classic.leave import ENTRIES_PER_STEP
+from kohort.broker.core.group.classic.member import Member
 from kohort.broker.core.group.events import MemberRemoved, RebalanceStarted
-from kohort.broker.core.group.leave import ENTRIES_PER_STEP
-from kohort.broker.core.group.member import Member
 from kohort.broker.core.group.requests import JoinResult, LeaveEntry, SyncResult
 from kohort.broker.core.keyed_timers import KeyedEntry, KeyedTimers
-from kohort.broker.promise import Promise
+from kohort.broker.runtime.clock import VirtualClock
+from kohort.broker.runtime.promise import Promise
 from kohort.protocol.errors import ErrorCode
 from tests.unit.broker.coordinator.harness import Harness, running, virtual
 

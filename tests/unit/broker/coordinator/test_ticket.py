@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from kohort.broker.coordinator.ticket import Ticket
-from kohort.broker.promise import Promise
+from kohort.broker.runtime.promise import Promise
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kohort.broker.storage.metadata_store import MetadataStore, TopicRecord
+from kohort.broker.storage.metadata.store import MetadataStore, TopicRecord
 from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from kohort.broker.topics.names import CLUSTER_METADATA, CONSUMER_OFFSETS
 from kohort.protocol.errors import ErrorCode

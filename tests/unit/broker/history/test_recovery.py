@@ -8,9 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kohort.broker.clock import VirtualClock
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
-from kohort.broker.coordinator.offsets_log import MemoryOffsetsLog
+from kohort.broker.coordinator.log.offsets_log import MemoryOffsetsLog
 from kohort.broker.core.group.begun import CHARS, Begun, decode_begun, encode_begun
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.events import MemberRef, Trigger, TriggerKind
@@ -22,7 +21,8 @@ from kohort.broker.core.history.model import RebalanceOutcome, RebalanceRecord
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.history.recovery import RecordedGenerations
 from kohort.broker.history.topic import Entry
-from kohort.broker.promise import Promise
+from kohort.broker.runtime.clock import VirtualClock
+from kohort.broker.runtime.promise import Promise
 from kohort.protocol.join_reason import JoinReason
 from tests.unit.broker.coordinator.harness import Harness, virtual
 from tests.unit.broker.history.test_history import MemoryHistoryLog

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from kohort.broker.clock import VirtualClock
 from kohort.broker.core.group.events import JoinReceived
 from kohort.broker.core.group.reasons import NO_REASON
 from kohort.broker.core.group.requests import Now
@@ -12,6 +11,7 @@ from kohort.broker.history.history import LONG_RUNNING_MS, MORE_AFTER_MS, Rebala
 from kohort.broker.history.restoring import BYTES_PER_TURN, restore
 from kohort.broker.history.rings import Rings
 from kohort.broker.history.topic import RUNNING, Entry
+from kohort.broker.runtime.clock import VirtualClock
 from tests.bytecodes import metered
 from tests.unit.broker.coordinator.harness import virtual
 from tests.unit.broker.history.test_history import (

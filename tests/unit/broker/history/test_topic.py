@@ -14,7 +14,7 @@ from kohort.broker.history import topic as history_topic
 from kohort.broker.history.restoring import restore
 from kohort.broker.history.rings import Rings
 from kohort.broker.history.topic import RUNNING, Entry, TopicHistoryLog
-from kohort.broker.storage.metadata_store import MetadataStore
+from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from kohort.broker.topics import internal
 from kohort.broker.topics.manager import TopicManager

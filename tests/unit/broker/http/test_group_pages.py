@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from kohort.broker.clock import SystemClock
 from kohort.broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
-from kohort.broker.coordinator.offsets_log import MemoryOffsetsLog
+from kohort.broker.coordinator.log.offsets_log import MemoryOffsetsLog
 from kohort.broker.coordinator.ticket import Ticket
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.reasons import NO_REASON
@@ -28,7 +27,8 @@ from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.http import group_pages
 from kohort.broker.http.group_pages import GroupPages
 from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse
-from kohort.broker.purgatory_shell import PurgatoryShell
+from kohort.broker.runtime.clock import SystemClock
+from kohort.broker.runtime.purgatory_shell import PurgatoryShell
 from kohort.protocol.codec import encode_versioned
 from kohort.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from kohort.broker.core.group.states import GroupState
 from kohort.broker.metrics.groups import GroupCollector
-from kohort.broker.pacer import Pacer
+from kohort.broker.runtime.pacer import Pacer
 from tests.unit.broker.metrics.sources import (
     Group,
     Groups,

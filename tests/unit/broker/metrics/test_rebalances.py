@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from kohort.broker.clock import VirtualClock
 from kohort.broker.core.group.events import (
     Event,
     Fate,
@@ -36,6 +35,7 @@ from kohort.broker.core.history.model import (
 from kohort.broker.metrics.rebalance_collector import HistoryCollector, RebalanceCollector
 from kohort.broker.metrics.rebalances import RebalanceMetrics, Running
 from kohort.broker.metrics.text_format import TextFormat, write
+from kohort.broker.runtime.clock import VirtualClock
 from kohort.protocol.join_reason import JoinReason
 from tests.unit.broker.metrics.sources import History, values
 

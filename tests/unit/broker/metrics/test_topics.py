@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from kohort.broker.metrics.topics import TopicCollector, high_watermark
-from kohort.broker.pacer import Pacer
+from kohort.broker.runtime.pacer import Pacer
 from tests.unit.broker.metrics.sources import (
     Compaction,
     Log,

@@ -4,16 +4,14 @@ import asyncio
 import logging
 import struct
 
-from kohort.broker.clock import VirtualClock
-from kohort.broker.handlers.context import ConnectionInfo
-from kohort.broker.handlers.registry import CloseConnection
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.connection import Connection
 from kohort.broker.network.limits import NetworkLimits
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.server import NetworkServer
-from kohort.broker.network.service import Answer, PendingAnswer
-from kohort.broker.promise import Promise
+from kohort.broker.network.service import Answer, CloseConnection, ConnectionInfo, PendingAnswer
+from kohort.broker.runtime.clock import VirtualClock
+from kohort.broker.runtime.promise import Promise
 from kohort.protocol.codec import Buffer
 from tests.memory_transport import MemoryTransport
 

@@ -2,7 +2,6 @@ import logging
 
 import pytest
 
-from kohort.broker.clock import VirtualClock
 from kohort.broker.network.peer_log import (
     INTERVAL_MS,
     LINES_PER_INTERVAL,
@@ -10,6 +9,7 @@ from kohort.broker.network.peer_log import (
     SAME_PEER_MS,
     PeerLog,
 )
+from kohort.broker.runtime.clock import VirtualClock
 
 
 def test_lines_of_one_kind_are_rationed_and_the_rest_is_counted(

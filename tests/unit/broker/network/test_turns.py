@@ -1,15 +1,14 @@
 import asyncio
 import logging
 
-from kohort.broker.clock import VirtualClock
-from kohort.broker.handlers.context import ConnectionInfo
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.connection import Connection
 from kohort.broker.network.limits import SMALL_BYTES, NetworkLimits
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.server import NetworkServer
-from kohort.broker.network.service import Answer, PendingAnswer
+from kohort.broker.network.service import Answer, ConnectionInfo, PendingAnswer
 from kohort.broker.network.turns import CONNECTIONS_PER_TURN, UNWRITTEN_MAX_BYTES
+from kohort.broker.runtime.clock import VirtualClock
 from kohort.protocol.codec import Buffer
 from tests.memory_transport import MemoryTransport
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from kohort.broker.config.topic import TopicConfig
-from kohort.broker.storage.cleaner import Compaction, plan_compaction
+from kohort.broker.storage.compaction.cleaner import Compaction, plan_compaction
 from kohort.broker.storage.config import LogConfig
 from kohort.broker.storage.errors import CorruptBatchError
-from kohort.broker.storage.log import PartitionLog
+from kohort.broker.storage.log.log import PartitionLog
 from kohort.protocol.records.batch import BatchHeader, read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record, decode_records

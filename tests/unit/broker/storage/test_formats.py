@@ -4,12 +4,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kohort.broker.core.partition.producers import ProducerSnapshot
+from kohort.broker.storage.checkpoints.producer_snapshot import encode_snapshot
 from kohort.broker.storage.filesystem import read_file
 from kohort.broker.storage.formats import OFFSET_INDEX, PRODUCER_SNAPSHOT, TIME_INDEX
-from kohort.broker.storage.offset_index import OffsetIndex
-from kohort.broker.storage.producer_snapshot import encode_snapshot
+from kohort.broker.storage.segment.offset_index import OffsetIndex
+from kohort.broker.storage.segment.time_index import TimeIndex
 from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
-from kohort.broker.storage.time_index import TimeIndex
 
 INT16, INT32, INT64 = (st.integers(-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (16, 32, 64))
 

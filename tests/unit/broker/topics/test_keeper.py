@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from kohort.broker.clock import VirtualClock
 from kohort.broker.config import ConfigError
-from kohort.broker.storage.clean_shutdown import FILE_NAME as CLEAN_MARK
+from kohort.broker.runtime.clock import VirtualClock
+from kohort.broker.storage.checkpoints.clean_shutdown import FILE_NAME as CLEAN_MARK
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.filesystem import OsFile
-from kohort.broker.storage.metadata_store import MetadataStore, TopicRecord
+from kohort.broker.storage.metadata.store import MetadataStore, TopicRecord
 from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from kohort.broker.topics.directories import PartitionDirectories
 from kohort.broker.topics.names import CONSUMER_OFFSETS

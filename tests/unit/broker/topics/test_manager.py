@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kohort.broker.storage.errors import StorageError
-from kohort.broker.storage.metadata_store import MetadataStore
+from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from kohort.broker.topics.manager import Alteration, NewTopic, PlannedTopic, TopicManager
 from kohort.protocol.errors import ErrorCode, KafkaError

@@ -12,7 +12,7 @@ from weakref import WeakSet
 
 import pytest
 
-from kohort.broker.storage.metadata_store import MetadataStore
+from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from kohort.broker.topics.partition import Partition
 from kohort.protocol.errors import ErrorCode, KafkaError

@@ -1,6 +1,6 @@
 """Producer ids come from blocks, and never twice."""
 
-from kohort.broker.storage.metadata_store import MetadataStore
+from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.broker.topics.producer_ids import BLOCK_SIZE, ProducerIds
 
 

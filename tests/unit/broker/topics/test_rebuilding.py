@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from kohort.broker.clock import VirtualClock
-from kohort.broker.storage.metadata_store import FILE_NAME, MIRROR_FILE_NAME
-from kohort.broker.storage.partition_metadata import FILE_NAME as ID_FILE_NAME
+from kohort.broker.runtime.clock import VirtualClock
+from kohort.broker.storage.checkpoints.partition_metadata import FILE_NAME as ID_FILE_NAME
+from kohort.broker.storage.metadata.store import FILE_NAME, MIRROR_FILE_NAME
 from kohort.broker.topics.manager import NewTopic
 from tests.running_topics import append, running_topics
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kohort.broker.clock import VirtualClock
-from kohort.broker.storage.metadata_store import MetadataStore
-from kohort.broker.storage.offset_checkpoint import RECOVERY_POINT_FILE, read_offsets
+from kohort.broker.runtime.clock import VirtualClock
+from kohort.broker.storage.checkpoints.offset_checkpoint import RECOVERY_POINT_FILE, read_offsets
+from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from kohort.broker.topics.manager import TopicManager
 from kohort.protocol.records.batch import read_header

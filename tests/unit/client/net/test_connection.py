@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from kohort.broker.clock import VirtualClock
+from kohort.broker.runtime.clock import VirtualClock
 from kohort.client.net.connection import Connection, ConnectionConfig, DisconnectedError
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.codec import codec

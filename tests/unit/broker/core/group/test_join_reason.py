@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from kohort.broker.core.group.decisions import Decision, Joiner, decide
+from kohort.broker.core.group.classic.decisions import Decision, Joiner, decide
 from kohort.broker.core.group.events import CauseAdded, RebalanceAvoided, TriggerKind
 from kohort.broker.core.group.reasons import FORCING
 from kohort.broker.core.group.requests import JoinResult

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from kohort.broker.core.group.classic_group import ClassicGroup
+from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.effects import JOIN_TIMER, Append
 from kohort.broker.core.group.requests import JoinRequest, Now

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kohort.broker.core.group.classic_group import client_error
+from kohort.broker.core.group.classic.group import client_error
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.events import RebalanceStarted
 from kohort.broker.core.group.records import (

@@ -2,6 +2,7 @@
 
 import pytest
 
+from kohort.broker.core.group.classic.member import Member
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.events import (
     CauseAdded,
@@ -10,7 +11,6 @@ from kohort.broker.core.group.events import (
     RebalanceStarted,
     TriggerKind,
 )
-from kohort.broker.core.group.member import Member
 from kohort.broker.core.group.requests import JoinResult
 from kohort.protocol.errors import ErrorCode
 from tests.unit.broker.core.group.scenario import SECOND, Scenario

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from kohort.broker.core.group.base import GroupBase
+from kohort.broker.core.group.classic.state import GroupBase
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.group.states import LEGAL_PREVIOUS, GroupState

@@ -1,0 +1,1 @@
+"""The classic group protocol: members join and sync, a leader assigns."""

@@ -1,0 +1,237 @@
+"""The durable state of a group: how it is written down, and the one place where it changes.
+
+`apply` is used live, when an append is known to be in the log, and on replay. On replay only the
+last record of each key matters, so a group is made from at most one group record.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import assert_never
+
+from kohort.broker.core.group.classic.member import Member, metadata_for
+from kohort.broker.core.group.classic.state import GroupBase, HeldJoin
+from kohort.broker.core.group.events import MemberReplaced
+from kohort.broker.core.group.protocols import hash_partition_counts, union_of_topics
+from kohort.broker.core.group.records import (
+    DurableRecord,
+    GroupRecord,
+    GroupTombstone,
+    OffsetRecord,
+    OffsetTombstone,
+    StoredMember,
+)
+from kohort.broker.core.group.requests import JoinResult, Now
+from kohort.broker.core.group.states import GroupState
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.lazy_dataclass import dataclass
+
+
+def apply(group: GroupBase, record: DurableRecord, now: Now) -> None:
+    """Let the group be what `record` says."""
+    assert record.group_id == group.group_id
+    match record:
+        case OffsetRecord():
+            group.offsets.set(record.topic, record.partition, record.committed)
+        case OffsetTombstone():
+            group.offsets.remove(record.topic, record.partition)
+        case GroupTombstone():
+            group.move_to(GroupState.DEAD, now)
+        case GroupRecord():
+            _apply_generation(group, record, now)
+        case _:
+            assert_never(record)
+
+
+def group_record(
+    group: GroupBase,
+    *,
+    assignments: Mapping[str, bytes] | None = None,
+    topics_hash: bytes | None = None,
+    state_timestamp_ms: int | None = None,
+) -> GroupRecord:
+    """The group as it stands, or as it will be with these assignments."""
+    name = group.protocol_name
+    members = [
+        StoredMember(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            member.session_timeout_ms,
+            member.rebalance_timeout_ms,
+            metadata_for(name, member.protocols),
+            member.assignment if assignments is None else assignments[member.member_id],
+        )
+        for member in group.roster
+    ]
+    if assignments is None:
+        topics_hash = _hash_for_restored(group, members)
+    return GroupRecord(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type,
+        generation=group.generation,
+        protocol_name=name,
+        leader_id=group.roster.leader_id,
+        state_timestamp_ms=(
+            group.state_timestamp_ms if state_timestamp_ms is None else state_timestamp_ms
+        ),
+        members=tuple(members),
+        topics_hash=topics_hash,
+        begun=group.begun,
+    )
+
+
+def _hash_for_restored(group: GroupBase, members: Sequence[StoredMember]) -> bytes | None:
+    """The fingerprint of the assignment's topics, made out to what a restored group will want.
+
+    That differs from what the group wants now if a static member has returned with other topics.
+    """
+    ours = group.topics_hash
+    if ours is None:
+        return None
+    wanted = union_of_topics({member.subscription for member in members})
+    if wanted == group.subscribed_topics():
+        return ours
+    if ours != hash_partition_counts(group.subscribed_topics(), group.partition_count):
+        return ours  # They have changed already, and it is equal to nothing.
+    return hash_partition_counts(wanted, group.partition_count)
+
+
+def _apply_generation(group: GroupBase, record: GroupRecord, now: Now) -> None:
+    """Members that are there already only get their assignment: what else the log knows of them is
+    less than we do (one of their protocols instead of all).
+    """
+    restoring = group.state is GroupState.EMPTY
+    group.is_stored = True
+    group.protocol_type = record.protocol_type
+    group.generation = record.generation
+    group.protocol_name = record.protocol_name
+    group.topics_hash = record.topics_hash
+    group.begun = record.begun
+    for stored in record.members:
+        member = group.roster.get(stored.member_id)
+        if member is None:
+            assert restoring, f"{stored.member_id} is stored but not a member"
+            member = _restored(stored, record.protocol_name)
+            group.roster.add(member)
+        member.assignment = stored.assignment
+    state = GroupState.STABLE if record.members else GroupState.EMPTY
+    if restoring:
+        group.state = state
+        group.note_subscriptions()
+        # The stored leader may be missing in a topic that others have written to; the first leads.
+        if record.leader_id is not None and record.leader_id in group.roster:
+            group.roster.leader_id = record.leader_id
+    else:
+        group.move_to(state, now)
+    group.state_timestamp_ms = record.state_timestamp_ms
+
+
+def _restored(stored: StoredMember, protocol_name: str | None) -> Member:
+    rebalance_timeout_ms = stored.rebalance_timeout_ms
+    return Member(
+        member_id=stored.member_id,
+        instance_id=stored.instance_id,
+        client_id=stored.client_id,
+        client_host=stored.client_host,
+        session_timeout_ms=stored.session_timeout_ms,
+        rebalance_timeout_ms=(
+            stored.session_timeout_ms if rebalance_timeout_ms == -1 else rebalance_timeout_ms
+        ),
+        protocols=((protocol_name or "", stored.subscription),),
+    )
+
+
+@dataclass(slots=True)
+class EmptyWrite:
+    """A group without members: a new one, or one whose last member went. In force already; if it
+    cannot be stored, a restart finds no group, or members whose sessions then end.
+    """
+
+    group: GroupBase
+    record: GroupRecord
+
+    def make_records(self) -> tuple[DurableRecord, ...]:
+        return (self.record,)
+
+    def on_durable(self, now: Now) -> None:
+        """Nobody waits for this."""
+
+    def on_failed(self, error: ErrorCode, now: Now) -> None:
+        """Nobody waits for this."""
+        del error, now
+        self.group.is_stored = False
+
+    def answer_early(self, error: ErrorCode) -> None:
+        """Nobody waits for this."""
+
+
+def store_created(group: GroupBase, now: Now) -> None:
+    """Write down that a join has created the group; its members come with their assignment."""
+    record = GroupRecord(group.group_id, None, 0, None, None, now.wall_ms, ())
+    group.is_stored = True
+    group.stage(EmptyWrite(group, record))
+
+
+def store_emptied(group: GroupBase) -> None:
+    """Write down that the last member is gone."""
+    assert not len(group.roster)
+    group.is_stored = True
+    group.stage(EmptyWrite(group, group_record(group)))
+
+
+@dataclass(slots=True)
+class ReplacementWrite:
+    """Static members under new ids, all that came in one step; see `GroupBase.held`.
+
+    The ids are in force already, so that whoever comes with an old one is fenced. If they cannot be
+    stored the old ones are put back, with their protocols and timeouts.
+    """
+
+    group: GroupBase
+
+    def make_records(self) -> tuple[DurableRecord, ...]:
+        """Nothing if a rebalance has begun since and took the held joins along."""
+        if not self.group.held:
+            return ()
+        assert self.group.state is GroupState.STABLE
+        return (group_record(self.group),)
+
+    def on_durable(self, now: Now) -> None:
+        """Answer the held joins."""
+        del now
+        held, self.group.held = self.group.held, {}
+        for join in held.values():
+            self._answer(join, join.result)
+
+    def on_failed(self, error: ErrorCode, now: Now) -> None:
+        """Put the previous members back."""
+        held, self.group.held = self.group.held, {}
+        for member_id, join in held.items():
+            member = self.group.roster.get(member_id)
+            assert member is not None
+            swap(self.group, member, join.previous)
+            self.group.start_session(join.previous, now.ms)
+            self.group.note(MemberReplaced(member_id, join.previous.ref))
+            self._answer(join, JoinResult(error))
+
+    def answer_early(self, error: ErrorCode) -> None:
+        """The client comes again with its instance id, and replaces itself."""
+        for join in self.group.held.values():
+            self._answer(join, JoinResult(error))
+
+    def _answer(self, join: HeldJoin, result: JoinResult) -> None:
+        ticket, join.ticket = join.ticket, None
+        if ticket is not None:
+            self.group.reply(ticket, result)
+
+
+def swap(group: GroupBase, old: Member, new: Member) -> None:
+    """`new` takes over what `old` has: leadership, assignment, its place among those that have not
+    synced. `old` must have nothing parked.
+    """
+    group.stop_session(old)
+    new.assignment = old.assignment
+    group.roster.replace(old, new)
+    if old.member_id in group.pending_sync:
+        del group.pending_sync[old.member_id]
+        group.pending_sync[new.member_id] = None

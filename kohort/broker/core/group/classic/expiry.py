@@ -1,0 +1,104 @@
+"""Deadlines that have come: silent members, unused ids, the join and the sync phase.
+
+Keys that come due together are handled together, so that a thousand members that die at once make
+one rebalance. Every key is checked against the deadline it has now, because an expiry may have been
+overtaken by a heartbeat, an answer or a new rebalance on its way here.
+"""
+
+from collections.abc import Iterable
+
+from kohort.broker.core.group.classic import rebalance
+from kohort.broker.core.group.classic.member import Member
+from kohort.broker.core.group.classic.state import GroupBase
+from kohort.broker.core.group.effects import JOIN_TIMER, SYNC_TIMER, ScheduleSessions, TimerKey
+from kohort.broker.core.group.events import Fate, Trigger, TriggerKind, UnusedIdDropped
+from kohort.broker.core.group.requests import Now
+from kohort.broker.core.group.states import GroupState
+
+
+def on_deadlines(group: GroupBase, keys: Iterable[TimerKey], now: Now) -> None:
+    """Deal with all keys, first the members, then the phase that may end for lack of them."""
+    if group.state is GroupState.DEAD:
+        return
+    triggers: list[Trigger] = []
+    phases: list[TimerKey] = []
+    moved: dict[TimerKey, int] = {}
+    for key in keys:
+        if key.kind == "session":
+            member = group.roster.get(key.member_id)
+            if member is not None and _has_expired(member, now, moved):
+                triggers.append(_expire(group, member))
+        elif key.kind == "pending":
+            if group.take_due(key, now.ms):
+                del group.roster.pending[key.member_id]
+                group.note(UnusedIdDropped(key.member_id))
+        else:
+            phases.append(key)
+    if moved:
+        group.emit(ScheduleSessions(moved))
+    if triggers:
+        rebalance.cause_all(group, triggers, now)
+    else:
+        rebalance.try_complete(group, now)
+    # What has just been begun or completed has re-armed or cancelled these; take_due tells.
+    for key in phases:
+        if group.take_due(key, now.ms):
+            _end_phase(group, key, now)
+
+
+def _end_phase(group: GroupBase, key: TimerKey, now: Now) -> None:
+    if key == JOIN_TIMER:
+        rebalance.on_join_deadline(group, now)
+    else:
+        assert key == SYNC_TIMER
+        _remove_silent(group, now)
+
+
+def _has_expired(member: Member, now: Now, moved: dict[TimerKey, int]) -> bool:
+    """Look at a session whose timer has come; if it goes on, so does the timer: see `moved`.
+
+    Whoever waits for an answer of ours cannot be blamed for its silence, and has its session
+    started anew with that answer. Only a member that never completed a join has no such privilege:
+    its process may be gone, and its connection with it.
+    """
+    if member.session_timer_ms is None or member.session_timer_ms > now.ms:
+        return False
+    member.session_timer_ms = None
+    if member.session_deadline_ms > now.ms:
+        member.session_timer_ms = moved[member.session_key] = member.session_deadline_ms
+        return False
+    return member.is_new or not member.is_parked
+
+
+def _expire(group: GroupBase, member: Member) -> Trigger:
+    trigger = Trigger(
+        TriggerKind.NEW_MEMBER_EXPIRED if member.is_new else TriggerKind.SESSION_EXPIRED,
+        member.ref,
+        was_leader=member.member_id == group.roster.leader_id,
+        removed=(member.member_id,),
+        # A new member is given longer, but only until its first heartbeat.
+        timeout_ms=None if member.is_new else member.session_timeout_ms,
+    )
+    fate = Fate.NEW_MEMBER_EXPIRED if member.is_new else Fate.SESSION_EXPIRED
+    group.remove_member(member, fate)
+    return trigger
+
+
+def _remove_silent(group: GroupBase, now: Now) -> None:
+    """The sync phase is over: whoever has not come for its assignment is out, static or not.
+
+    The timer is cancelled when a rebalance begins, so the generation is still the one it was for.
+    """
+    silent = [member for member in group.roster if member.member_id in group.pending_sync]
+    if not silent:
+        return
+    trigger = Trigger(
+        TriggerKind.SYNC_EXPIRED,
+        silent[0].ref,
+        was_leader=any(member.member_id == group.roster.leader_id for member in silent),
+        removed=tuple(member.member_id for member in silent),
+        timeout_ms=group.roster.rebalance_timeout_ms(),
+    )
+    for member in silent:
+        group.remove_member(member, Fate.SYNC_EXPIRED)
+    rebalance.cause(group, trigger, now)

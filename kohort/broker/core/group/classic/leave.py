@@ -1,0 +1,77 @@
+"""LeaveGroup: members that go, and members that an administrator removes.
+
+An administrator may remove thousands with one request, so it is dealt with in steps. Between two of
+them the group must not be stepped otherwise: the rebalance comes with the last.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from kohort.broker.core.group.classic import rebalance
+from kohort.broker.core.group.classic.member import Member
+from kohort.broker.core.group.classic.state import GroupBase
+from kohort.broker.core.group.events import Fate, Trigger, TriggerKind, UnusedIdDropped
+from kohort.broker.core.group.requests import LeaveEntry, LeaveResult, Now, Ticket
+from kohort.broker.core.group.states import GroupState
+from kohort.broker.core.steps import Steps
+from kohort.protocol.errors import ErrorCode
+
+ADMIN_REASON = "removed by an admin"
+"""In the reason text of Kafka's admin clients, which remove dynamic members by their own id."""
+
+
+ENTRIES_PER_STEP: Final = 100
+"""Two milliseconds or so, with what the history and the metrics are told."""
+
+
+def leave_steps(
+    group: GroupBase, entries: Sequence[LeaveEntry], ticket: Ticket, now: Now
+) -> Steps[None]:
+    """Remove whoever can be, answer, and let the group take one step for all of them together."""
+    if group.state is GroupState.DEAD:
+        group.reply(ticket, LeaveResult(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return
+    errors: list[ErrorCode] = []
+    triggers: list[Trigger] = []
+    for count, entry in enumerate(entries):
+        if count and count % ENTRIES_PER_STEP == 0:
+            yield
+        if entry.member_id in group.roster.pending:
+            group.forget_pending_id(entry.member_id)
+            group.note(UnusedIdDropped(entry.member_id))
+            errors.append(ErrorCode.NONE)
+            continue
+        found = _find(group, entry)
+        if isinstance(found, ErrorCode):
+            errors.append(found)
+            continue
+        triggers.append(_remove(group, found, entry))
+        errors.append(ErrorCode.NONE)
+    group.reply(ticket, LeaveResult(entries=tuple(errors)))
+    if triggers:
+        rebalance.cause_all(group, triggers, now)
+    else:
+        # An id that was given back may be the last that a rebalance waited for. It is no reason to
+        # begin one, which Kafka does in a Stable group.
+        rebalance.try_complete(group, now)
+
+
+def _find(group: GroupBase, entry: LeaveEntry) -> Member | ErrorCode:
+    if not entry.member_id:
+        # An administrator knows the instance, not the id of the process that holds it.
+        return group.roster.holder_of(entry.instance_id) or ErrorCode.UNKNOWN_MEMBER_ID
+    return group.find_member(entry.member_id, entry.instance_id)
+
+
+def _remove(group: GroupBase, member: Member, entry: LeaveEntry) -> Trigger:
+    by_admin = not entry.member_id or ADMIN_REASON in (entry.reason or "").lower()
+    trigger = Trigger(
+        TriggerKind.REMOVED_BY_ADMIN if by_admin else TriggerKind.MEMBER_LEFT,
+        member.ref,
+        was_leader=member.member_id == group.roster.leader_id,
+        removed=(member.member_id,),
+        detail=entry.reason or "",
+    )
+    fate = Fate.REMOVED_BY_ADMIN if by_admin else Fate.LEFT
+    group.remove_member(member, fate, text=entry.reason)
+    return trigger

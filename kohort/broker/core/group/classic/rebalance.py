@@ -1,0 +1,273 @@
+"""From PreparingRebalance to the answered joins: begin, collect, complete.
+
+A rebalance is begun (`begin`), whoever caused it is added, parked or already removed, and then it
+goes on (`proceed`): at once if everybody is there, else when the last one joins or time is up.
+The first rebalance of an empty group waits for its delay instead, and for nothing else.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from kohort.broker.core.group.begun import encode_begun
+from kohort.broker.core.group.classic import durable
+from kohort.broker.core.group.classic.member import Member, Protocols, metadata_for
+from kohort.broker.core.group.classic.state import GroupBase, InitialDelay
+from kohort.broker.core.group.effects import JOIN_TIMER, SYNC_TIMER, Replies, Reply
+from kohort.broker.core.group.events import (
+    CauseAdded,
+    Fate,
+    InitialDelayExtended,
+    JoinPhaseEnd,
+    JoinPhaseEnded,
+    JoinPhaseStalled,
+    JoinReceived,
+    MemberRef,
+    Outcome,
+    RebalanceEnded,
+    RebalanceStarted,
+    Trigger,
+)
+from kohort.broker.core.group.requests import JoinedMember, JoinResult, Now, SyncResult, Ticket
+from kohort.broker.core.group.states import GroupState
+from kohort.protocol.errors import ErrorCode
+
+
+def begin(group: GroupBase, trigger: Trigger, now: Now) -> None:
+    """Move to PreparingRebalance; `proceed` must follow in the same step.
+
+    Legal in Empty, Stable and CompletingRebalance. An assignment that was awaited is given up.
+    """
+    for member in group.roster:
+        member.told_to_rejoin = False
+    members = tuple([member.ref for member in group.roster])
+    group.note(RebalanceStarted(trigger, group.state, group.generation, members))
+    group.begun = encode_begun(trigger, group.state, group.generation, now)
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        abandon_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS, now)
+    _park_held_joins(group)
+    group.pending_sync.clear()
+    group.cancel(SYNC_TIMER)
+    if group.state is GroupState.EMPTY:
+        group.initial = InitialDelay(group.config.initial_rebalance_delay_ms, 0)
+    group.move_to(GroupState.PREPARING_REBALANCE, now)
+
+
+def proceed(group: GroupBase, now: Now) -> None:
+    """Complete the join phase if nobody is missing, else give it a deadline."""
+    timeout_ms = group.roster.rebalance_timeout_ms()
+    if group.initial is not None:
+        group.initial.remaining_ms = max(timeout_ms - group.initial.window_ms, 0)
+        group.schedule(JOIN_TIMER, now.ms + group.initial.window_ms)
+    elif not try_complete(group, now):
+        group.schedule(JOIN_TIMER, now.ms + timeout_ms)
+
+
+def cause(group: GroupBase, trigger: Trigger, now: Now) -> None:
+    """Somebody is gone: begin a rebalance for it, or see whether it was the last that a running one
+    waited for.
+    """
+    cause_all(group, [trigger], now)
+
+
+def cause_all(group: GroupBase, triggers: Sequence[Trigger], now: Now) -> None:
+    """As `cause`, for several at once: the first one counts as the cause, the others as further."""
+    is_running = group.state is GroupState.PREPARING_REBALANCE
+    if not is_running:
+        begin(group, triggers[0], now)
+    for trigger in triggers if is_running else triggers[1:]:
+        group.note(CauseAdded(trigger))
+    if is_running:
+        try_complete(group, now)
+    else:
+        proceed(group, now)
+
+
+def try_complete(group: GroupBase, now: Now) -> bool:
+    """End the join phase if all have joined and no id is still to be used.
+
+    Never during the initial delay: a member or an id that goes does not cut it short.
+    """
+    if group.state is not GroupState.PREPARING_REBALANCE or group.initial is not None:
+        return False
+    if not group.roster.all_joined:
+        return False
+    complete(group, JoinPhaseEnd.ALL_JOINED, now)
+    return True
+
+
+def on_join_deadline(group: GroupBase, now: Now) -> None:
+    """The time for joins is up, or a window of the initial delay."""
+    if group.state is not GroupState.PREPARING_REBALANCE:
+        return
+    initial = group.initial
+    if initial is None:
+        complete(group, JoinPhaseEnd.TIMEOUT, now)
+    elif initial.member_added and initial.remaining_ms:
+        initial.member_added = False
+        expired_ms = initial.window_ms
+        initial.window_ms = min(group.config.initial_rebalance_delay_ms, initial.remaining_ms)
+        initial.remaining_ms = max(initial.remaining_ms - expired_ms, 0)
+        deadline_ms = now.ms + initial.window_ms
+        group.schedule(JOIN_TIMER, deadline_ms)
+        group.note(InitialDelayExtended(deadline_ms))
+    else:
+        complete(group, JoinPhaseEnd.INITIAL_DELAY, now)
+
+
+def complete(group: GroupBase, end: JoinPhaseEnd, now: Now) -> None:
+    """Begin the next generation with those who joined, and with static members who did not."""
+    group.cancel(JOIN_TIMER)
+    group.initial = None
+    roster = group.roster
+    if roster.parked_joins < len(roster):
+        absent = [m for m in roster if m.join_ticket is None and not m.is_static]
+        for member in absent:
+            group.remove_member(member, Fate.REBALANCE_TIMEOUT)
+    if not len(roster):
+        _become_empty(group, now)
+    elif not roster.parked_joins:
+        # All that remain are static and away. Their sessions will end, or they come back.
+        group.note(JoinPhaseStalled(tuple(member.member_id for member in roster)))
+        group.schedule(JOIN_TIMER, now.ms + roster.rebalance_timeout_ms())
+    else:
+        _begin_generation(group, end, now)
+
+
+def abandon_assignment(group: GroupBase, error: ErrorCode, now: Now) -> None:
+    """The awaited assignment will not come: drop what there is and tell those who wait for it."""
+    for member in group.roster:
+        member.assignment = b""
+        if group.answer_sync(member, SyncResult(error)):
+            group.start_session(member, now.ms)
+            if error is ErrorCode.REBALANCE_IN_PROGRESS:
+                group.tell_to_rejoin(member)
+
+
+def current_generation(
+    group: GroupBase, member: Member, *, leader: str | None = None, with_members: bool = False
+) -> JoinResult:
+    """The answer to a join that takes part in the generation there is.
+
+    Args:
+        leader: who to name as the leader, if not the one there is.
+    """
+    return JoinResult(
+        member_id=member.member_id,
+        generation=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=(group.roster.leader_id or "") if leader is None else leader,
+        members=joined_members(group) if with_members else [],
+    )
+
+
+def joined_members(group: GroupBase) -> list[JoinedMember]:
+    """All members as the leader gets to see them."""
+    return [
+        JoinedMember(
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+            metadata=member.metadata(group.protocol_name),
+        )
+        for member in group.roster
+    ]
+
+
+def park(group: GroupBase, member: Member, ticket: Ticket) -> None:
+    """`member` waits for the next generation; a join that it has parked already is answered."""
+    if member.join_ticket is not None:
+        group.answer_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+    group.roster.park_join(member, ticket)
+    group.note(JoinReceived(member.ref, member.reason, member.protocols))
+
+
+def _park_held_joins(group: GroupBase) -> None:
+    """Replacements that were about to be answered take part in the rebalance instead."""
+    held, group.held = group.held, {}
+    for member_id, join in held.items():
+        member = group.roster.get(member_id)
+        assert member is not None
+        assert join.ticket is not None, "no step is taken while an append is under way"
+        park(group, member, join.ticket)
+
+
+def _become_empty(group: GroupBase, now: Now) -> None:
+    group.generation += 1
+    group.protocol_name = None
+    group.topics_hash = None
+    group.note_subscriptions()
+    group.move_to(GroupState.EMPTY, now)
+    durable.store_emptied(group)
+    group.note(RebalanceEnded(Outcome.EMPTY, group.generation, {}))
+
+
+def _begin_generation(group: GroupBase, end: JoinPhaseEnd, now: Now) -> None:
+    roster = group.roster
+    if roster.leader is None or roster.leader.join_ticket is None:
+        roster.leader_id = next(m.member_id for m in roster if m.join_ticket is not None)
+    group.generation += 1
+    group.protocol_name = roster.choose_protocol()
+    group.topics_hash = None
+    offers = group.note_subscriptions()
+    refs = tuple([member.ref for member in roster])
+    are_all_here = roster.parked_joins == len(roster)
+    group.move_to(GroupState.COMPLETING_REBALANCE, now)
+    group.note(
+        JoinPhaseEnded(
+            end=end,
+            generation=group.generation,
+            protocol_name=group.protocol_name,
+            leader=roster.leader_id,
+            members=refs,
+            absent=()
+            if are_all_here
+            else tuple([m.member_id for m in roster if not m.join_ticket]),
+            pending=tuple(roster.pending),
+            protocol_type=group.protocol_type,
+        )
+    )
+    tickets: dict[str, Ticket] = {}
+    for member in roster:
+        if member.join_ticket is not None:
+            tickets[member.member_id] = member.join_ticket
+        member.is_new = False
+    roster.unpark_all_joins()
+    group.start_sessions(now.ms)
+    group.pending_sync = dict.fromkeys([ref.member_id for ref in refs])
+    answers = _join_answers(group, tickets, zip(refs, offers, strict=True))
+    group.emit(Replies(answers, len(tickets)))
+    group.schedule(SYNC_TIMER, now.ms + roster.rebalance_timeout_ms())
+
+
+def _join_answers(
+    group: GroupBase,
+    tickets: dict[str, Ticket],
+    members: Iterable[tuple[MemberRef, Protocols]],
+) -> Iterator[Reply]:
+    """The answers of a generation that begins, the leader's first: all others wait for what it will
+    do. Values are those of now, whatever becomes of the group while answers are given out.
+    """
+    leader_id = group.roster.leader_id
+    assert leader_id is not None
+    name = group.protocol_name
+    generation, protocol_type = group.generation, group.protocol_type
+
+    def answers() -> Iterator[Reply]:
+        leader = tickets.pop(leader_id, None)
+        if leader is not None:
+            joined = [
+                JoinedMember(
+                    member_id=ref.member_id,
+                    group_instance_id=ref.instance_id,
+                    metadata=metadata_for(name, offered),
+                )
+                for ref, offered in members
+            ]
+            said = (generation, protocol_type, name, leader_id, joined)
+            yield Reply(leader, JoinResult(ErrorCode.NONE, leader_id, *said))
+        for member_id, ticket in tickets.items():
+            result = JoinResult(
+                ErrorCode.NONE, member_id, generation, protocol_type, name, leader_id
+            )
+            yield Reply(ticket, result)
+
+    return answers()

@@ -1,0 +1,190 @@
+"""Who is in a group: members, static instances, ids not used yet, and what all members offer.
+
+Plain bookkeeping; keeps its counts right and knows no rules.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from typing import Final, TypeVar
+
+from kohort.broker.core.group.classic.member import Member, PendingMember
+from kohort.broker.core.group.protocols import Names, choose_protocol
+from kohort.broker.core.group.requests import Ticket
+from kohort.protocol.errors import ErrorCode
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Roster:
+    """Members in the order they came; a replaced one counts as having come anew."""
+
+    __slots__ = (
+        "_lists",
+        "_members",
+        "_offers",
+        "_static",
+        "leader_id",
+        "metadata_bytes",
+        "parked_joins",
+        "pending",
+    )
+
+    def __init__(self) -> None:
+        self._members: dict[str, Member] = {}
+        self._static: dict[str, str] = {}
+        self._offers: Counter[str] = Counter()
+        """How many members offer a protocol."""
+        self._lists: Counter[Names] = Counter()
+        """How many members offer just these, in this order."""
+        self.pending: dict[str, PendingMember] = {}
+        """By id; oldest first."""
+        self.leader_id: str | None = None
+        self.parked_joins = 0
+        """Members whose join is parked."""
+        self.metadata_bytes = 0
+        """Of all members' protocols."""
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self._members.values())
+
+    def __contains__(self, member_id: str) -> bool:
+        return member_id in self._members
+
+    def get(self, member_id: str) -> Member | None:
+        """The member under this id."""
+        return self._members.get(member_id)
+
+    def holder_of(self, instance_id: str | None) -> Member | None:
+        """The member that holds this instance id."""
+        member_id = self._static.get(instance_id) if instance_id is not None else None
+        return None if member_id is None else self._members[member_id]
+
+    def find(self, member_id: str, instance_id: str | None) -> Member | ErrorCode:
+        """The member a request speaks for, or why it may not.
+
+        The instance id is looked at first: whoever lost it must learn that it is fenced, not merely
+        unknown. A static member may leave its instance id out.
+        """
+        if instance_id is not None:
+            holder_id = self._static.get(instance_id)
+            if holder_id is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if holder_id != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return self._members.get(member_id) or ErrorCode.UNKNOWN_MEMBER_ID
+
+    @property
+    def leader(self) -> Member | None:
+        """None in an empty group."""
+        return None if self.leader_id is None else self._members.get(self.leader_id)
+
+    def add(self, member: Member) -> None:
+        """The first one leads."""
+        assert member.member_id not in self._members
+        self._members[member.member_id] = member
+        if member.instance_id is not None:
+            assert member.instance_id not in self._static
+            self._static[member.instance_id] = member.member_id
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        if member.join_ticket is not None:
+            self.parked_joins += 1
+        self._count(member, 1)
+
+    def remove(self, member: Member) -> None:
+        """If it led, the first remaining member leads. Its parked requests must be answered."""
+        assert member.join_ticket is None
+        assert member.sync_ticket is None
+        del self._members[member.member_id]
+        if member.instance_id is not None:
+            del self._static[member.instance_id]
+        self._count(member, -1)
+        if self.leader_id == member.member_id:
+            self.leader_id = next(iter(self._members), None)
+
+    def replace(self, old: Member, new: Member) -> None:
+        """`new` takes the place of `old`, its leadership and instance id included."""
+        led = self.leader_id == old.member_id
+        self.remove(old)
+        self.add(new)
+        if led:
+            self.leader_id = new.member_id
+
+    def park_join(self, member: Member, ticket: Ticket) -> None:
+        """`member` waits for the next generation."""
+        assert member.join_ticket is None
+        member.join_ticket = ticket
+        self.parked_joins += 1
+
+    def unpark_join(self, member: Member) -> Ticket | None:
+        """Take the ticket of a parked join, None if there is none."""
+        ticket, member.join_ticket = member.join_ticket, None
+        if ticket is not None:
+            self.parked_joins -= 1
+        return ticket
+
+    def unpark_all_joins(self) -> None:
+        """The tickets have been taken."""
+        for member in self:
+            member.join_ticket = None
+        self.parked_joins = 0
+
+    def set_protocols(self, member: Member, protocols: tuple[tuple[str, bytes], ...]) -> None:
+        """What `member` offers from now on."""
+        self._count(member, -1)
+        member.protocols = protocols
+        self._count(member, 1)
+
+    def all_offer_one_of(self, protocols: tuple[tuple[str, bytes], ...]) -> bool:
+        """Is one of these names offered by every member? Without members any name is."""
+        count = len(self._members)
+        for name, _ in protocols:  # noqa: SIM110 - every join asks, and nearly all offer one name.
+            if self._offers[name] == count:
+                return True
+        return False
+
+    def choose_protocol(self) -> str | None:
+        """See `protocols.choose_protocol`."""
+        return choose_protocol(self._lists, self._ranking(self.leader))
+
+    def choose_protocol_with(self, new: Member, old: Member) -> str | None:
+        """As it would be with `new` in the place of `old`."""
+        lists = self._lists.copy()
+        _add(lists, old.protocol_names, -1)
+        _add(lists, new.protocol_names, 1)
+        return choose_protocol(lists, self._ranking(new if self.leader is old else self.leader))
+
+    def _ranking(self, leader: Member | None) -> Names:
+        leader = leader or next(iter(self), None)
+        return () if leader is None else leader.protocol_names
+
+    @property
+    def all_joined(self) -> bool:
+        """Nobody is missing, and no id is still to be used."""
+        return self.parked_joins == len(self._members) and not self.pending
+
+    def rebalance_timeout_ms(self) -> int:
+        """The longest that a member asks for, 0 without members."""
+        return max([member.rebalance_timeout_ms for member in self], default=0)
+
+    def _count(self, member: Member, change: int) -> None:
+        self.metadata_bytes += change * member.metadata_bytes
+        names = member.protocol_names
+        _add(self._lists, names, change)
+        for name in names if len(names) < _ALL_DIFFERENT_BELOW else set(names):
+            _add(self._offers, name, change)
+
+
+_ALL_DIFFERENT_BELOW: Final = 2
+"""So few names cannot have one twice."""
+
+
+def _add(counter: Counter[K], key: K, change: int) -> None:
+    count = counter[key] + change
+    if count:
+        counter[key] = count
+    else:
+        del counter[key]

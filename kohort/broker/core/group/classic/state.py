@@ -1,0 +1,402 @@
+"""The data of a classic group, and the few moves that all its rules are made of.
+
+What rests on what:
+
+- *Durable state* (generation, protocol, members with their assignments, offsets) is what
+  `durable.apply` makes of the records in the log. A change takes the road step -> `stage` -> Append
+  -> `on_appended` -> `apply`, and only then is it answered. Two exceptions are in force from the
+  step on and are undone or stand if the append fails: the new id of a static member that replaces
+  another (undone), and an empty group's generation (stands; there is nobody to notice).
+- *Passing state* (who is parked, ids not used yet, timers, the state machine before Stable) lives
+  here only and is lost with the process, as in Kafka.
+
+A failed append is known not to be in the log (storage undoes it or closes the partition for good),
+so compensating in memory leaves exactly what a replay would, plus the passing state; see each
+write's `on_failed`. A step that raises is another matter: then nothing in memory can be trusted,
+and the shell drops the group and replays it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from kohort.broker.core.group.classic.member import Member, Protocols, cut_text, metadata_for
+from kohort.broker.core.group.classic.roster import Roster
+from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.effects import (
+    SYNC_TIMER,
+    Append,
+    Cancel,
+    Effect,
+    Note,
+    Reply,
+    Schedule,
+    ScheduleSessions,
+    TimerKey,
+)
+from kohort.broker.core.group.events import Event, Fate, MemberFenced, MemberRemoved, MemberTold
+from kohort.broker.core.group.offsets.table import OffsetTable
+from kohort.broker.core.group.protocols import CONSUMER, PartitionCount, union_of_topics
+from kohort.broker.core.group.records import DurableRecord
+from kohort.broker.core.group.requests import JoinResult, Now, SyncResult, Ticket
+from kohort.broker.core.group.states import LEGAL_PREVIOUS, GroupState
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.lazy_dataclass import dataclass
+
+NewMemberId = Callable[[str], str]
+"""Makes an id that was never used before, beginning with the given text."""
+
+MEMBER_ID_PREFIX_BYTES_MAX: Final = 255
+"""As much of a client or instance id as a member id begins with. Kafka takes all of it, up to the
+32,767 bytes that a text on the wire can have; beyond it refuses the join."""
+
+
+class Write(Protocol):
+    """Records on their way to the log, and what follows."""
+
+    def make_records(self) -> tuple[DurableRecord, ...]:
+        """Called once, at the end of the step; nothing to write drops the write."""
+        ...
+
+    def on_durable(self, now: Now) -> None:
+        """The records are in the log."""
+        ...
+
+    def on_failed(self, error: ErrorCode, now: Now) -> None:
+        """They are not, and never will be. `error` is for the client."""
+        ...
+
+    def answer_early(self, error: ErrorCode) -> None:
+        """Tell who waits for this write `error`, while its outcome is still open: it may yet come
+        into force, as if the answer had been lost.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class InitialDelay:
+    """The state of an initial rebalance, which waits for members instead of for joins (KIP-134)."""
+
+    window_ms: int
+    """Length of the window that runs."""
+    remaining_ms: int
+    """What may follow it."""
+    member_added: bool = False
+    """Somebody came during this window."""
+
+
+@dataclass(slots=True)
+class HeldJoin:
+    """A static member under a new id, not to be answered before that id is durable."""
+
+    previous: Member
+    """Who takes the place back if it never becomes durable."""
+    ticket: Ticket | None
+    """None once answered."""
+    result: JoinResult
+
+
+class GroupBase:
+    """See the module; `ClassicGroup` is what users see."""
+
+    __slots__ = (
+        "_effects",
+        "_make_member_id",
+        "_offers",
+        "_singly",
+        "_staged",
+        "_topics",
+        "_topics_are_parsed",
+        "assignment_on_its_way",
+        "begun",
+        "config",
+        "deadlines",
+        "generation",
+        "group_id",
+        "held",
+        "in_flight",
+        "initial",
+        "is_stored",
+        "offsets",
+        "partition_count",
+        "pending_sync",
+        "previous_state",
+        "protocol_name",
+        "protocol_type",
+        "roster",
+        "state",
+        "state_timestamp_ms",
+        "topics_hash",
+    )
+
+    def __init__(
+        self,
+        group_id: str,
+        config: GroupConfig,
+        *,
+        new_member_id: NewMemberId,
+        partition_count: PartitionCount | None = None,
+    ) -> None:
+        """`partition_count` answers for the topics of this broker; without it, no check is made of
+        whether they changed while a leader was away.
+        """
+        self.group_id = group_id
+        self.config = config
+        self._make_member_id = new_member_id
+        self.partition_count = partition_count
+        self.state = GroupState.EMPTY
+        self.previous_state = GroupState.EMPTY
+        self.state_timestamp_ms = -1
+        """Wall time; -1 for a group that has never moved."""
+        self.generation = 0
+        self.protocol_type: str | None = None
+        """None for a group that only offsets were committed to ("simple")."""
+        self.protocol_name: str | None = None
+        self.roster = Roster()
+        self.pending_sync: dict[str, None] = {}
+        """Members that have not synced in this generation, in order."""
+        self.initial: InitialDelay | None = None
+        """While the first members of an empty group are collected."""
+        self.held: dict[str, HeldJoin] = {}
+        """Replacements whose answer waits for the append, by the new member id."""
+        self.assignment_on_its_way: int | None = None
+        """The generation whose assignment the leader has handed in; it does so once."""
+        self.topics_hash: bytes | None = None
+        """Of the topics at the time of the assignment; see `protocols.hash_partition_counts`."""
+        self.begun: bytes | None = None
+        """How the last rebalance began, as it is stored with its generation; see `begun`."""
+        self.is_stored = False
+        """Is there a group record in the log, or on its way?"""
+        self.offsets = OffsetTable()
+        self.deadlines: dict[TimerKey, int] = {}
+        """Of the join, sync and pending timers; members keep their own."""
+        self._offers: list[Protocols] = []
+        """Of the generation's members, as it was when the generation began."""
+        self._topics: frozenset[str] | None = frozenset()
+        self._topics_are_parsed = True
+        self._staged: list[Write] = []
+        self._singly = 0
+        """So many of those that are staged, the first, get an append of their own."""
+        self.in_flight: list[Write] = []
+        """Writes whose outcome is awaited."""
+        self._effects: list[Effect] = []
+
+    # Telling the shell.
+
+    def emit(self, effect: Effect) -> None:
+        self._effects.append(effect)
+
+    def reply(self, ticket: Ticket, body: object) -> None:
+        self._effects.append(Reply(ticket, body))
+
+    def note(self, event: Event) -> None:
+        self._effects.append(Note(event))
+
+    def stage(self, write: Write) -> None:
+        """Have the records appended with those of the other writes of this step."""
+        assert not self.in_flight, "stepped while an append is under way"
+        self._staged.append(write)
+
+    @property
+    def has_effects(self) -> bool:
+        """Is there something to collect?"""
+        return bool(self._effects or self._staged)
+
+    @property
+    def is_writing(self) -> bool:
+        """Is the outcome of an append awaited?"""
+        return bool(self.in_flight or self._staged)
+
+    def collect_effects(self) -> list[Effect]:
+        """What the steps since the last call ask for; the Append, if any, comes last."""
+        effects, self._effects = self._effects, []
+        if self._staged:
+            assert not self.in_flight
+            made = [(write, write.make_records()) for write in self._take_staged()]
+            # A write may have become pointless by a later event of the same step.
+            self.in_flight = [write for write, records in made if records]
+            if self.in_flight:
+                effects.append(Append(tuple(record for _, records in made for record in records)))
+        return effects
+
+    def _take_staged(self) -> list[Write]:
+        """Those that share the next append."""
+        staged, self._staged = self._staged, []
+        if self._singly:
+            self._singly -= 1
+            self._staged = staged[1:]
+            return staged[:1]
+        return staged
+
+    def append_singly(self) -> bool:
+        """Something in the records cannot be stored: have each write of the append tried for
+        itself, so that only the one that is to blame fails. False if there was one only.
+        """
+        if len(self.in_flight) < 2:
+            return False
+        self._singly = len(self.in_flight)
+        self._staged = self.finish_append() + self._staged
+        return True
+
+    def finish_append(self) -> list[Write]:
+        """Take the writes whose outcome is known now."""
+        writes, self.in_flight = self.in_flight, []
+        return writes
+
+    # Timers.
+
+    def schedule(self, key: TimerKey, deadline_ms: int) -> None:
+        self.deadlines[key] = deadline_ms
+        self._effects.append(Schedule(key, deadline_ms))
+
+    def cancel(self, key: TimerKey) -> None:
+        if self.deadlines.pop(key, None) is not None:
+            self._effects.append(Cancel(key))
+
+    def take_due(self, key: TimerKey, now_ms: int) -> bool:
+        """Is an expiry of `key` still meant? It may have been overtaken on its way here."""
+        deadline_ms = self.deadlines.get(key)
+        if deadline_ms is None or deadline_ms > now_ms:
+            return False
+        del self.deadlines[key]
+        return True
+
+    def start_session(self, member: Member, now_ms: int, timeout_ms: int | None = None) -> None:
+        """The session of `member` lasts its timeout (or `timeout_ms`) from now.
+
+        The timer is left where it is unless it would look too late: a heartbeat is one assignment.
+        """
+        if timeout_ms is None:
+            timeout_ms = member.session_timeout_ms
+        deadline_ms = member.session_deadline_ms = now_ms + timeout_ms
+        timer_ms = member.session_timer_ms
+        if timer_ms is None or deadline_ms < timer_ms:
+            member.session_timer_ms = deadline_ms
+            self._effects.append(Schedule(member.session_key, deadline_ms))
+
+    def start_sessions(self, now_ms: int) -> None:
+        """Those of all members, from now on."""
+        moved: dict[TimerKey, int] = {}
+        for member in self.roster:
+            deadline_ms = member.session_deadline_ms = now_ms + member.session_timeout_ms
+            timer_ms = member.session_timer_ms
+            if timer_ms is None or deadline_ms < timer_ms:
+                member.session_timer_ms = moved[member.session_key] = deadline_ms
+        if moved:
+            self._effects.append(ScheduleSessions(moved))
+
+    def stop_session(self, member: Member) -> None:
+        if member.session_timer_ms is not None:
+            member.session_timer_ms = None
+            self._effects.append(Cancel(member.session_key))
+
+    # Moves.
+
+    def new_member_id(self, prefix: str) -> str:
+        """An id that was never used before, beginning with the client or instance id, or with as
+        much of it as leaves the id short: it is stored, and sent to all kinds of clients.
+        """
+        return self._make_member_id(cut_text(prefix, MEMBER_ID_PREFIX_BYTES_MAX))
+
+    def move_to(self, state: GroupState, now: Now) -> None:
+        assert self.state in LEGAL_PREVIOUS[state], f"{self.state} to {state}"
+        self.previous_state, self.state = self.state, state
+        self.state_timestamp_ms = now.wall_ms
+
+    def note_subscriptions(self) -> Sequence[Protocols]:
+        """A generation begins, or is restored; returns what its members offer, in their order."""
+        self._offers = [member.protocols for member in self.roster]
+        self._topics_are_parsed = not self._offers
+        self._topics = frozenset()
+        return self._offers
+
+    def find_member(self, member_id: str, instance_id: str | None) -> Member | ErrorCode:
+        """The member a request speaks for, or the error it is answered."""
+        found = self.roster.find(member_id, instance_id)
+        if found is ErrorCode.FENCED_INSTANCE_ID:
+            assert instance_id is not None
+            self.note(MemberFenced(member_id, instance_id))
+        return found
+
+    def find_member_of(
+        self, member_id: str, instance_id: str | None, generation: int
+    ) -> Member | ErrorCode:
+        """As `find_member`, and the request speaks of the current generation."""
+        if self.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        found = self.find_member(member_id, instance_id)
+        if isinstance(found, Member) and generation != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        return found
+
+    def tell_to_rejoin(self, member: Member) -> None:
+        """`member` is being answered REBALANCE_IN_PROGRESS; the history wants the first time."""
+        if not member.told_to_rejoin:
+            member.told_to_rejoin = True
+            self.note(MemberTold(member.member_id))
+
+    def answer_join(self, member: Member, result: JoinResult) -> None:
+        """Answer the parked join, if there is one."""
+        ticket = self.roster.unpark_join(member)
+        if ticket is not None:
+            self.reply(ticket, result)
+
+    def answer_sync(self, member: Member, result: SyncResult) -> bool:
+        """Answer the parked sync; False if there is none."""
+        ticket, member.sync_ticket = member.sync_ticket, None
+        if ticket is None:
+            return False
+        self.reply(ticket, result)
+        return True
+
+    def remove_member(
+        self,
+        member: Member,
+        fate: Fate,
+        *,
+        error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID,
+        text: str | None = None,
+    ) -> None:
+        """Forget `member` and its timer; what it has parked is answered `error`.
+
+        The caller sees to what follows for the group.
+        """
+        if member.join_ticket is not None:
+            self.answer_join(member, JoinResult(error))
+        held = self.held.pop(member.member_id, None)
+        if held is not None and held.ticket is not None:
+            self.reply(held.ticket, JoinResult(error))
+        if member.sync_ticket is not None:
+            self.answer_sync(member, SyncResult(error))
+        self.stop_session(member)
+        self.forget_pending_sync(member)
+        self.roster.remove(member)
+        self.note(MemberRemoved(member.ref, fate, text))
+
+    def forget_pending_sync(self, member: Member) -> None:
+        """`member` has synced or is gone; with the last one the sync timer ends."""
+        if member.member_id in self.pending_sync:
+            del self.pending_sync[member.member_id]
+            if not self.pending_sync:
+                self.cancel(SYNC_TIMER)
+
+    def forget_pending_id(self, member_id: str) -> None:
+        """An id that was handed out is used, given back or expired."""
+        del self.roster.pending[member_id]
+        self.cancel(TimerKey("pending", member_id))
+
+    # Reads.
+
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """What the members of the generation want; None for unknown, to be read as everything.
+
+        Parsed when somebody asks, but from what the members said when the generation began: what
+        they say for the next one does not take away what they read now.
+        """
+        if not self._topics_are_parsed:
+            name = self.protocol_name
+            subscriptions = {metadata_for(name, offered) for offered in set(self._offers)}
+            is_readable = self.protocol_type == CONSUMER
+            self._topics = union_of_topics(subscriptions) if is_readable else None
+            self._topics_are_parsed = True
+            self._offers = []
+        return self._topics

@@ -1,0 +1,1 @@
+"""Committed positions, the same for all kinds of groups."""

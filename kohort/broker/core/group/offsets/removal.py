@@ -1,0 +1,200 @@
+"""What leaves the log: deleted groups, deleted and expired offsets.
+
+Each of these is staged in a step of its own, when nothing else is on its way to the log, and is in
+force once its tombstones are durable. So none of them can race with a commit or a join.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from kohort.broker.core.group.classic import durable
+from kohort.broker.core.group.classic.state import GroupBase
+from kohort.broker.core.group.events import GroupRemoved, OffsetsRemoved
+from kohort.broker.core.group.protocols import CONSUMER
+from kohort.broker.core.group.records import DurableRecord, GroupTombstone, OffsetTombstone
+from kohort.broker.core.group.requests import (
+    CommittedOffset,
+    DeleteOffsetsResult,
+    Now,
+    Ticket,
+    TopicPartition,
+)
+from kohort.broker.core.group.states import GroupState
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.lazy_dataclass import dataclass
+
+
+def delete_group(group: GroupBase, ticket: Ticket) -> None:
+    """DeleteGroups: the group and its offsets. Answered with an ErrorCode."""
+    assert not group.is_writing
+    if group.state is GroupState.DEAD:
+        group.reply(ticket, ErrorCode.GROUP_ID_NOT_FOUND)
+    elif group.state is not GroupState.EMPTY:
+        group.reply(ticket, ErrorCode.NON_EMPTY_GROUP)
+    else:
+        partitions = [partition for partition, _ in group.offsets.items()]
+        answers = _Answers(ticket, ErrorCode.NONE, lambda error: error)
+        _stage(group, partitions, answers, with_group=True)
+
+
+def delete_offsets(group: GroupBase, partitions: Sequence[TopicPartition], ticket: Ticket) -> None:
+    """OffsetDelete, of partitions that exist. One that was never committed is no error."""
+    assert not group.is_writing
+    if group.state is GroupState.DEAD:
+        group.reply(ticket, DeleteOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND))
+        return
+    is_empty = group.state is GroupState.EMPTY
+    if not is_empty and group.protocol_type != CONSUMER:
+        group.reply(ticket, DeleteOffsetsResult(ErrorCode.NON_EMPTY_GROUP))
+        return
+    wanted = frozenset() if is_empty else group.subscribed_topics()
+    errors = tuple(
+        ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        if wanted is None or partition.topic in wanted
+        else ErrorCode.NONE
+        for partition in partitions
+    )
+    removed = [p for p, error in zip(partitions, errors, strict=True) if not error]
+    removed = [p for p in dict.fromkeys(removed) if group.offsets.get(*p) is not None]
+    result = DeleteOffsetsResult(partitions=errors)
+    _stage(group, removed, _Answers(ticket, result, DeleteOffsetsResult))
+
+
+def forget_topics(group: GroupBase, topics: Mapping[str, bytes | None]) -> None:
+    """What was committed for topics that are gone goes too, in whatever state the group is.
+
+    Args:
+        topics: names with the id of the topic that has the name now, None if there is none. What
+            was committed for that one stays.
+    """
+    assert not group.is_writing
+
+    def is_gone(topic: str, committed: CommittedOffset) -> bool:
+        if topic not in topics:
+            return False
+        living_id = topics[topic]
+        return living_id is None or not committed.is_of(living_id)
+
+    for partition, committed in list(group.offsets.transactional_items()):
+        if is_gone(partition.topic, committed):
+            group.offsets.remove_transactional(*partition)
+    partitions = [
+        partition
+        for partition, committed in group.offsets.items()
+        if is_gone(partition.topic, committed)
+    ]
+    if group.state is not GroupState.DEAD:
+        _stage(group, partitions, None)
+
+
+def expire(group: GroupBase, now: Now) -> None:
+    """Drop offsets that nobody has needed for the retention time (KIP-211, KIP-496), and the group
+    if it is Empty and has none left, however recently it emptied. Ids that were handed out keep it.
+    """
+    assert not group.is_writing
+    if group.state is GroupState.DEAD:
+        return
+    is_expired = _expiry_rule(group, now)
+    partitions = [
+        partition
+        for partition, committed in group.offsets.items()
+        if is_expired(partition, committed) and not group.offsets.is_unstable(*partition)
+    ]
+    is_over = (
+        group.state is GroupState.EMPTY
+        and not group.roster.pending
+        and len(partitions) == group.offsets.count
+        and not group.offsets.has_transactional
+    )
+    _stage(group, partitions, None, with_group=is_over, expired=True)
+
+
+def _expiry_rule(group: GroupBase, now: Now) -> Callable[[TopicPartition, CommittedOffset], bool]:
+    retention_ms = group.config.offsets_retention_ms
+    wanted: frozenset[str] | None = frozenset()
+    since_empty_ms = -1
+    if group.protocol_type is None:
+        pass  # A simple group: every offset has its own time.
+    elif group.state is GroupState.EMPTY:
+        since_empty_ms = group.state_timestamp_ms
+    elif group.state is GroupState.STABLE and group.protocol_type == CONSUMER:
+        wanted = group.subscribed_topics()
+    else:
+        wanted = None
+
+    def is_expired(partition: TopicPartition, committed: CommittedOffset) -> bool:
+        if wanted is None or partition.topic in wanted:
+            return False
+        if committed.expire_timestamp_ms != -1:
+            return now.wall_ms >= committed.expire_timestamp_ms
+        base_ms = committed.commit_timestamp_ms if since_empty_ms == -1 else since_empty_ms
+        return now.wall_ms - base_ms >= retention_ms
+
+    return is_expired
+
+
+@dataclass(slots=True)
+class _Answers:
+    """Who asked for a removal, and what it is told."""
+
+    ticket: Ticket
+    success: object
+    failure: Callable[[ErrorCode], object]
+
+
+def _stage(
+    group: GroupBase,
+    partitions: Sequence[TopicPartition],
+    answers: _Answers | None,
+    *,
+    with_group: bool = False,
+    expired: bool = False,
+) -> None:
+    write = RemovalWrite(group, partitions, with_group, expired, answers)
+    if partitions or with_group:
+        group.stage(write)
+    else:
+        write.answer(ErrorCode.NONE)
+
+
+@dataclass(slots=True)
+class RemovalWrite:
+    """Tombstones."""
+
+    group: GroupBase
+    partitions: Sequence[TopicPartition]
+    with_group: bool
+    expired: bool
+    answers: _Answers | None
+
+    def make_records(self) -> tuple[DurableRecord, ...]:
+        group_id = self.group.group_id
+        offsets = tuple(OffsetTombstone(group_id, *partition) for partition in self.partitions)
+        return (*offsets, GroupTombstone(group_id)) if self.with_group else offsets
+
+    def on_durable(self, now: Now) -> None:
+        """They are gone, and what open transactions hold for deleted ones as well."""
+        group = self.group
+        for record in self.make_records():
+            durable.apply(group, record, now)
+        if not self.expired:
+            for partition in self.partitions:
+                group.offsets.remove_transactional(*partition)
+        if self.partitions:
+            group.note(OffsetsRemoved(len(self.partitions), self.expired))
+        if self.with_group:
+            group.note(GroupRemoved(self.expired))
+        self.answer(ErrorCode.NONE)
+
+    def on_failed(self, error: ErrorCode, now: Now) -> None:
+        """Nothing has changed."""
+        del now
+        self.answer(error)
+
+    def answer_early(self, error: ErrorCode) -> None:
+        self.answer(error)
+
+    def answer(self, error: ErrorCode) -> None:
+        answers, self.answers = self.answers, None
+        if answers is not None:
+            body = answers.failure(error) if error else answers.success
+            self.group.reply(answers.ticket, body)

@@ -1,0 +1,84 @@
+"""What a handler is given beside the request: who asked, and the broker to answer from."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import field
+from typing import TYPE_CHECKING, Final
+
+from kohort.broker.core.partition.verdict import ValidationPolicy
+from kohort.broker.dispatch.encoded import Prepared, TopicAnswers
+from kohort.broker.history.history import RebalanceHistory
+from kohort.broker.network.service import ConnectionInfo
+from kohort.protocol.framing import RequestHeader
+from kohort.protocol.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from kohort.broker.config import BrokerConfig
+    from kohort.broker.coordinator import GroupCoordinator
+    from kohort.broker.core.purgatory import Purgatory
+    from kohort.broker.dispatch.registry import Api
+    from kohort.broker.runtime.clock import Clock
+    from kohort.broker.topics.manager import TopicManager
+
+
+READS_ASIDE: Final = 2
+"""Reads of logs on other threads at once; there are four of those."""
+
+
+@dataclass(slots=True)
+class BrokerServices:
+    """The parts of the broker that handlers delegate to; wired in :mod:`kohort.broker.app`."""
+
+    config: BrokerConfig
+    clock: Clock
+    purgatory: Purgatory
+    topics: TopicManager
+    groups: GroupCoordinator
+    node_id: int
+    cluster_id: str
+    advertised_host: str
+    advertised_port: int
+    """Where clients are told to connect to, unless the next says otherwise."""
+    advertised_by_port: dict[int, tuple[str, int]] = field(default_factory=dict)
+    """The same for those who came by a certain listener, by the port that it listens at: the name
+    of this machine may differ from network to network."""
+    apis: dict[int, Api] = field(default_factory=dict)
+    """What ApiVersions tells."""
+    validation: ValidationPolicy = field(default_factory=ValidationPolicy)
+    """How closely produced batches are looked at."""
+    large_batch: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by the one Produce request with a batch that is validated over several turns of the
+    loop."""
+    reads_aside: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_ASIDE))
+    """Held by requests that read logs on other threads, so that fsyncs find a thread as well."""
+    history: RebalanceHistory = field(default_factory=RebalanceHistory)
+    """Why the groups rebalanced."""
+    features: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Supported features by name: (minimum, maximum) version; see ApiVersions."""
+    api_versions: dict[int, Prepared] = field(default_factory=dict)
+    """The answer that lists `apis` and `features`, by version."""
+    topic_answers: TopicAnswers = field(default_factory=TopicAnswers)
+    """What Metadata was answered of late."""
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """One request's surroundings."""
+
+    header: RequestHeader
+    connection: ConnectionInfo
+    broker: BrokerServices
+
+    @property
+    def advertised(self) -> tuple[str, int]:
+        """Host and port that this client is told to connect to: those of the listener it used."""
+        broker = self.broker
+        return broker.advertised_by_port.get(
+            self.connection.local_port, (broker.advertised_host, broker.advertised_port)
+        )
+
+    @property
+    def api_version(self) -> int:
+        """Version of the request, which is also the version of the response."""
+        return self.header.api_version

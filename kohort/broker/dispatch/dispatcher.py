@@ -1,0 +1,231 @@
+"""From a frame to its handler, and from what the handler returns to a response frame.
+
+A request is never left unanswered: where its response can carry an error it does so, whatever the
+handler raised; where it cannot, or the request was not understood, the connection is closed and the
+log says why.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+from kohort.broker.dispatch.context import BrokerServices, RequestContext
+from kohort.broker.dispatch.encoded import Prepared
+from kohort.broker.dispatch.failures import NoErrorField, error_response
+from kohort.broker.dispatch.registry import Route, Router
+from kohort.broker.handlers.api_versions import unsupported_version
+from kohort.broker.network.metrics import NetworkMetrics
+from kohort.broker.network.peer_log import PeerLog
+from kohort.broker.network.service import (
+    Answer,
+    CloseConnection,
+    ConnectionInfo,
+    PendingAnswer,
+    Waiting,
+)
+from kohort.broker.runtime.promise import Promise
+from kohort.protocol.codec import Buffer, codec
+from kohort.protocol.errors import DecodeError, EncodeError, ErrorCode, KafkaError
+from kohort.protocol.framing import (
+    API_VERSIONS_KEY,
+    RequestHeader,
+    read_request_prefix,
+    response_buffers,
+    response_frame,
+    skip_header_tags,
+)
+from kohort.protocol.message import Struct
+from kohort.protocol.messages.api_versions import ApiVersionsResponse
+from kohort.protocol.messages.produce import ProduceRequest
+
+_Call = tuple[RequestHeader, Route, Any, float]
+"""A request on its way through a handler, the last being when that began, on `perf_counter`."""
+
+
+class Dispatcher:
+    """The service behind every connection of a broker."""
+
+    def __init__(
+        self, router: Router, broker: BrokerServices, metrics: NetworkMetrics, log: PeerLog
+    ) -> None:
+        self._router = router
+        self._broker = broker
+        self._metrics = metrics
+        self._log = log
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | PendingAnswer:
+        # Straight through, without calls that could be saved: this is what every request costs.
+        started_s = perf_counter()
+        try:
+            header, position = read_request_prefix(frame)
+        except DecodeError as error:
+            raise self._rejected("malformed_header", str(error)) from None
+        route = self._router.find(header.api_key, header.api_version)
+        if route is None:
+            return self._answer_unserved(header)
+        try:
+            if route.request_header_has_tags:
+                position = skip_header_tags(frame, position)
+            request, end = route.decode(frame, position)
+        except DecodeError as error:
+            text = f"{route.api.name} v{route.version} of {_client(header)}: {error}"
+            raise self._rejected("malformed_body", text) from None
+        if end != len(frame):
+            self._note_extra_bytes(route, header, connection, len(frame) - end)
+        call = (header, route, request, started_s)
+        try:
+            returned: Any = route.handler(RequestContext(header, connection, self._broker), request)
+        except Exception as error:  # noqa: BLE001 - every one of them is answered.
+            return self._fail(call, error)
+        kind = returned.__class__
+        if returned is None or kind is route.response:
+            return self._answer(call, returned)
+        if kind is Prepared:
+            return self._give(call, returned)
+        if kind is Promise or isinstance(returned, asyncio.Future):
+            future: Waiting = returned
+        else:
+            future = self._start(returned)
+        if future.done():
+            return self._finish(call, future)
+        return PendingAnswer(future, partial(self._finish, call, future))
+
+    def connection_lost(self, connection: ConnectionInfo) -> None:
+        self._broker.purgatory.cancel_owner(connection)
+
+    async def close(self) -> None:
+        """Cancel the handlers that are still at work and wait until they are gone."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _answer(self, call: _Call, response: Struct | None) -> Answer:
+        """Encode what a handler returned; None is for requests that have no answer."""
+        header, route, _, started_s = call
+        buffers: Answer = None
+        if response is not None:
+            try:
+                buffers = _buffers(header, route, response)
+            except EncodeError as error:
+                return self._fail(call, error)
+        duration_s = perf_counter() - started_s
+        self._metrics.request_answered(route.api.name, route.version, response, duration_s)
+        return buffers
+
+    def _give(self, call: _Call, answer: Prepared) -> Answer:
+        """Answer with what was encoded before."""
+        header, route, _, started_s = call
+        has_tags = route.response_header_has_tags
+        frame = response_frame(header.correlation_id, answer.body, header_has_tags=has_tags)
+        duration_s = perf_counter() - started_s
+        self._metrics.request_answered(route.api.name, route.version, None, duration_s)
+        return [frame]
+
+    def _finish(self, call: _Call, future: Waiting) -> Answer:
+        """A handler that had to wait has come to an end."""
+        if future.cancelled():
+            # The broker stops; nobody knows whether the request had its effect.
+            return self._fail(call, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "interrupted"))
+        error = future.exception()
+        if isinstance(error, Exception):
+            return self._fail(call, error)
+        returned = future.result()
+        if returned.__class__ is Prepared:
+            return self._give(call, returned)
+        return self._answer(call, returned)
+
+    def _fail(self, call: _Call, error: Exception) -> Answer:
+        """Answer with the error, or raise CloseConnection where there is no way to say it."""
+        header, route, request, started_s = call
+        name = f"{route.api.name} v{route.version} of {_client(header)}"
+        if isinstance(error, CloseConnection):
+            raise self._rejected("not_answerable", f"{name}: {error}") from None
+        code, text = ErrorCode.UNKNOWN_SERVER_ERROR, None
+        if isinstance(error, KafkaError):
+            code, text = error.code, error.message
+        else:
+            self._note_fault(name, error)
+        duration_s = perf_counter() - started_s
+        self._metrics.request_failed(route.api.name, route.version, code, duration_s)
+        if isinstance(request, ProduceRequest) and request.acks == 0:
+            raise self._rejected("not_answerable", f"{name} with acks=0: {code.name}")
+        try:
+            response = error_response(request, route.version, code, text)
+        except NoErrorField:
+            raise self._rejected("not_answerable", f"{name}: {code.name}") from None
+        try:
+            return _buffers(header, route, response)
+        except EncodeError as unsaid:
+            raise self._rejected("not_answerable", f"{name}: {code.name}, {unsaid}") from None
+
+    def _note_fault(self, name: str, error: Exception) -> None:
+        """What a peer can make happen, it can make happen a thousand times a second."""
+        if isinstance(error, EncodeError):
+            # Says by itself what cannot be said in this version.
+            text = "The answer to %s cannot be written: %s"
+            self._log.fault("unwritable", text, name, error)
+        else:
+            text = "A fault of ours fails %s"
+            self._log.fault("fault", text, name, error=error)
+
+    def _answer_unserved(self, header: RequestHeader) -> Answer:
+        """ApiVersions of any version is answered in v0, which every client reads; others cannot."""
+        if header.api_key != API_VERSIONS_KEY:
+            is_known = header.api_key in self._router.apis
+            reason = "unsupported_version" if is_known else "unknown_api"
+            text = f"api {header.api_key} v{header.api_version} of {_client(header)}"
+            raise self._rejected(reason, f"{text} is not served")
+        response = unsupported_version(self._router.apis)
+        self._metrics.request_answered("ApiVersions", 0, response, 0.0)
+        v0 = codec(ApiVersionsResponse, 0)
+        return response_buffers(header.correlation_id, v0, response, header_has_tags=False)
+
+    def _start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        """Run a handler that has to wait; its connection sees how it ends."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _rejected(self, reason: str, text: str) -> CloseConnection:
+        self._metrics.request_rejected(reason)
+        return CloseConnection(text)
+
+    def _note_extra_bytes(
+        self, route: Route, header: RequestHeader, connection: ConnectionInfo, byte_count: int
+    ) -> None:
+        """Bytes behind a request are ignored, as Kafka does, and told to those who debug.
+
+        They are a mistake of the client's encoder, or of our reading of the message; but one that
+        every librdkafka makes (up to 2.16, when it asks for the Metadata of all topics: an array's
+        length in the form that versions before 9 have) is nothing that an operator could act upon.
+        """
+        self._log.mention(
+            "extra_bytes",
+            "Ignored %d bytes after %s v%d of %s at %s (%s %s)",
+            byte_count,
+            route.api.name,
+            route.version,
+            _client(header),
+            connection.peer_host,
+            connection.client_software_name,
+            connection.client_software_version,
+        )
+
+
+def _buffers(header: RequestHeader, route: Route, response: Struct) -> list[Buffer]:
+    return response_buffers(
+        header.correlation_id,
+        route.response_codec,
+        response,
+        header_has_tags=route.response_header_has_tags,
+    )
+
+
+def _client(header: RequestHeader) -> str:
+    """The client id as the log shows it: a client may choose one of 32 kB, with line breaks."""
+    return repr(header.client_id[:100] if header.client_id else header.client_id)

@@ -1,0 +1,116 @@
+"""Which function answers which request: the decorator, and the table made from it.
+
+``@handles(HeartbeatRequest, versions="0-4")`` is the whole registration of an API: dispatch and the
+answer to ApiVersions both come from it, so that what we advertise is what we serve.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from typing import Any, Final
+
+from kohort.broker.dispatch.context import RequestContext
+from kohort.protocol.codec import Codec, codec
+from kohort.protocol.framing import API_VERSIONS_KEY
+from kohort.protocol.message import RESPONSES, schema_of
+from kohort.protocol.schema import VersionRange
+
+Handler = Callable[[RequestContext, Any], Any]
+"""``(context, request) -> response``: plain; plain but returning a future or a coroutine
+of the response where the answer may have to wait and usually does not; or async. None where the
+request has no answer. A plain one may return it `Prepared`, or a future of that."""
+
+
+class Api:
+    """One api that this broker serves."""
+
+    __slots__ = ("advertised", "handler", "key", "name", "request", "versions")
+
+    def __init__(self, request: type, handler: Handler, versions: str, advertised: str) -> None:
+        schema = schema_of(request)
+        assert schema.key is not None, f"{schema.name} is not a request"
+        self.key = schema.key
+        self.name = schema.name.removesuffix("Request")
+        self.request = request
+        self.handler = handler
+        self.versions = VersionRange.parse(versions)
+        """Versions that are answered."""
+        self.advertised = VersionRange.parse(advertised)
+        """Versions that ApiVersions lists; wider than ``versions`` only for old feature checks."""
+        assert self.versions.low in schema.versions, f"{self.name} has no v{self.versions.low}"
+        assert self.versions.high in schema.versions, f"{self.name} has no v{self.versions.high}"
+
+
+class Route:
+    """How requests of one (api, version) are read, answered and written."""
+
+    __slots__ = (
+        "api",
+        "decode",
+        "handler",
+        "request_header_has_tags",
+        "response",
+        "response_codec",
+        "response_header_has_tags",
+        "version",
+    )
+
+    def __init__(self, api: Api, version: int) -> None:
+        flexible = schema_of(api.request).is_flexible(version)
+        self.api = api
+        self.version = version
+        self.handler = api.handler
+        request_codec: Codec[Any] = codec(api.request, version)
+        self.decode = request_codec.decode
+        self.response = RESPONSES[api.key]
+        self.response_codec: Codec[Any] = codec(self.response, version)
+        self.request_header_has_tags = flexible
+        self.response_header_has_tags = flexible and api.key != API_VERSIONS_KEY
+
+
+_apis: Final[dict[int, Api]] = {}
+
+
+def handles(
+    request: type, *, versions: str, advertised: str | None = None
+) -> Callable[[Callable[[RequestContext, Any], Any]], Callable[[RequestContext, Any], Any]]:
+    """Register a function as the handler of ``request`` in ``versions`` ("0-4").
+
+    A handler that never waits is a plain ``def`` and is answered without a task.
+    """
+
+    def register(handler: Handler) -> Handler:
+        api = Api(request, handler, versions, advertised or versions)
+        assert api.key not in _apis, f"{api.name} has two handlers"
+        _apis[api.key] = api
+        return handler
+
+    return register
+
+
+def load_handlers() -> dict[int, Api]:
+    """Import every handler module beside this one and return the apis by key, in key order."""
+    package = importlib.import_module("kohort.broker.handlers")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"kohort.broker.handlers.{module.name}")
+    return dict(sorted(_apis.items()))
+
+
+class Router:
+    """Finds the route of a request; routes are made on first use and kept."""
+
+    def __init__(self, apis: dict[int, Api]) -> None:
+        self.apis = apis
+        self._routes: dict[tuple[int, int], Route] = {}
+
+    def find(self, api_key: int, version: int) -> Route | None:
+        """The route of a request, or None for an api or version that is not served."""
+        route = self._routes.get((api_key, version))
+        if route is None:
+            api = self.apis.get(api_key)
+            if api is None or version not in api.versions:
+                return None
+            route = self._routes[api_key, version] = Route(api, version)
+        return route

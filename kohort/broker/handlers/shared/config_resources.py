@@ -1,0 +1,130 @@
+"""What the three APIs of configs have in common: resources, and how changes to them are applied.
+
+Not an API of its own. Resources are topics and brokers; the broker's loggers can be described. Of
+client-metrics subscriptions and of configs of groups there are none here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import IntEnum
+from typing import Protocol, TypeVar
+
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.topics.names import check_name
+from kohort.protocol.errors import ErrorCode, KafkaError
+
+Alteration = Callable[[Mapping[str, str]], dict[str, str]]
+"""From what is set on a resource to what is to be set; raises KafkaError."""
+
+
+class ResourceType(IntEnum):
+    """Kinds of resources, with the numbers of the protocol."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class Resource(Protocol):
+    """A resource as the requests name it."""
+
+    @property
+    def resource_type(self) -> int: ...
+    @property
+    def resource_name(self) -> str: ...
+
+
+class Answer(Protocol):
+    """What the answers of both APIs say of one resource."""
+
+    error_code: int
+    error_message: str | None
+
+
+_Resource = TypeVar("_Resource", bound=Resource)
+_Answer = TypeVar("_Answer", bound=Answer)
+
+
+async def alter_each(
+    resources: Sequence[_Resource],
+    answer_of: Callable[[_Resource], _Answer],
+    change: Callable[[_Resource], Awaitable[None]],
+) -> list[_Answer]:
+    """Change one resource after the other: each completely or, with an error in its answer, not.
+
+    A resource that is named twice is refused both times. ``answer_of`` makes the answer for a
+    success; ``change`` raises KafkaError.
+    """
+    times = Counter((one.resource_type, one.resource_name) for one in resources)
+    answers = []
+    for resource in resources:
+        answer = answer_of(resource)
+        try:
+            if times[resource.resource_type, resource.resource_name] > 1:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
+                )
+            await change(resource)
+        except KafkaError as error:
+            answer.error_code, answer.error_message = error.code, error.message
+        answers.append(answer)
+    return answers
+
+
+async def alter(
+    ctx: RequestContext, resource: Resource, alteration: Alteration, *, validate_only: bool
+) -> None:
+    """Change what is set on a resource, or only find out whether it could be. Raises KafkaError."""
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            await _alter_topic(ctx, resource.resource_name, alteration, validate_only=validate_only)
+        case ResourceType.BROKER:
+            await _alter_broker(
+                ctx, resource.resource_name, alteration, validate_only=validate_only
+            )
+        case ResourceType.BROKER_LOGGER | ResourceType.CLIENT_METRICS | ResourceType.GROUP as kind:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"Configs of type {ResourceType(kind).name} cannot be set on this broker.",
+            )
+        case unknown:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {unknown}")
+
+
+async def _alter_topic(
+    ctx: RequestContext, name: str, alteration: Alteration, *, validate_only: bool
+) -> None:
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    check_name(name)
+    topic = ctx.broker.topics.get(name)
+    if topic is None:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
+        )
+    await ctx.broker.topics.alter_topic(topic, alteration, validate_only=validate_only)
+
+
+async def _alter_broker(
+    ctx: RequestContext, name: str, alteration: Alteration, *, validate_only: bool
+) -> None:
+    if name:
+        check_broker_id(ctx, name, kind="Node", expected=str(ctx.broker.node_id) + ",")
+    await ctx.broker.topics.alter_broker(name, alteration, validate_only=validate_only)
+
+
+def check_broker_id(ctx: RequestContext, name: str, *, kind: str, expected: str) -> None:
+    """Raise KafkaError(INVALID_REQUEST) unless ``name`` is this broker's id."""
+    if not name.lstrip("-").isdigit() or not name.isascii():
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"{kind} id must be an integer, but it is: {name}"
+        )
+    if int(name) != ctx.broker.node_id:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {expected} but received {name}",
+        )

@@ -1,0 +1,124 @@
+"""Runs the purgatory on an event loop: one timer for all deadlines, and drains in small turns.
+
+Promises: one turn works no longer than `TURN_MS` or one batch of entries before the loop gets to
+its sockets again; no deadline is acted upon before every socket was read once more, so that after
+a pause of the process (a suspended laptop, a long stall) the heartbeats that lie in the buffers
+count before the sessions end.
+"""
+
+import asyncio
+from collections.abc import Callable
+from itertools import chain, repeat
+
+from kohort.broker.core.purgatory import ENTRIES_PER_TURN, Purgatory
+from kohort.broker.runtime.clock import Clock
+
+TURN_MS = 5
+"""Long enough to be worth the switch, short enough that no fetch notices."""
+
+_SLICE = 10
+"""Entries between two looks at the clock."""
+
+_HOPS_BEFORE_EXPIRY = 3
+"""Loop turns between the timer and the expiry.
+
+One may pass before the loop polls its sockets, in the second their data is handed to the protocols,
+and in the third the tasks that a request started make their first step.
+"""
+
+
+class PurgatoryShell:
+    """The driver of one purgatory. Make it inside the running loop."""
+
+    def __init__(self, purgatory: Purgatory, clock: Clock) -> None:
+        self._purgatory = purgatory
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        """When `_timer` goes off; meaningful while there is one."""
+        self._drain_turn: asyncio.Handle | None = None
+        self._expiry_turn: asyncio.Handle | None = None
+        self._is_closed = False
+        purgatory.attach(self)
+
+    def wake_soon(self) -> None:
+        if self._drain_turn is None and not self._is_closed:
+            self._drain_turn = self._loop.call_soon(self._drain)
+
+    def wake_at(self, deadline_ms: int) -> None:
+        if self._is_closed or self._expiry_turn is not None:
+            return  # The expiry on its way arms the timer anew.
+        if self._timer is not None:
+            if self._timer_ms <= deadline_ms:
+                return
+            self._timer.cancel()
+        delay_ms = max(0, deadline_ms - self._clock.monotonic_ms())
+        self._timer = self._loop.call_later(delay_ms / 1000, self._on_timer)
+        self._timer_ms = deadline_ms
+
+    def close(self) -> None:
+        """Complete all operations and stop. What they still wake is worked off as well."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for handle in (self._timer, self._drain_turn, self._expiry_turn):
+            if handle is not None:
+                handle.cancel()
+        self._timer = self._drain_turn = self._expiry_turn = None
+        self._purgatory.shutdown()
+        while self._purgatory.has_work:
+            self._purgatory.drain()
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._hop(_HOPS_BEFORE_EXPIRY)
+
+    def _hop(self, hops_left: int) -> None:
+        if hops_left:
+            self._expiry_turn = self._loop.call_soon(self._hop, hops_left - 1)
+        else:
+            self._expire()
+
+    def _expire(self) -> None:
+        """Expire what was due when the turn began, and come back for the rest.
+
+        One entry may be the end of a join phase with thousands of members, so slices begin small.
+        """
+        purgatory = self._purgatory
+        now_ms = self._clock.monotonic_ms()
+
+        def is_due() -> bool:
+            next_ms = purgatory.next_deadline_ms
+            return next_ms is not None and next_ms <= now_ms
+
+        if not is_due():
+            # What the timer was for has been cancelled. The purgatory believes in the timer until
+            # it is called, and would announce only what is earlier than that.
+            purgatory.expire(now_ms, 0)
+        sizes = chain((1, 2, 4, 8), repeat(_SLICE))
+        self._work(is_due, lambda: purgatory.expire(now_ms, next(sizes)))
+        if is_due():
+            self._expiry_turn = self._loop.call_soon(self._expire)
+            return
+        self._expiry_turn = None
+        next_ms = purgatory.next_deadline_ms
+        if next_ms is not None:
+            self.wake_at(next_ms)
+
+    def _drain(self) -> None:
+        purgatory = self._purgatory
+        self._work(lambda: purgatory.has_work, lambda: purgatory.drain(_SLICE))
+        self._drain_turn = None
+        if purgatory.has_work:
+            self.wake_soon()
+
+    def _work(self, is_left: Callable[[], bool], step: Callable[[], object]) -> None:
+        """Take steps until nothing is left or the turn is over."""
+        turn_ends_ms = self._clock.monotonic_ms() + TURN_MS
+        steps_left = ENTRIES_PER_TURN // _SLICE
+        while steps_left and is_left():
+            step()
+            steps_left -= 1
+            if self._clock.monotonic_ms() >= turn_ends_ms:
+                return

@@ -1,0 +1,1 @@
+"""Small checked files beside the log."""

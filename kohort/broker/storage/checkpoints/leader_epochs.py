@@ -1,0 +1,196 @@
+"""Which leader epoch wrote which offsets, and the leader-epoch-checkpoint file (KIP-101).
+
+The file is Kafka's text format: version 0, the number of entries, then `<epoch> <start offset>` per
+line, both rising. Every batch carries its epoch as well, so a lost or damaged file can be rebuilt
+from the log; it is therefore written without fsync.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import NamedTuple
+
+from kohort.broker.storage.checkpoints.checked_file import read_checked, replace_checked
+from kohort.broker.storage.errors import CorruptFileError
+from kohort.broker.storage.filesystem import FileSystem
+
+FILE_NAME = "leader-epoch-checkpoint"
+NO_EPOCH = -1
+_VERSION = "0"
+_EPOCHS_AHEAD_MAX = 1000
+"""Each is a start or a failure of some leader."""
+
+
+class EpochStart(NamedTuple):
+    """An epoch and the first offset written in it."""
+
+    epoch: int
+    start_offset: int
+
+
+class EpochRun(NamedTuple):
+    """Neighbouring batches of one epoch."""
+
+    epoch: int
+    start_offset: int
+    batch_count: int
+
+
+def believable_epochs(runs: Iterable[EpochRun], leader_epoch_max: int) -> list[EpochStart]:
+    """The epochs that the batches of a log tell of, though single ones may be damaged.
+
+    Epochs never fall: of two runs that say they do, the shorter one is damaged. A last batch that
+    is alone in its epoch has nothing behind it that would confirm it, and is believed if that epoch
+    is not far ahead.
+
+    Args:
+        leader_epoch_max: the current epoch here. Kafka, if it wrote the log, had later ones.
+    """
+    kept: list[EpochRun] = []
+    for run in runs:
+        if run.epoch < 0:
+            continue
+        while kept and kept[-1].epoch > run.epoch and kept[-1].batch_count <= run.batch_count:
+            kept.pop()
+        if kept and kept[-1].epoch == run.epoch:
+            count = kept[-1].batch_count + run.batch_count
+            kept[-1] = kept[-1]._replace(batch_count=count)
+        elif not kept or kept[-1].epoch < run.epoch:
+            kept.append(run)
+    if kept and kept[-1].batch_count == 1:
+        before = kept[-2].epoch if len(kept) > 1 else 0
+        if kept[-1].epoch > max(leader_epoch_max, before + _EPOCHS_AHEAD_MAX):
+            kept.pop()
+    return [EpochStart(run.epoch, run.start_offset) for run in kept]
+
+
+class LeaderEpochs:
+    """The epochs of one partition; changes are written to the file at once."""
+
+    __slots__ = ("_directory", "_files", "_is_deferred", "_is_unsaved", "_starts")
+
+    def __init__(
+        self, files: FileSystem, directory: str, starts: Iterable[EpochStart] = ()
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._starts = list(starts)
+        self._is_deferred = False
+        self._is_unsaved = False
+
+    @property
+    def starts(self) -> tuple[EpochStart, ...]:
+        """All epochs known, ascending."""
+        return tuple(self._starts)
+
+    @property
+    def latest(self) -> int:
+        """The newest epoch, NO_EPOCH if there is none."""
+        return self._starts[-1].epoch if self._starts else NO_EPOCH
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch that wrote (or will write) an offset; NO_EPOCH before the first one known."""
+        number = bisect_right(self._starts, offset, key=lambda start: start.start_offset)
+        return self._starts[number - 1].epoch if number else NO_EPOCH
+
+    def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int] | None:
+        """(largest epoch <= the one asked for, the offset where it ends), as OffsetForLeaderEpoch
+        answers; None if the epoch is not known yet, or the log is empty.
+
+        For an epoch below all that are kept it is the epoch itself and where the first one starts.
+        """
+        if not self._starts or epoch > self.latest or epoch < 0:
+            return None
+        if epoch == self.latest:
+            return epoch, log_end_offset
+        number = bisect_right(self._starts, epoch, key=lambda start: start.epoch)
+        found = self._starts[number - 1].epoch if number else epoch
+        return found, self._starts[number].start_offset
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Note that `epoch` writes from `start_offset` on, unless it is known already.
+
+        Raises OSError; nothing has changed then.
+        """
+        if epoch <= self.latest:
+            return
+        before = self._starts
+        self._starts = [start for start in before if start.start_offset < start_offset]
+        self._starts.append(EpochStart(epoch, start_offset))
+        try:
+            self.write()
+        except OSError:
+            self._starts = before
+            raise
+
+    def truncate_from(self, end_offset: int) -> None:
+        """Forget epochs that start at or above the end of the log. Raises OSError."""
+        kept = [start for start in self._starts if start.start_offset < end_offset]
+        if len(kept) != len(self._starts):
+            self._starts = kept
+            self.write()
+
+    def truncate_before(self, start_offset: int) -> None:
+        """Forget epochs that end at or below the start of the log. Raises OSError."""
+        number = bisect_right(self._starts, start_offset, key=lambda start: start.start_offset)
+        if number > 1:
+            del self._starts[: number - 1]
+            self.write()
+
+    def defer(self) -> None:
+        """Keep changes in memory until `save`, so that a disk that is full refuses none."""
+        self._is_deferred = True
+
+    def save(self) -> None:
+        """Write what was deferred. Raises OSError: the file is gone then, since it is not true."""
+        self._is_deferred = False
+        if not self._is_unsaved:
+            return
+        try:
+            self.write()
+        except OSError:
+            path = f"{self._directory}/{FILE_NAME}"
+            if self._files.exists(path):
+                self._files.remove(path)
+            raise
+        self._is_unsaved = False
+
+    def write(self) -> None:
+        """Replace the file. Raises OSError."""
+        if self._is_deferred:
+            self._is_unsaved = True
+            return
+        lines = [_VERSION, str(len(self._starts))]
+        lines += [f"{start.epoch} {start.start_offset}" for start in self._starts]
+        content = ("\n".join(lines) + "\n").encode()
+        replace_checked(self._files, f"{self._directory}/{FILE_NAME}", content, sync=False)
+
+
+def read_leader_epochs(files: FileSystem, directory: str) -> list[EpochStart] | None:
+    """What the file says; None if there is none. Raises OSError.
+
+    CorruptFileError if the file is damaged; the batches of the log say the same.
+    """
+    path = f"{directory}/{FILE_NAME}"
+    content = read_checked(files, path)
+    return None if content is None else parse_leader_epochs(content, path)
+
+
+def parse_leader_epochs(content: bytes, path: str) -> list[EpochStart]:
+    """The entries of a checkpoint; `path` is for the text of the CorruptFileError."""
+    try:
+        version, count, *lines = content.decode("ascii").splitlines()
+        starts = [EpochStart(*map(int, line.split())) for line in lines]
+        if version != _VERSION or int(count) != len(starts):
+            raise CorruptFileError(f"{path}: version {version}, {len(starts)} of {count} entries")
+    except (ValueError, TypeError) as error:
+        raise CorruptFileError(f"{path}: {error}") from None
+    rising = all(
+        earlier.epoch < later.epoch and earlier.start_offset < later.start_offset
+        for earlier, later in pairwise(starts)
+    )
+    if not rising or (starts and min(starts[0]) < 0):
+        raise CorruptFileError(f"{path}: entries do not rise")
+    return starts

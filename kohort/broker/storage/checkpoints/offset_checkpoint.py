@@ -1,0 +1,65 @@
+"""Checkpoints of one offset per partition, as Kafka keeps them in the data directory.
+
+The text format: version 0, the number of entries, then `<topic> <partition> <offset>` per line.
+"""
+
+from collections.abc import Mapping
+
+from kohort.broker.storage.checkpoints.checked_file import read_checked, replace_checked
+from kohort.broker.storage.errors import CorruptFileError
+from kohort.broker.storage.filesystem import FileSystem
+
+RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
+"""Below this offset everything is on the disk; an unclean start verifies only the rest."""
+LOG_START_OFFSET_FILE = "log-start-offset-checkpoint"
+"""Where the log starts for its readers, for the partitions where that is not the first segment."""
+LOG_START_OFFSET_COPY = "log-start-offset-checkpoint.copy"
+"""The same once more: nothing else knows what DeleteRecords took away."""
+LOG_SIZE_FILE = "log-size-checkpoint"
+"""Bytes of all .log files at a clean stop. Kafka has no such file."""
+CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
+"""Up to where compaction has come."""
+
+VERSION = "0"
+
+
+def write_offsets(
+    files: FileSystem, directory: str, name: str, offsets: Mapping[tuple[str, int], int]
+) -> None:
+    """Replace a checkpoint by these offsets per (topic, partition). Raises OSError.
+
+    A power loss may bring the previous checkpoint back, never a mixture.
+    """
+    lines = [VERSION, str(len(offsets))]
+    lines += [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
+    replace_checked(files, f"{directory}/{name}", ("\n".join(lines) + "\n").encode())
+
+
+def read_offsets(files: FileSystem, directory: str, name: str) -> dict[tuple[str, int], int]:
+    """The offset per (topic, partition); {} if there is no such file. Raises OSError.
+
+    CorruptFileError if the file is damaged: a recovery point is then 0, which costs a scan of the
+    logs, and a log start offset is taken from the copy.
+    """
+    path = f"{directory}/{name}"
+    content = read_checked(files, path)
+    return {} if not content else parse_offsets(content, path)
+
+
+def parse_offsets(content: bytes, path: str) -> dict[tuple[str, int], int]:
+    """The entries of a checkpoint; `path` is for the text of the CorruptFileError."""
+    try:
+        version, count, *lines = content.decode("ascii").splitlines()
+        offsets = dict(map(_parse_line, lines))
+        if version != VERSION or int(count) != len(lines) or len(offsets) != len(lines):
+            raise CorruptFileError(f"{path}: version {version}, {len(lines)} of {count} entries")
+    except ValueError as error:
+        raise CorruptFileError(f"{path}: {error}") from None
+    return offsets
+
+
+def _parse_line(line: str) -> tuple[tuple[str, int], int]:
+    topic, partition, offset = line.split()
+    if int(partition) < 0 or int(offset) < 0:
+        raise ValueError(f"negative number in {line!r}")
+    return (topic, int(partition)), int(offset)

@@ -1,0 +1,59 @@
+"""Producer snapshot files: the producers of a log as of an offset, in Kafka's format.
+
+`<offset>.snapshot` holds what all batches below the offset say about idempotent producers; with it,
+only batches from there on are read again at a start. A file that is damaged or torn does not have
+its checksum, and the one before it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+
+from kohort.broker.core.partition.producers import ProducerSnapshot
+from kohort.broker.storage.checkpoints.checked_file import replace_file
+from kohort.broker.storage.errors import CorruptFileError
+from kohort.broker.storage.filesystem import FileSystem, read_file
+from kohort.broker.storage.layout import SNAPSHOT_SUFFIX, file_name
+from kohort.protocol.records.crc import crc32c
+
+_HEAD = Struct(">hI")
+_COUNT = Struct(">i")
+_PRODUCER = Struct(">qhiqiqiq")
+_VERSION = 1
+
+
+def encode_snapshot(producers: Sequence[ProducerSnapshot]) -> bytes:
+    """The content of a snapshot file."""
+    body = b"".join(
+        [_COUNT.pack(len(producers)), *(_PRODUCER.pack(*producer) for producer in producers)]
+    )
+    return _HEAD.pack(_VERSION, crc32c(body)) + body
+
+
+def decode_snapshot(content: bytes) -> list[ProducerSnapshot]:
+    """The producers in a snapshot file; CorruptFileError if it is not what was written."""
+    if len(content) < _HEAD.size + _COUNT.size:
+        raise CorruptFileError(f"a producer snapshot of {len(content)} bytes")
+    version, crc = _HEAD.unpack_from(content)
+    body = memoryview(content)[_HEAD.size :]
+    if version != _VERSION or crc != crc32c(body):
+        raise CorruptFileError(f"a producer snapshot of version {version} and a wrong checksum")
+    (count,) = _COUNT.unpack_from(body)
+    producers = body[_COUNT.size :]
+    if len(producers) != count * _PRODUCER.size:
+        raise CorruptFileError(f"{count} producers in {len(producers)} bytes")
+    return [ProducerSnapshot(*fields) for fields in _PRODUCER.iter_unpack(producers)]
+
+
+def write_snapshot(
+    files: FileSystem, directory: str, offset: int, producers: Sequence[ProducerSnapshot]
+) -> None:
+    """Write the snapshot of an offset. Not synced: without it more of the log is read again."""
+    path = f"{directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
+    replace_file(files, path, encode_snapshot(producers), sync=False)
+
+
+def read_snapshot(files: FileSystem, directory: str, offset: int) -> list[ProducerSnapshot]:
+    """The producers as of an offset. Raises OSError and CorruptFileError."""
+    return decode_snapshot(read_file(files, f"{directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"))

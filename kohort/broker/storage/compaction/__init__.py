@@ -1,0 +1,1 @@
+"""Keeps the last record of each key."""

@@ -1,0 +1,354 @@
+"""Compaction: a log that keeps the last value of every key.
+
+A log is clean up to an offset that the caller notes (Kafka's cleaner-offset-checkpoint) and dirty
+behind it. `plan_compaction` says whether there is enough dirt to be worth it. A `Compaction` then
+reads the dirty part and remembers the latest offset of every key, as many as its memory allows;
+rewrites the segments up to there without records that have a later one; and puts the new segments
+in the place of the old ones (:mod:`kohort.broker.storage.compaction.swap`). The active segment is
+never touched.
+
+What keeps a deleted key from coming back, however far a run gets and wherever it is broken off:
+
+- Segments are replaced from the oldest on, each group before the next is read. So a tombstone gets
+  its horizon only when what it deletes is gone, and a run broken off has done a beginning.
+- What lies behind the end of the map is not looked at.
+- A log is clean only up to where every group was replaced and its directory is synced, and only as
+  far as it is on the disk. Otherwise a power loss could take the later record of a key, or bring
+  back the earlier one behind the back of the checkpoint.
+
+`plan_compaction` and `swap` belong to the thread of the log and are quick; `work` may run on any
+other, a step at a time. Retention may delete segments meanwhile; what was made of them is then
+made once more of those that are left.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Iterator, Sequence
+from typing import NamedTuple
+
+from kohort.broker.storage.compaction.filter import RetentionTerms, filler, filter_batch, note_keys
+from kohort.broker.storage.compaction.key_offsets import KeyOffsets
+from kohort.broker.storage.compaction.writer import CleanedSegment
+from kohort.broker.storage.errors import CorruptBatchError, StorageError
+from kohort.broker.storage.log.log import PartitionLog
+from kohort.broker.storage.segment.batch_walk import MANY_BYTES, BatchAt, walk_batches
+from kohort.broker.storage.segment.offset_index import RELATIVE_OFFSET_MAX
+from kohort.broker.storage.segment.segment import LogSegment
+from kohort.broker.storage.segment.times import load_first_timestamp, load_max_timestamp
+from kohort.protocol.errors import DecodeError
+from kohort.protocol.lazy_dataclass import dataclass
+
+logger = logging.getLogger(__name__)
+
+STEP_BYTES = 1 << 20
+"""Read between two pauses: some milliseconds of work."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPlan:
+    """What a compaction may touch."""
+
+    segments: tuple[LogSegment, ...]
+    """From the start of the log; all sealed."""
+    first_dirty_offset: int
+    end_offset: int
+    """Where the last of these segments ends."""
+    dirty_ratio: float
+    """Bytes of dirty segments among all of these."""
+
+
+def plan_compaction(
+    log: PartitionLog, *, first_dirty_offset: int, up_to_offset: int, wall_ms: int
+) -> CompactionPlan | None:
+    """What to compact now; None if there is not enough to do yet. Raises StorageError.
+
+    Args:
+        first_dirty_offset: as the last compaction left it, 0 if there was none.
+        up_to_offset: the high watermark; segments that reach beyond it are left alone.
+    """
+    config = log.config
+    if "compact" not in config.cleanup_policy or log.failed:
+        return None
+    try:
+        segments = _cleanable(log, up_to_offset, wall_ms)
+        if not segments:
+            return None
+        end_offset = log.segments[len(segments)].base_offset
+        if not log.log_start_offset <= first_dirty_offset <= end_offset:
+            first_dirty_offset = log.log_start_offset  # The log was cut or deleted meanwhile.
+        dirty = [
+            segment
+            for segment, following in zip(segments, log.segments[1:], strict=False)
+            if following.base_offset > first_dirty_offset
+        ]
+        size_bytes = sum(segment.size_bytes for segment in segments)
+        ratio = sum(segment.size_bytes for segment in dirty) / size_bytes if size_bytes else 0.0
+        is_overdue = any(
+            _first_written_ms(segment) < wall_ms - config.max_compaction_lag_ms for segment in dirty
+        )
+    except OSError as error:
+        raise StorageError(f"{log!r} cannot be looked through for compaction: {error}") from error
+    if not dirty or (ratio <= config.min_cleanable_dirty_ratio and not is_overdue):
+        return None
+    return CompactionPlan(tuple(segments), first_dirty_offset, end_offset, ratio)
+
+
+def _cleanable(log: PartitionLog, up_to_offset: int, wall_ms: int) -> list[LogSegment]:
+    """Segments from the start that are sealed, below the high watermark and old enough."""
+    youngest = wall_ms - log.config.min_compaction_lag_ms
+    found: list[LogSegment] = []
+    for segment, following in zip(log.segments, log.segments[1:], strict=False):
+        if following.base_offset > up_to_offset or segment.is_damaged:
+            break
+        if log.config.min_compaction_lag_ms > 0 and not _is_older(segment, youngest):
+            break
+        found.append(segment)
+    return found
+
+
+def _is_older(segment: LogSegment, wall_ms: int) -> bool:
+    """Whether no record of a segment is as young as a time; by its file if no record has a time."""
+    latest = load_max_timestamp(segment)
+    return latest is not None and (latest if latest >= 0 else segment.created_ms) < wall_ms
+
+
+def _first_written_ms(segment: LogSegment) -> int:
+    """When a segment was begun: what max.compaction.lag.ms counts from, as in Kafka."""
+    first = load_first_timestamp(segment)
+    return first if first > 0 else segment.created_ms
+
+
+class Compaction:
+    """One run over one log. Use: `work` until it returns False, `swap` after each; then `close`."""
+
+    def __init__(
+        self, log: PartitionLog, plan: CompactionPlan, *, memory_bytes: int, wall_ms: int
+    ) -> None:
+        """`memory_bytes` bounds the map of keys; with less, a run gets less far."""
+        self.cleaned_up_to = plan.first_dirty_offset
+        """The first dirty offset of the next run; true once `work` has returned False."""
+        self._log = log
+        self._plan = plan
+        self._wall_ms = wall_ms
+        self._offsets = KeyOffsets(
+            memory_bytes, offset_span=plan.end_offset - plan.first_dirty_offset
+        )
+        self._config = log.config
+        self._gone: _Gone | None = None
+        self._last_offsets = {
+            taken.producer_id: taken.last_offset for taken in log.producers.snapshot()
+        }
+        self._ready: tuple[list[LogSegment], CleanedSegment] | None = None
+        self._steps = self._run()
+
+    def work(self) -> bool:
+        """Do one step, of STEP_BYTES or one batch; whether there is more. For one thread at a time.
+
+        Raises StorageError if the disk refuses, CorruptBatchError if damage is met; then `close` is
+        all that is left.
+        """
+        try:
+            next(self._steps)
+        except StopIteration:
+            return False
+        except OSError as error:
+            raise StorageError(f"{self._log!r} cannot be compacted: {error}") from error
+        return True
+
+    def swap(self, *, wall_ms: int) -> None:
+        """Put a finished segment in its place, if there is one. For the log's thread.
+
+        Raises StorageError.
+        """
+        if self._ready is None:
+            return
+        # Once it is decided, a start after a failure needs its files.
+        (replaced, cleaned), self._ready = self._ready, None
+        if not self._log.replace_segments(replaced, cleaned, wall_ms=wall_ms):
+            cleaned.discard()
+
+    def close(self) -> None:
+        """Throw away what is not in its place."""
+        self._steps.close()
+        if self._ready is not None:
+            self._ready[1].discard()
+            self._ready = None
+
+    def _run(self) -> Generator[None, None, None]:
+        if self._log.flushed_offset < self._plan.end_offset:
+            # A record that goes because a later one has its key must not be the only one on disk.
+            self._log.flush()
+        yield from self._note_keys()
+        terms = RetentionTerms(
+            self._offsets,
+            self.cleaned_up_to,
+            self._wall_ms,
+            self._config.delete_retention_ms,
+            self._last_offsets,
+        )
+        segments = [
+            segment for segment in self._plan.segments if segment.base_offset < self.cleaned_up_to
+        ]
+        for group in _grouped(segments, self._config.segment_bytes, self._plan.end_offset):
+            while living := [segment for segment in group if not segment.is_deleted]:
+                yield from self._clean(living, terms)
+        # Before anything is noted that relies on it.
+        self._log.files.sync_directory(str(self._log.directory))
+
+    def _note_keys(self) -> Iterator[None]:
+        """Fill the map from the dirty part, as far as it goes; whole batches only."""
+        plan = self._plan
+        for segment, end in _with_ends(plan.segments, plan.end_offset):
+            if end <= plan.first_dirty_offset:
+                continue
+            try:
+                has_room = yield from self._note_keys_of(segment)
+            except (OSError, CorruptBatchError):
+                if not segment.is_deleted:
+                    raise
+                has_room = True
+            if not has_room:
+                return
+            # It may end in a gap that Kafka left.
+            self.cleaned_up_to = end
+
+    def _note_keys_of(self, segment: LogSegment) -> Generator[None, None, bool]:
+        """The same for one segment; whether there was room for all of it."""
+        for batch, data in self._batches(segment):
+            if batch is None:
+                yield
+                continue
+            header = batch.header
+            if header.next_offset <= self._plan.first_dirty_offset:
+                continue
+            if not self._offsets.has_room_for(header.record_count):
+                return False
+            try:
+                note_keys(self._offsets, data, header)
+            except DecodeError as error:
+                logger.warning("%r: batch at %d is left alone: %s", segment, batch[0], error)
+            self.cleaned_up_to = header.next_offset
+        return True
+
+    def _clean(self, group: list[LogSegment], terms: RetentionTerms) -> Iterator[None]:
+        """Make one segment of a group and have it put in place.
+
+        If one of the group is deleted meanwhile, the others are as they were.
+        """
+        cleaned = CleanedSegment(
+            self._log.files,
+            str(self._log.directory),
+            group[0].base_offset,
+            self._config.index_interval_bytes,
+        )
+        try:
+            for segment in group:
+                yield from self._rewrite(segment, cleaned, terms)
+            self._fill(cleaned)
+            cleaned.finish()
+        except (OSError, CorruptBatchError):
+            self._gone = None
+            cleaned.discard()
+            if not any(segment.is_deleted for segment in group):
+                raise
+            return
+        except BaseException:
+            cleaned.discard()
+            raise
+        self._ready = group, cleaned
+        yield
+        assert self._ready is None, "`swap` comes after each `work`"
+
+    def _rewrite(
+        self, segment: LogSegment, cleaned: CleanedSegment, terms: RetentionTerms
+    ) -> Iterator[None]:
+        for batch, data in self._batches(segment):
+            if batch is None:
+                yield
+                continue
+            header = batch.header
+            try:
+                kept = filter_batch(data, header, terms)
+            except DecodeError:
+                kept = data
+            gone = self._gone
+            if kept is None and gone and gone.epoch == header.partition_leader_epoch:
+                self._gone = gone._replace(last_offset=header.last_offset)
+                continue
+            self._fill(cleaned)
+            if kept is None:
+                epoch = header.partition_leader_epoch
+                self._gone = _Gone(header.base_offset, header.last_offset, epoch)
+            else:
+                cleaned.append(kept)
+
+    def _fill(self, cleaned: CleanedSegment) -> None:
+        """Cover the offsets of batches that are gone."""
+        if self._gone is not None:
+            cleaned.append(filler(*self._gone))
+            self._gone = None
+
+    def _batches(self, segment: LogSegment) -> Iterator[tuple[BatchAt | None, bytes]]:
+        """Every batch of a segment, checked, with its bytes; None where a step may end.
+
+        Reads through a handle of its own, which nobody closes under it.
+        """
+        file = self._log.files.file(segment.log.path)
+        walked = walk_batches(
+            file,
+            0,
+            segment.size_bytes,
+            expected_offset=segment.base_offset,
+            following_offset=segment.following_offset,
+            check_crc=True,
+            chunk_bytes=MANY_BYTES,
+        )
+        since_pause = 0
+        try:
+            for batch in walked:
+                size_bytes = batch.header.size_bytes
+                yield batch, file.pread(size_bytes, batch.position)
+                since_pause += size_bytes
+                if since_pause >= STEP_BYTES:
+                    since_pause = 0
+                    yield None, b""
+        except CorruptBatchError:
+            segment.is_damaged = True
+            raise
+        finally:
+            file.close()
+
+
+class _Gone(NamedTuple):
+    """Neighbouring batches of one epoch of which nothing is left."""
+
+    base_offset: int
+    last_offset: int
+    epoch: int
+
+
+def _with_ends(segments: Sequence[LogSegment], end_offset: int) -> Iterator[tuple[LogSegment, int]]:
+    ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
+    return zip(segments, ends, strict=True)
+
+
+def _grouped(
+    segments: Sequence[LogSegment], segment_bytes: int, end_offset: int
+) -> list[list[LogSegment]]:
+    """Neighbours that fit into one segment together, so that small ones do not pile up."""
+    groups: list[list[LogSegment]] = []
+    size_bytes = 0
+    for segment, end in _with_ends(segments, end_offset):
+        fits = (
+            groups
+            and size_bytes + segment.size_bytes <= segment_bytes
+            and end - 1 - groups[-1][0].base_offset <= RELATIVE_OFFSET_MAX
+        )
+        if fits:
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+            size_bytes = 0
+        size_bytes += segment.size_bytes
+    return groups

@@ -1,0 +1,112 @@
+"""The segment that compaction writes, under *.cleaned names until it takes its place."""
+
+from __future__ import annotations
+
+import logging
+
+from kohort.broker.storage.compaction.swap import (
+    cleaned_path,
+    decide_swap,
+    discard_cleaned,
+    finish_swap,
+)
+from kohort.broker.storage.filesystem import FileSystem, write_fully
+from kohort.broker.storage.layout import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from kohort.broker.storage.segment.offset_index import ENTRY_BYTES as INDEX_ENTRY_BYTES
+from kohort.broker.storage.segment.offset_index import OffsetIndex
+from kohort.broker.storage.segment.segment import POSITION_MAX, LogSegment
+from kohort.broker.storage.segment.time_index import ENTRY_BYTES as TIME_INDEX_ENTRY_BYTES
+from kohort.broker.storage.segment.time_index import TimeIndex, TimestampOffset
+from kohort.protocol.records.batch import NO_TIMESTAMP, read_header
+
+logger = logging.getLogger(__name__)
+
+BUFFER_BYTES = 1 << 16
+
+
+class CleanedSegment:
+    """Written by one thread, put in place by another. Only `discard` raises no OSError."""
+
+    def __init__(self, files: FileSystem, directory: str, base_offset: int, interval: int) -> None:
+        """`interval`: bytes between two index entries."""
+        self.base_offset = base_offset
+        self.size_bytes = 0
+        self._files = files
+        self._directory = directory
+        self._interval = interval
+        discard_cleaned(files, directory, base_offset)
+        self._log = files.create(cleaned_path(directory, base_offset, LOG_SUFFIX))
+        self._index = OffsetIndex(
+            files, cleaned_path(directory, base_offset, INDEX_SUFFIX), base_offset, None
+        )
+        self._time_index = TimeIndex(
+            files, cleaned_path(directory, base_offset, TIME_INDEX_SUFFIX), base_offset, None
+        )
+        self._latest = TimestampOffset(NO_TIMESTAMP, -1)
+        self._unindexed_bytes = 0
+        self._buffer = bytearray()
+
+    def append(self, batch: bytes) -> None:
+        """Add a batch as it is, offsets and all."""
+        header = read_header(batch)
+        if self.size_bytes + len(batch) > POSITION_MAX:
+            raise OSError(f"{self._log.path} has grown beyond what a segment can hold")
+        if header.max_timestamp > self._latest.timestamp:
+            self._latest = TimestampOffset(header.max_timestamp, header.last_offset)
+        if self._unindexed_bytes > self._interval:
+            self._index.append(header.last_offset, self.size_bytes)
+            self._time_index.append_if_later(*self._latest)
+            self._unindexed_bytes = 0
+        self._unindexed_bytes += len(batch)
+        self.size_bytes += len(batch)
+        self._buffer += batch
+        if len(self._buffer) >= BUFFER_BYTES:
+            self._write_out()
+
+    def finish(self) -> None:
+        """Force the files to disk, complete; `decide` may follow."""
+        self._write_out()
+        self._time_index.append_if_later(*self._latest)
+        for index in (self._index, self._time_index):
+            index.save()
+            index.sync()
+            index.close()
+        self._log.sync()
+        self._log.close()
+
+    def decide(self) -> None:
+        """Let a start after a crash finish the replacement. On OSError nothing is decided."""
+        decide_swap(self._files, self._directory, self.base_offset)
+
+    def discard(self) -> bool:
+        """Remove the files, unless they are in place already; whether that was possible.
+
+        As long as nothing is decided, what cannot be removed does no harm.
+        """
+        self._log.close()
+        self._index.close()
+        self._time_index.close()
+        try:
+            discard_cleaned(self._files, self._directory, self.base_offset)
+        except OSError as error:
+            logger.warning("%s cannot be removed: %s", self._log.path, error)
+            return False
+        return True
+
+    def put_in_place(self) -> LogSegment:
+        """Give the files their final names; those of the old segments must be gone."""
+        finish_swap(self._files, self._directory, self.base_offset)
+        sizes = {
+            LOG_SUFFIX: self.size_bytes,
+            INDEX_SUFFIX: len(self._index) * INDEX_ENTRY_BYTES,
+            TIME_INDEX_SUFFIX: len(self._time_index) * TIME_INDEX_ENTRY_BYTES,
+        }
+        segment = LogSegment(self._files, self._directory, self.base_offset, sizes)
+        segment.max_timestamp, segment.max_timestamp_offset = self._latest
+        segment.verified.add(0, self.size_bytes)
+        segment.is_sealed = segment.is_synced = True
+        return segment
+
+    def _write_out(self) -> None:
+        write_fully(self._log, [self._buffer], self.size_bytes - len(self._buffer))
+        self._buffer.clear()

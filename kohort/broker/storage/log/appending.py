@@ -1,0 +1,139 @@
+"""The end of a log: appending batches and starting new segments."""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple, NoReturn
+
+from kohort.broker.storage.config import LogConfig
+from kohort.broker.storage.errors import StorageError
+from kohort.broker.storage.filesystem import Buffer
+from kohort.broker.storage.log.recovery import find_end
+from kohort.broker.storage.log.state import LogState
+from kohort.broker.storage.segment.offset_index import ENTRY_BYTES as INDEX_ENTRY_BYTES
+from kohort.broker.storage.segment.offset_index import RELATIVE_OFFSET_MAX
+from kohort.broker.storage.segment.segment import POSITION_MAX, LogSegment
+from kohort.broker.storage.segment.time_index import ENTRY_BYTES as TIME_INDEX_ENTRY_BYTES
+from kohort.broker.storage.segment.times import load_first_timestamp, load_max_timestamp
+from kohort.protocol.records.batch import (
+    NO_TIMESTAMP,
+    PLACEMENT_BYTES,
+    BatchHeader,
+    placement_prefix,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Appended(NamedTuple):
+    """Where a batch went."""
+
+    base_offset: int
+    last_offset: int
+
+
+class LogAppender:
+    """Appends to one log. All methods belong to one thread and may raise StorageError."""
+
+    def __init__(self, state: LogState) -> None:
+        self._state = state
+        self._is_ready = False
+        """Everything that an append needs is loaded."""
+
+    def append(
+        self, batch: Buffer, header: BatchHeader, config: LogConfig, leader_epoch: int, wall_ms: int
+    ) -> Appended:
+        """See PartitionLog.append."""
+        state = self._state
+        if not state.is_usable or not self._is_ready:
+            self._prepare(wall_ms)
+        assert len(batch) == header.size_bytes
+        active = state.active
+        base_offset = state.end_offset
+        if active.size_bytes and must_roll(active, config, header, base_offset, wall_ms):
+            active = self._start_segment(wall_ms)
+        if leader_epoch != state.epochs.latest:
+            with state.errors_as("the leader epoch cannot be noted"):
+                state.assign_epoch(leader_epoch)
+        prefix = placement_prefix(base_offset, header.length, leader_epoch)
+        parts = (prefix, memoryview(batch)[PLACEMENT_BYTES:])
+        try:
+            active.append(parts, header, base_offset, config.index_interval_bytes)
+        except OSError as error:
+            self._undo(active, error)
+        last_offset = base_offset + header.last_offset_delta
+        state.end_offset = last_offset + 1
+        if header.producer_id >= 0:
+            state.producers.note_appended(header, base_offset=base_offset, timestamp=wall_ms)
+        return Appended(base_offset, last_offset)
+
+    def roll(self, wall_ms: int) -> None:
+        """Start a new segment at the end of the log, unless the active one is empty."""
+        if not self._state.is_usable or not self._is_ready:
+            self._prepare(wall_ms)
+        if self._state.active.size_bytes:
+            self._start_segment(wall_ms)
+
+    def _start_segment(self, wall_ms: int) -> LogSegment:
+        state = self._state
+        active = state.active
+        with state.errors_as("a new segment cannot be started"):
+            active.complete_indexes()
+            state.write_snapshot()
+            started = LogSegment.create(state.files, state.directory, state.end_offset, wall_ms)
+        active.is_sealed = True
+        state.segments = (*state.segments, started)
+        state.flusher.note_name(state.directory)
+        return started
+
+    def _prepare(self, wall_ms: int) -> None:
+        """Load what appends need, and see that they go behind the last whole batch."""
+        state = self._state
+        state.check_usable()
+        active = state.active
+        with state.errors_as("the log cannot be prepared for appending"):
+            state.load()
+            found = state.end_offset if state.is_tail_known else find_end(active)
+            is_damaged = found != state.end_offset or load_max_timestamp(active) is None
+        if is_damaged:
+            # What is damaged stays for whoever can repair it; nothing may be appended behind it,
+            # where no walk from batch to batch would get.
+            state.end_offset = max(state.end_offset, found or 0)
+            logger.warning("%r has a damaged end; going on in a new segment", active)
+            self._start_segment(wall_ms)
+        state.is_tail_known = True
+        self._is_ready = True
+
+    def _undo(self, active: LogSegment, error: OSError) -> NoReturn:
+        """Take back what a failed append may have written."""
+        state = self._state
+        try:
+            active.undo_append()
+        except OSError as second:
+            state.fail(f"{state.directory}: {error}; what was written cannot be undone: {second}")
+        raise StorageError(f"{state.directory}: nothing was appended: {error}") from error
+
+
+def must_roll(
+    active: LogSegment, config: LogConfig, header: BatchHeader, base_offset: int, wall_ms: int
+) -> bool:
+    """Whether a batch belongs into a new segment, by Kafka's rules; `active` is not empty."""
+    size_bytes = active.size_bytes + header.size_bytes
+    if size_bytes > config.segment_bytes or size_bytes > POSITION_MAX:
+        return True
+    if base_offset + header.last_offset_delta - active.base_offset > RELATIVE_OFFSET_MAX:
+        return True
+    if len(active.index) >= config.segment_index_bytes // INDEX_ENTRY_BYTES:
+        return True
+    if len(active.time_index) >= config.segment_index_bytes // TIME_INDEX_ENTRY_BYTES - 1:
+        return True
+    segment_ms = config.segment_ms
+    if config.max_compaction_lag_ms < segment_ms and "compact" in config.cleanup_policy:
+        # The active segment is never compacted.
+        segment_ms = config.max_compaction_lag_ms
+    first = active.first_timestamp
+    if first is None:
+        first = load_first_timestamp(active)
+    if first != NO_TIMESTAMP:
+        return header.max_timestamp - first > segment_ms
+    return wall_ms - active.created_ms > segment_ms

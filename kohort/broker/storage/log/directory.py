@@ -1,0 +1,158 @@
+"""The files of one partition: what is found when its log is opened, and how segments go.
+
+A segment is deleted by renaming its files to *.deleted, the .log first: from that moment it is
+gone, also for a start after a crash. The files themselves are removed later (file.delete.delay.ms)
+and wherever the caller likes, because unlinking a gigabyte can take a tenth of a second.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+
+from kohort.broker.storage.compaction.swap import complete_swaps
+from kohort.broker.storage.filesystem import FileSystem
+from kohort.broker.storage.layout import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TEMPORARY_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    file_name,
+    split_file_name,
+)
+from kohort.broker.storage.segment.segment import LogSegment
+from kohort.protocol.lazy_dataclass import dataclass
+
+logger = logging.getLogger(__name__)
+
+SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+_LEFT_OVER_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)
+
+
+@dataclass(slots=True)
+class DirectoryContent:
+    """The segments and snapshots in a partition's directory, ascending."""
+
+    segments: list[LogSegment] = field(default_factory=list)
+    snapshots: list[int] = field(default_factory=list)
+    """Offsets of producer snapshots."""
+    orphans: list[int] = field(default_factory=list)
+    """Base offsets of indexes without a .log, removed by now: normal after a crash amid a deletion
+    alone."""
+
+
+def scan_directory(files: FileSystem, directory: str) -> DirectoryContent:
+    """Look through a partition's directory and tidy up what a crash left. Raises OSError."""
+    entries = files.entries(directory)
+    if any(entry.name.endswith(SWAP_SUFFIX) for entry in entries):
+        complete_swaps(files, directory)
+        entries = files.entries(directory)
+    sizes: dict[int, dict[str, int]] = {}
+    modified_ms: dict[int, int] = {}
+    content = DirectoryContent()
+    for entry in entries:
+        if entry.name.endswith(_LEFT_OVER_SUFFIXES):
+            files.remove(f"{directory}/{entry.name}")
+            continue
+        named = split_file_name(entry.name)
+        if named is None:
+            continue
+        offset, suffix = named
+        if suffix == SNAPSHOT_SUFFIX:
+            content.snapshots.append(offset)
+        elif suffix in SEGMENT_SUFFIXES:
+            sizes.setdefault(offset, {})[suffix] = entry.size_bytes
+            if suffix == LOG_SUFFIX:
+                modified_ms[offset] = entry.modified_ms
+    content.snapshots.sort()
+    for base_offset in sorted(sizes):
+        if LOG_SUFFIX not in sizes[base_offset]:
+            content.orphans.append(base_offset)
+            _remove_orphans(files, directory, base_offset, sizes[base_offset])
+            continue
+        segment = LogSegment(files, directory, base_offset, sizes[base_offset])
+        segment.created_ms = modified_ms[base_offset]
+        content.segments.append(segment)
+    return content
+
+
+def _remove_orphans(
+    files: FileSystem, directory: str, base_offset: int, sizes: Mapping[str, int]
+) -> None:
+    for suffix in sizes:
+        files.remove(f"{directory}/{file_name(base_offset, suffix)}")
+
+
+@dataclass(slots=True)
+class DeletedFiles:
+    """Files under their *.deleted names, to be removed when their time has come."""
+
+    files: FileSystem
+    waiting: list[tuple[int, str]] = field(default_factory=list)
+    """(wall time of the deletion, path), in order."""
+    _taken: set[str] = field(default_factory=set)
+    """The paths in `waiting`."""
+
+    def delete_segment(
+        self, segment: LogSegment, wall_ms: int, *, with_snapshot: bool = True
+    ) -> None:
+        """Take a segment out of the log's directory. Raises OSError: then it is still in."""
+        segment.is_deleted = True
+        try:
+            self._rename(segment.path(LOG_SUFFIX), wall_ms)
+        except OSError:
+            segment.is_deleted = False
+            raise
+        segment.close()
+        suffixes = [INDEX_SUFFIX, TIME_INDEX_SUFFIX] + [SNAPSHOT_SUFFIX] * with_snapshot
+        self.delete_files([segment.path(suffix) for suffix in suffixes], wall_ms)
+
+    def delete_files(self, paths: Iterable[str], wall_ms: int) -> None:
+        """Do the same to files that mean nothing without their .log; failures are only noted."""
+        for path in paths:
+            try:
+                self._rename(path, wall_ms)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                logger.warning("%s cannot be deleted: %s", path, error)
+
+    def remove_due(self, wall_ms: int, delay_ms: int) -> int:
+        """Remove what was deleted `delay_ms` ago or earlier; how many files that were.
+
+        For any thread. What cannot be removed is left for the next start.
+        """
+        removed = 0
+        while self.waiting and self.waiting[0][0] + delay_ms <= wall_ms:
+            _, path = self.waiting.pop(0)
+            try:
+                self.files.remove(path)
+            except OSError as error:
+                logger.warning("%s cannot be removed: %s", path, error)
+            # Only now may another file get the name.
+            self._taken.discard(path)
+            removed += 1
+        return removed
+
+    def _rename(self, path: str, wall_ms: int) -> None:
+        target = self._free_name(path)
+        self.files.rename(path, target)
+        self.waiting.append((wall_ms, target))
+        self._taken.add(target)
+
+    def _free_name(self, path: str) -> str:
+        """A *.deleted name that no waiting file has.
+
+        A segment that is compacted twice leaves two files of one name, and each has its own delay.
+        """
+        target = path + DELETED_SUFFIX
+        number = 1
+        while target in self._taken:
+            target = f"{path}.{number}{DELETED_SUFFIX}"
+            number += 1
+        return target

@@ -1,0 +1,83 @@
+"""Forcing a log to disk while it is being appended to.
+
+One flush at a time; it runs on any thread. What it covers is decided before the first fsync:
+batches appended during it are for the next one. An fsync that failed is never tried again: the
+kernel takes the pages for clean after reporting the error once, so the next one would succeed
+without having written them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from kohort.broker.storage.filesystem import FileSystem
+from kohort.broker.storage.segment.segment import LogSegment
+
+
+class LogFlusher:
+    """What of a log is on the disk. `note_*` may be called while a flush runs."""
+
+    __slots__ = ("_directories", "_files", "_lock", "_paths", "flushed_offset")
+
+    def __init__(self, files: FileSystem, flushed_offset: int) -> None:
+        self.flushed_offset = flushed_offset
+        """Every batch below is on the disk."""
+        self._files = files
+        self._lock = threading.Lock()
+        self._paths: set[str] = set()
+        self._directories: set[str] = set()
+
+    def note_name(self, directory: str) -> None:
+        """A file that matters was created in, renamed in or removed from a directory."""
+        self._directories.add(directory)
+
+    def note_file(self, directory: str, name: str) -> None:
+        """A file beside the log was replaced that must be as durable as the batches behind it."""
+        self._paths.add(f"{directory}/{name}")
+        self._directories.add(directory)
+
+    def flush(
+        self, segments: Sequence[LogSegment], end_offset: int, *, with_indexes: bool = False
+    ) -> None:
+        """Force the segments to disk. Raises OSError: the log is then to be given up.
+
+        Args:
+            end_offset: read before `segments`, so that all batches below it are in them.
+            with_indexes: those of the active segment as well.
+        """
+        with self._lock:
+            for path in self._take(self._paths):
+                self._sync_file(path)
+            for segment in reversed(segments):
+                if segment.is_synced and segment.is_sealed:
+                    break
+                self._sync(segment, with_indexes=with_indexes)
+            for directory in self._take(self._directories):
+                self._files.sync_directory(directory)
+            self.flushed_offset = max(self.flushed_offset, end_offset)
+
+    def _sync_file(self, path: str) -> None:
+        file = self._files.file(path)
+        try:
+            file.sync()
+        except FileNotFoundError:
+            return  # A snapshot whose segment is deleted already.
+        finally:
+            file.close()
+
+    @staticmethod
+    def _sync(segment: LogSegment, *, with_indexes: bool) -> None:
+        try:
+            segment.sync(with_indexes=with_indexes)
+        except FileNotFoundError:
+            if not segment.is_deleted:  # By retention, since the segments were listed.
+                raise
+
+    @staticmethod
+    def _take(noted: set[str]) -> list[str]:
+        """What was noted so far; later notes are for the next flush."""
+        taken = []
+        while noted:
+            taken.append(noted.pop())
+        return taken

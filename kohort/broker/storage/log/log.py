@@ -1,0 +1,425 @@
+"""The log of one partition: a directory of segments, appended at its end and read anywhere.
+
+Follow a batch: `check_producer` (may it come next?), `append` (to the page cache, at the end of the
+active segment), `flush` (to the disk, from any thread), and `read`. What a log promises:
+
+- Batches get consecutive offsets and are stored as they came, but for offset and leader epoch.
+- What `flushed_offset` covers survives a power loss; the rest survives a kill of the process.
+- No read returns bytes that differ from what was appended. A damaged batch answers CORRUPT_MESSAGE,
+  and damage to any other file is noticed and repaired from the batches.
+- A failed append is undone. If that fails as well, or an fsync fails, nobody knows what the disk
+  holds: `failed` is set and everything raises StorageError until the log is opened anew.
+
+Blocking code for one thread, but for `flush` and `remove_deleted_files`. Time is an argument.
+Every method may raise StorageError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+from kohort.broker.core.partition.producers import AppendedBatch, ProducerState
+from kohort.broker.storage.compaction.writer import CleanedSegment
+from kohort.broker.storage.config import LogConfig
+from kohort.broker.storage.errors import OffsetOutOfRangeError, StorageError
+from kohort.broker.storage.filesystem import Buffer, FileSystem, OsFileSystem
+from kohort.broker.storage.layout import deleted_directory, parse_partition_directory
+from kohort.broker.storage.log.appending import Appended, LogAppender
+from kohort.broker.storage.log.detached import Detached
+from kohort.broker.storage.log.opening import OpeningTerms, open_log
+from kohort.broker.storage.log.queries import expired_segments, first_at_or_after, latest_record
+from kohort.broker.storage.log.reading import (
+    detached_latest,
+    detached_read,
+    detached_time_lookup,
+    read_on,
+    segment_number,
+)
+from kohort.broker.storage.log.state import LogState
+from kohort.broker.storage.segment.read import Found, is_at_hand
+from kohort.broker.storage.segment.segment import LogSegment
+from kohort.broker.storage.segment.time_index import TimestampOffset
+from kohort.protocol.records.batch import BatchHeader
+
+OS_FILES = OsFileSystem()
+"""The files of this machine; one bound on open descriptors for all logs."""
+LEADER_EPOCH_MAX = (1 << 31) - 1
+
+
+class PartitionLog:
+    """See the module."""
+
+    def __init__(self, state: LogState, config: LogConfig) -> None:
+        """Use `open`."""
+        self.config: LogConfig = config
+        """May be replaced while the log is open."""
+        self._state = state
+        self._appender = LogAppender(state)
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        config: LogConfig,
+        *,
+        wall_ms: int,
+        clean_shutdown: bool,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        noted_bytes: int | None = None,
+        leader_epoch_max: int = LEADER_EPOCH_MAX,
+        files: FileSystem = OS_FILES,
+    ) -> Self:
+        """Open the log in a directory, which is made if need be.
+
+        Args:
+            clean_shutdown: every log of the data directory was closed; nothing is scanned.
+            recovery_point: otherwise, only what lies at or above this offset is scanned.
+            log_start_offset: as far as it was noted; the first segment may start later.
+            noted_bytes: of its .log files when it was closed, if known; fewer mean a loss.
+            leader_epoch_max: the current epoch, if known. A batch of a later one is damaged.
+        """
+        terms = OpeningTerms(
+            clean_shutdown, recovery_point, log_start_offset, leader_epoch_max, wall_ms, noted_bytes
+        )
+        path = str(directory)
+        try:
+            opened = open_log(files, path, terms)
+        except OSError as error:
+            raise StorageError(f"{path} cannot be opened: {error}") from error
+        return cls(LogState(files, path, terms, opened), config)
+
+    def __repr__(self) -> str:
+        return f"PartitionLog({self.directory}, {self.log_start_offset} to {self.log_end_offset})"
+
+    @property
+    def directory(self) -> Path:
+        """Where its files are."""
+        return Path(self._state.directory)
+
+    @property
+    def files(self) -> FileSystem:
+        """The file system it lives on."""
+        return self._state.files
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that may be read."""
+        return self._state.start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset of the next batch."""
+        return self._state.end_offset
+
+    @property
+    def opened_end_offset(self) -> int:
+        """`log_end_offset` as it was when the log was opened."""
+        return self._state.opened_end_offset
+
+    @property
+    def rewrite_count(self) -> int:
+        """Changes when stored batches were replaced or removed since the log was opened."""
+        return self._state.rewrite_count
+
+    @property
+    def flushed_offset(self) -> int:
+        """Every batch below survives a power loss: the recovery point."""
+        return self._state.flusher.flushed_offset
+
+    @property
+    def segments(self) -> tuple[LogSegment, ...]:
+        """Oldest first; the last one is active."""
+        return self._state.segments
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all batches on disk."""
+        return sum(segment.size_bytes for segment in self._state.segments)
+
+    @property
+    def lost_offsets(self) -> int:
+        """How many offsets were found missing when the log was opened."""
+        return sum(lost.stop - lost.start for lost in self._state.lost)
+
+    @property
+    def failed(self) -> bool:
+        """Nothing can be done with the log until it is opened anew."""
+        return self._state.failure is not None
+
+    @property
+    def failure(self) -> str | None:
+        """Why it failed, None if it has not."""
+        return self._state.failure
+
+    @property
+    def producers(self) -> ProducerState:
+        """The idempotent producers of this partition, loaded when first asked for."""
+        self._state.check_usable()
+        with self._state.errors_as("producers cannot be read"):
+            return self._state.producers
+
+    def check_producer(self, header: BatchHeader) -> AppendedBatch | None:
+        """The batch in the log that this one repeats; None if it may be appended.
+
+        Raises KafkaError as :meth:`ProducerState.check` does.
+        """
+        return self.producers.check(header) if header.has_producer_id else None
+
+    def append(
+        self, batch: Buffer, header: BatchHeader, *, leader_epoch: int, wall_ms: int
+    ) -> Appended:
+        """Write one validated batch to the page cache; `flush` makes it durable.
+
+        On StorageError the batch is not in the log; see `failed` for whether to try another one.
+
+        Args:
+            batch: exactly one batch; the kernel copies it.
+            header: of that batch.
+        """
+        return self._appender.append(batch, header, self.config, leader_epoch, wall_ms)
+
+    def roll(self, *, wall_ms: int) -> None:
+        """Start a new segment, unless the active one is empty."""
+        self._appender.roll(wall_ms)
+
+    def flush(self) -> None:
+        """Force everything appended before the call to disk. For any thread.
+
+        StorageError if that fails; the log has then failed for good.
+        """
+        state = self._state
+        state.check_usable()
+        end_offset = state.end_offset
+        # Read behind the offset: what lies below it is in these segments, whatever is rolled now.
+        segments = state.segments
+        try:
+            state.flusher.flush(segments, end_offset)
+        except OSError as error:
+            state.fail(f"{state.directory}: what was appended may be lost: {error}")
+            raise StorageError(f"{state.directory} cannot be flushed: {error}") from error
+
+    def read(self, offset: int, max_bytes: int, *, up_to_offset: int, min_one: bool) -> bytes:
+        """Whole batches from the one that holds `offset` on, all from one segment.
+
+        b"" at the end, and if the first one is longer than `max_bytes` and not `min_one`. Raises
+        OffsetOutOfRangeError, CorruptBatchError, StorageError.
+
+        Args:
+            up_to_offset: batches that reach it or lie behind it are left out.
+        """
+        data = self._read(offset, max_bytes, up_to_offset, min_one=min_one, as_range=False)
+        assert isinstance(data, bytes)
+        return data
+
+    def read_at_hand(
+        self, offset: int, max_bytes: int, *, up_to_offset: int, min_one: bool, as_range: bool
+    ) -> Found | None:
+        """`read`, if that is quick: nothing to check, and no disk needed; else None.
+
+        Args:
+            as_range: what is large is wanted as a range of a file, to be sent from there.
+        """
+        state = self._state
+        self._check_readable(offset)
+        if not state.active.is_recent(offset):
+            with state.errors_as("cannot be read"):
+                segment = state.segments[segment_number(state.segments, offset)]
+                if not is_at_hand(segment, offset, max_bytes):
+                    return None
+        return self._read(offset, max_bytes, up_to_offset, min_one=min_one, as_range=as_range)
+
+    def _read(
+        self, offset: int, max_bytes: int, up_to_offset: int, *, min_one: bool, as_range: bool
+    ) -> Found:
+        state = self._state
+        self._check_readable(offset)
+        end_offset = state.end_offset
+        segments = state.segments[segment_number(state.segments, offset) :]
+        with state.errors_as("cannot be read"):
+            data = read_on(
+                segments,
+                offset,
+                max_bytes,
+                end_offset=end_offset,
+                limit=min(up_to_offset, end_offset),
+                min_one=min_one,
+                epoch_at=state.epoch_at,
+                as_range=as_range,
+            )
+        return b"" if data is None else data
+
+    def detached_read(
+        self, offset: int, max_bytes: int, *, up_to_offset: int, min_one: bool, as_range: bool
+    ) -> Detached[Found | None]:
+        """`read`, for another thread; it may come back with None for "ask `read`"."""
+        state = self._state
+        self._check_readable(offset)
+        with state.errors_as("leader epochs cannot be read"):
+            return detached_read(
+                state,
+                offset,
+                max_bytes,
+                up_to_offset=up_to_offset,
+                min_one=min_one,
+                as_range=as_range,
+            )
+
+    def detached_offset_for_timestamp(self, timestamp: int) -> Detached[TimestampOffset | None]:
+        """`offset_for_timestamp`, for another thread, up to the end of the log."""
+        self._state.check_usable()
+        return detached_time_lookup(self._state, timestamp)
+
+    def detached_max_timestamp(self) -> Detached[TimestampOffset | None]:
+        """`max_timestamp`, for another thread."""
+        self._state.check_usable()
+        return detached_latest(self._state)
+
+    def offset_for_timestamp(self, timestamp: int, *, up_to_offset: int) -> TimestampOffset | None:
+        """The first record whose timestamp is at least `timestamp`; None if there is none below
+        `up_to_offset`.
+
+        Raises CorruptBatchError if damage hides the answer.
+        """
+        state = self._state
+        state.check_usable()
+        with state.errors_as("timestamps cannot be read"):
+            found = first_at_or_after(state.segments, timestamp, state.start_offset)
+        return found if found is not None and found.offset < up_to_offset else None
+
+    def max_timestamp(self) -> TimestampOffset | None:
+        """The first record that has the latest timestamp; None if no record has one.
+
+        Raises CorruptBatchError if damage hides the answer.
+        """
+        self._state.check_usable()
+        with self._state.errors_as("timestamps cannot be read"):
+            return latest_record(self._state.segments)
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int] | None:
+        """(epoch, end offset) as OffsetForLeaderEpoch answers; None for an unknown epoch."""
+        self._state.check_usable()
+        with self._state.errors_as("leader epochs cannot be read"):
+            return self._state.epochs.end_offset(leader_epoch, self._state.end_offset)
+
+    def delete_records_before(self, offset: int, *, wall_ms: int) -> int:
+        """Move the start of the log up to an offset and delete segments that lie below it.
+
+        Returns the new log start offset. OffsetOutOfRangeError beyond the end of the log.
+        """
+        state = self._state
+        state.check_usable()
+        if not 0 <= offset <= state.end_offset:
+            raise OffsetOutOfRangeError(f"{offset} is not in {self!r}")
+        state.start_offset = max(state.start_offset, offset)
+        self._delete_expired(wall_ms, state.start_offset, by_policy=False)
+        return state.start_offset
+
+    def enforce_retention(self, *, wall_ms: int, up_to_offset: int) -> int:
+        """Delete the oldest segments as far as the configuration says; how many those were.
+
+        Args:
+            up_to_offset: segments that reach it or lie behind it stay; the high watermark.
+        """
+        self._state.check_usable()
+        return self._delete_expired(wall_ms, up_to_offset, by_policy=True)
+
+    def replace_segments(
+        self, replaced: Sequence[LogSegment], cleaned: CleanedSegment, *, wall_ms: int
+    ) -> bool:
+        """Put what compaction made of neighbouring segments in their place.
+
+        False, and nothing has changed, if one of them has been deleted since. On StorageError
+        nothing has changed either, or the log has failed; when it is opened anew a replacement that
+        was decided is carried out.
+        """
+        state = self._state
+        state.check_usable()
+        if not state.holds(replaced):
+            return False
+        is_decided = False
+        try:
+            cleaned.decide()
+            is_decided = True
+            state.replace_segments(replaced, cleaned, wall_ms)
+        except OSError as error:
+            if is_decided or not cleaned.discard():
+                state.fail(f"{state.directory}: compacted segments cannot be put in place: {error}")
+            raise StorageError(f"{state.directory}: {error}") from error
+        return True
+
+    def remove_deleted_files(self, *, wall_ms: int) -> int:
+        """Unlink files of segments deleted file.delete.delay.ms ago; how many. For any thread."""
+        return self._state.deleted.remove_due(wall_ms, self.config.file_delete_delay_ms)
+
+    def close(self) -> None:
+        """Make everything durable, so that the next start needs no scan.
+
+        StorageError if that fails: the stop is then not a clean one. Closing a log that has failed
+        only gives its descriptors back.
+        """
+        state = self._state
+        try:
+            if state.is_usable:
+                self._save()
+        except OSError as error:
+            state.fail(f"{state.directory} cannot be closed: {error}")
+            raise StorageError(f"{state.directory} cannot be closed: {error}") from error
+        finally:
+            state.is_usable = False
+            for segment in state.segments:
+                segment.close()
+
+    def delete(self, unique_hex: str) -> Path:
+        """Rename the directory out of the way; its new path is for the caller to remove.
+
+        The log cannot be used any more.
+        """
+        state = self._state
+        name = parse_partition_directory(self.directory.name)
+        assert name is not None, f"{self.directory} is not named as a partition"
+        target = self.directory.with_name(deleted_directory(*name, unique_hex))
+        state.fail(f"{state.directory} is deleted")
+        for segment in state.segments:
+            segment.is_deleted = True
+            segment.close()
+        with state.errors_as("the directory cannot be renamed"):
+            state.files.rename(state.directory, str(target))
+            state.files.sync_directory(str(target.parent))
+        return target
+
+    def _check_readable(self, offset: int) -> None:
+        state = self._state
+        state.check_usable()
+        if not state.start_offset <= offset <= state.end_offset:
+            raise OffsetOutOfRangeError(f"{offset} is not in {self!r}")
+
+    def _delete_expired(self, wall_ms: int, up_to_offset: int, *, by_policy: bool) -> int:
+        state = self._state
+        with state.errors_as("segments cannot be deleted"):
+            count = expired_segments(
+                state.segments,
+                self.config if by_policy else None,
+                log_start_offset=state.start_offset,
+                log_end_offset=state.end_offset,
+                up_to_offset=up_to_offset,
+                wall_ms=wall_ms,
+            )
+            if count == len(state.segments):
+                self._appender.roll(wall_ms)
+            for _ in range(count):
+                state.delete_first_segment(wall_ms)
+            if count:
+                state.epochs.truncate_before(state.start_offset)
+        return count
+
+    def _save(self) -> None:
+        state = self._state
+        active = state.active
+        if active.size_bytes and (not state.snapshots or state.snapshots[-1] != state.end_offset):
+            state.write_snapshot()  # The next start takes the end of the log from its name.
+        if active.size_bytes:
+            active.complete_indexes()
+        state.flusher.flush(state.segments, state.end_offset, with_indexes=True)

@@ -1,0 +1,222 @@
+"""Opening the log of a partition: cheap after a clean stop, careful after any other.
+
+After a clean stop the name of the newest producer snapshot is the end of the log, so neither logs
+nor indexes are looked into; the first append compares that with the end of the file. After an
+unclean stop the segments beyond the recovery point are verified
+(:mod:`kohort.broker.storage.log.recovery`). Either way batches that are gone are noticed where
+something proves that there were any (:mod:`kohort.broker.storage.log.lost_offsets`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from itertools import pairwise
+
+from kohort.broker.storage.checkpoints.leader_epochs import (
+    EpochRun,
+    LeaderEpochs,
+    believable_epochs,
+    read_leader_epochs,
+)
+from kohort.broker.storage.errors import CorruptBatchError, CorruptFileError
+from kohort.broker.storage.filesystem import FileSystem
+from kohort.broker.storage.layout import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name
+from kohort.broker.storage.log.directory import DeletedFiles, DirectoryContent, scan_directory
+from kohort.broker.storage.log.lost_offsets import LostOffsets, lost_inside, proven_end, report
+from kohort.broker.storage.log.recovery import find_end, recover_segment
+from kohort.broker.storage.segment.segment import LogSegment
+from kohort.protocol.lazy_dataclass import dataclass
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class OpeningTerms:
+    """What the data directory and the broker know about a log before it is opened."""
+
+    clean_shutdown: bool
+    recovery_point: int
+    """Everything below is on the disk."""
+    log_start_offset: int
+    leader_epoch_max: int
+    """No batch can have been written in a later epoch."""
+    wall_ms: int
+    noted_bytes: int | None = None
+    """Of all .log files when they were closed cleanly, if that was noted."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedLog:
+    """A log ready for use."""
+
+    segments: list[LogSegment]
+    """Never empty; the last one is active."""
+    snapshots: list[int]
+    end_offset: int
+    deleted: DeletedFiles
+    is_new: bool
+    """The directory has just been made."""
+    is_tail_known: bool
+    """The end of the active segment has been looked at."""
+    lost: Sequence[LostOffsets] = ()
+    """What was noticed to be gone."""
+
+
+def open_log(files: FileSystem, directory: str, terms: OpeningTerms) -> OpenedLog:
+    """Open, and recover if need be. Raises OSError."""
+    is_new = not files.exists(directory)
+    if is_new:
+        files.make_directory(directory)
+    content = DirectoryContent() if is_new else scan_directory(files, directory)
+    deleted = DeletedFiles(files)
+    proven = proven_end(
+        content.snapshots,
+        recovery_point=terms.recovery_point,
+        log_start_offset=terms.log_start_offset,
+        clean_shutdown=terms.clean_shutdown,
+    )
+    lost: list[LostOffsets] = []
+    if not content.segments:
+        if proven > terms.log_start_offset:
+            lost.append(LostOffsets(terms.log_start_offset, proven))
+            report(directory, lost)
+        content.segments.append(LogSegment.create(files, directory, proven, terms.wall_ms))
+        _remove_stray_snapshots(files, directory, content, proven)
+        return OpenedLog(content.segments, content.snapshots, proven, deleted, is_new, True, lost)
+    for segment, following in pairwise(content.segments):
+        segment.is_sealed = segment.is_synced = True
+        segment.following_offset = following.base_offset
+    end_offset = _clean_end(content) if terms.clean_shutdown else None
+    is_tail_known = False
+    if end_offset is None:
+        point = content.segments[-1].base_offset if terms.clean_shutdown else terms.recovery_point
+        epochs = load_leader_epochs(files, directory, content.segments, terms.leader_epoch_max)
+        epochs.defer()
+        end_offset, is_tail_known = _recover(content, epochs, deleted, terms, point)
+        try:
+            epochs.save()
+        except OSError as error:
+            # They are in the batches, too, where the next start finds them.
+            logger.warning("%s: the leader epochs cannot be written: %s", directory, error)
+        files.sync_directory(directory)
+    if terms.clean_shutdown:
+        lost += lost_inside(content, terms.noted_bytes, terms.log_start_offset)
+    found = _found_end(content, terms, end_offset)
+    if found < proven:
+        # The first append finds an end that is not this one, and goes on in a new segment.
+        end_offset, is_tail_known = proven, False
+        if max(found, terms.log_start_offset) < proven:
+            lost.append(LostOffsets(max(found, terms.log_start_offset), proven))
+    report(directory, lost)
+    _remove_stray_snapshots(files, directory, content, end_offset)
+    return OpenedLog(
+        content.segments, content.snapshots, end_offset, deleted, is_new, is_tail_known, lost
+    )
+
+
+def _found_end(content: DirectoryContent, terms: OpeningTerms, end_offset: int) -> int:
+    """Where the batches end; taken from notes unless those prove that bytes are gone."""
+    size_bytes = sum(segment.size_bytes for segment in content.segments)
+    if not terms.clean_shutdown or (
+        content.segments[-1].size_bytes
+        and (terms.noted_bytes is None or size_bytes >= terms.noted_bytes)
+    ):
+        return end_offset
+    found = find_end(content.segments[-1])
+    return end_offset if found is None else found
+
+
+def _clean_end(content: DirectoryContent) -> int | None:
+    """The end of a log that was closed; None if its files contradict that."""
+    active = content.segments[-1]
+    if active.size_bytes == 0:
+        return active.base_offset
+    if content.snapshots and content.snapshots[-1] > active.base_offset:
+        return content.snapshots[-1]
+    return find_end(active)
+
+
+def _recover(
+    content: DirectoryContent,
+    epochs: LeaderEpochs,
+    deleted: DeletedFiles,
+    terms: OpeningTerms,
+    recovery_point: int,
+) -> tuple[int, bool]:
+    """Verify what lies beyond the recovery point and end the log before what is bad.
+
+    Returns the end offset and whether the active segment ends well.
+    """
+    segments = content.segments
+    end_offset, is_end_good = segments[0].base_offset, True
+    for number, segment in enumerate(segments):
+        following = segments[number + 1] if number + 1 < len(segments) else None
+        if following is not None and following.base_offset <= recovery_point:
+            continue
+        recovered = recover_segment(segment, recovery_point, epochs, terms.leader_epoch_max)
+        end_offset, is_end_good = recovered.end_offset, recovered.is_end_good
+        if following is not None and following.base_offset != end_offset:
+            for lost in segments[number + 1 :]:
+                logger.warning("%r lies behind the end of the log at %d: gone", lost, end_offset)
+                deleted.delete_segment(lost, terms.wall_ms)
+                if lost.base_offset in content.snapshots:
+                    content.snapshots.remove(lost.base_offset)
+            del segments[number + 1 :]
+            break
+    segments[-1].is_sealed = segments[-1].is_synced = False
+    segments[-1].following_offset = None
+    epochs.truncate_from(end_offset)
+    return end_offset, is_end_good
+
+
+def _remove_stray_snapshots(
+    files: FileSystem, directory: str, content: DirectoryContent, end_offset: int
+) -> None:
+    """Keep the snapshots that belong to segments, and the newest one."""
+    bases = {segment.base_offset for segment in content.segments}
+    usable = [offset for offset in content.snapshots if offset <= end_offset]
+    kept = [offset for offset in usable if offset in bases or offset == usable[-1]]
+    for offset in set(content.snapshots).difference(kept):
+        files.remove(f"{directory}/{file_name(offset, SNAPSHOT_SUFFIX)}")
+    content.snapshots[:] = kept
+
+
+def load_leader_epochs(
+    files: FileSystem, directory: str, segments: Sequence[LogSegment], leader_epoch_max: int
+) -> LeaderEpochs:
+    """The epochs of a log, from its file, or from its batches if the file is missing or damaged.
+
+    Raises OSError.
+    """
+    try:
+        starts = read_leader_epochs(files, directory)
+    except CorruptFileError as error:
+        logger.warning("%s; it is rebuilt from the batches", error)
+        starts = None
+    if starts is not None:
+        return LeaderEpochs(files, directory, starts)
+    runs: list[EpochRun] = []
+    for segment in segments:
+        _collect_epochs(segment, runs)
+    starts = believable_epochs(runs, leader_epoch_max)
+    epochs = LeaderEpochs(files, directory, starts)
+    if starts:
+        try:
+            epochs.write()
+        except OSError as error:
+            # A full disk must not keep a log from being read; the next start tries again.
+            logger.warning("%s: the leader epochs cannot be written: %s", directory, error)
+    return epochs
+
+
+def _collect_epochs(segment: LogSegment, runs: list[EpochRun]) -> None:
+    try:
+        for _, header in segment.walk(0, segment.base_offset):
+            epoch = header.partition_leader_epoch
+            if runs and runs[-1].epoch == epoch:
+                runs[-1] = runs[-1]._replace(batch_count=runs[-1].batch_count + 1)
+            else:
+                runs.append(EpochRun(epoch, header.base_offset, 1))
+    except CorruptBatchError as error:
+        logger.warning("%s: %s", segment.path(LOG_SUFFIX), error)

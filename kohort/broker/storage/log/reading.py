@@ -1,0 +1,120 @@
+"""What a log answers from its segments, or another thread from twins of some of them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from kohort.broker.storage.log.detached import Detached
+from kohort.broker.storage.log.queries import first_at_or_after, latest_record
+from kohort.broker.storage.log.state import LogState
+from kohort.broker.storage.segment.read import EpochAt, Found, read_batches
+from kohort.broker.storage.segment.segment import LogSegment
+from kohort.broker.storage.segment.time_index import TimestampOffset
+
+SEGMENTS_READ_MAX = 4
+"""A read goes on in the next segment only where compaction has left nothing in this one."""
+
+
+def segment_number(segments: Sequence[LogSegment], offset: int) -> int:
+    """The number of the segment that an offset belongs into."""
+    if offset >= segments[-1].base_offset:
+        return len(segments) - 1
+    return bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
+
+
+def read_on(
+    segments: Sequence[LogSegment],
+    offset: int,
+    max_bytes: int,
+    *,
+    end_offset: int,
+    limit: int,
+    min_one: bool,
+    epoch_at: EpochAt,
+    as_range: bool,
+) -> Found | None:
+    """As `PartitionLog.read`, from the first of these segments that has something.
+
+    None if none of them has anything from `offset` on below `limit`. Raises OSError.
+
+    Args:
+        end_offset: where the last of these segments ends.
+    """
+    for number, segment in enumerate(segments, start=1):
+        if offset >= limit:
+            return None
+        next_offset = end_offset if number == len(segments) else segments[number].base_offset
+        data = read_batches(
+            segment,
+            offset,
+            max_bytes,
+            up_to_offset=limit if limit < next_offset else None,
+            min_one=min_one,
+            epoch_at=epoch_at,
+            as_range=as_range,
+        )
+        if data is not None:
+            return data
+        # Its end is missing; what follows starts in the next one.
+    return None
+
+
+def detached_read(
+    state: LogState,
+    offset: int,
+    max_bytes: int,
+    *,
+    up_to_offset: int,
+    min_one: bool,
+    as_range: bool,
+) -> Detached[Found | None]:
+    """`PartitionLog.read` for another thread; None if it takes more than a few segments to tell."""
+    epochs = state.epochs  # Loaded here, not there.
+    limit = min(up_to_offset, state.end_offset)
+    first = segment_number(state.segments, offset)
+    asked = state.segments[first : first + SEGMENTS_READ_MAX]
+    behind = state.segments[first + SEGMENTS_READ_MAX : first + SEGMENTS_READ_MAX + 1]
+    end_offset = behind[0].base_offset if behind else state.end_offset
+    return Detached(
+        state.directory,
+        asked,
+        lambda twins: read_on(
+            twins,
+            offset,
+            max_bytes,
+            end_offset=end_offset,
+            limit=limit,
+            min_one=min_one,
+            epoch_at=epochs.epoch_at,
+            as_range=as_range,
+        ),
+    )
+
+
+def detached_time_lookup(state: LogState, timestamp: int) -> Detached[TimestampOffset | None]:
+    """`PartitionLog.offset_for_timestamp` for another thread, whatever is visible."""
+    start_offset = state.start_offset
+    asked = []
+    late_count = 0
+    ends = [following.base_offset for following in state.segments[1:]]
+    for segment, end_offset in zip(state.segments, [*ends, state.end_offset], strict=True):
+        latest = segment.max_timestamp
+        if end_offset <= start_offset or (latest is not None and latest < timestamp):
+            continue
+        asked.append(segment)
+        late_count += latest is not None
+        # In the first one the record may lie before the start of the log; not in two of them.
+        if late_count == 2:
+            break
+    return Detached(
+        state.directory, asked, lambda twins: first_at_or_after(twins, timestamp, start_offset)
+    )
+
+
+def detached_latest(state: LogState) -> Detached[TimestampOffset | None]:
+    """`PartitionLog.max_timestamp` for another thread."""
+    known = [one for one in state.segments if one.max_timestamp is not None]
+    best = max(known, key=lambda one: one.max_timestamp or 0, default=None)
+    asked = [one for one in state.segments if one is best or one.max_timestamp is None]
+    return Detached(state.directory, asked, latest_record)

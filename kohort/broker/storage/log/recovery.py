@@ -1,0 +1,197 @@
+"""Bringing a log back after an unclean stop: what is not trusted is read, what is torn is cut off.
+
+Everything below the recovery point is known to be on the disk and is not looked at, but for a few
+batches. From there on every batch is verified: CRC, length, neighbours, leader epoch. At the first
+one that fails the log ends: it is truncated there and later segments are removed, as in Kafka. Both
+indexes are rebuilt on the way, and what was kept is forced to disk, so that nobody is told of it
+before it is there.
+
+Damage below the recovery point is another matter. The stop did not tear it, other batches behind it
+were acknowledged, and so it is passed over and stays: reading it answers CORRUPT_MESSAGE.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from kohort.broker.storage.checkpoints.leader_epochs import LeaderEpochs
+from kohort.broker.storage.errors import CorruptBatchError
+from kohort.broker.storage.segment.batch_walk import MANY_BYTES, BatchAt, find_batch
+from kohort.broker.storage.segment.offset_index import IndexEntry
+from kohort.broker.storage.segment.search import (
+    REBUILD_INTERVAL_BYTES,
+    header_of_entry,
+    next_indexed_batch,
+)
+from kohort.broker.storage.segment.segment import LogSegment
+from kohort.broker.storage.segment.time_index import TimestampOffset
+from kohort.broker.storage.segment.times import batch_of_entry
+from kohort.protocol.lazy_dataclass import dataclass
+from kohort.protocol.records.batch import NO_TIMESTAMP
+
+logger = logging.getLogger(__name__)
+
+REPORT_BYTES = 256 << 20
+"""A segment with more to verify is announced, so that a long start explains itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What became of one segment."""
+
+    end_offset: int
+    """Where the next batch goes."""
+    is_end_good: bool
+    """A batch can be appended behind the last one; else it needs a new segment."""
+
+
+def recover_segment(
+    segment: LogSegment, recovery_point: int, epochs: LeaderEpochs, leader_epoch_max: int
+) -> Recovered:
+    """Verify a segment from the recovery point on, cut off what is bad, complete its indexes.
+
+    Raises OSError. `epochs` learns what the batches say.
+
+    Args:
+        leader_epoch_max: no batch can have been written in a later epoch.
+    """
+    start, offset = _start_of_scan(segment, recovery_point)
+    if segment.size_bytes - start > REPORT_BYTES:
+        logger.info("verifying %r from byte %d", segment, start)
+    # A failed fsync leaves pages in the cache that look clean and never reached the disk. What is
+    # verified here must be what the disk holds; pages still to be written are not dropped.
+    segment.log.drop_cached()
+    scan = _Scan(segment, epochs, leader_epoch_max, start, offset)
+    is_end_good = True
+    while (problem := scan.run()) is not None:
+        if scan.end_offset >= recovery_point:
+            cut_bytes = segment.size_bytes - scan.position
+            logger.warning("%s; %d bytes are cut off %r", problem, cut_bytes, segment)
+            segment.truncate(scan.position)
+            break
+        logger.error("%s; it was on the disk before the stop and stays", problem)
+        resumed = _way_past_damage(segment, scan.position, recovery_point)
+        if resumed is None:
+            scan.end_offset, is_end_good = recovery_point, False
+            break
+        scan.resume(resumed)
+    scan.write_indexes(start, offset)
+    segment.sync(with_indexes=True)
+    return Recovered(scan.end_offset, is_end_good)
+
+
+class _Scan:
+    """Goes from batch to batch and collects what the indexes have to say of them."""
+
+    def __init__(
+        self,
+        segment: LogSegment,
+        epochs: LeaderEpochs,
+        leader_epoch_max: int,
+        position: int,
+        end_offset: int,
+    ) -> None:
+        self.position = position
+        """Behind the last good batch,"""
+        self.end_offset = end_offset
+        """and the offset that must follow."""
+        self._segment = segment
+        self._epochs = epochs
+        self._leader_epoch_max = leader_epoch_max
+        self._entries: list[IndexEntry] = []
+        self._times: list[TimestampOffset] = []
+        self._latest = TimestampOffset(NO_TIMESTAMP, -1)
+
+    def run(self) -> CorruptBatchError | None:
+        """Go on to the end of the segment or to a batch that is bad, and say why it is."""
+        start = indexed = self.position
+        batches = self._segment.walk(start, self.end_offset, check_crc=True, chunk_bytes=MANY_BYTES)
+        try:
+            for batch in batches:
+                self._learn_epoch(batch)
+                header = batch.header
+                if header.max_timestamp > self._latest.timestamp:
+                    self._latest = TimestampOffset(header.max_timestamp, header.last_offset)
+                if batch.position - indexed > REBUILD_INTERVAL_BYTES:
+                    self._entries.append(IndexEntry(header.last_offset, batch.position))
+                    self._times.append(self._latest)
+                    indexed = batch.position
+                self.position, self.end_offset = batch.stop, header.next_offset
+        except CorruptBatchError as error:
+            return error
+        finally:
+            self._segment.verified.add(start, self.position)
+        return None
+
+    def resume(self, batch: BatchAt) -> None:
+        """Go on at a batch behind damage, where from now on only the index leads."""
+        self.position, self.end_offset = batch.position, batch.header.base_offset
+        self._entries.append(IndexEntry(batch.header.last_offset, batch.position))
+
+    def _learn_epoch(self, batch: BatchAt) -> None:
+        offset, epoch = batch.header.base_offset, batch.header.partition_leader_epoch
+        known = self._epochs.epoch_at(offset)
+        if epoch == known:
+            return
+        if not self._epochs.latest < epoch <= self._leader_epoch_max:
+            raise CorruptBatchError(
+                f"{self._segment!r}: batch at {batch.position} has epoch {epoch}, not {known}"
+            )
+        self._epochs.assign(epoch, offset)
+
+    def write_indexes(self, start: int, offset: int) -> None:
+        """Let the indexes end with what was found from this position and offset on."""
+        segment = self._segment
+        segment.index.keep_first(segment.index.find_position(start - 1) + 1)
+        segment.time_index.keep_up_to(offset - 1)
+        for entry in self._entries:
+            segment.index.append(*entry)
+        for timestamp, last_offset in self._times:
+            segment.time_index.append_if_later(timestamp, last_offset)
+        segment.max_timestamp, segment.max_timestamp_offset = self._latest
+        try:
+            segment.complete_indexes()
+        except OSError as error:
+            # A full disk must not keep a log from being read: they are hints, and stay in memory.
+            logger.warning("indexes of %r cannot be written: %s", segment, error)
+
+
+def _way_past_damage(segment: LogSegment, position: int, recovery_point: int) -> BatchAt | None:
+    """Where to go on behind a damaged batch that starts at a position.
+
+    The old index leads there; else the batch that starts at the recovery point is looked for.
+    """
+    indexed = next_indexed_batch(segment, position)
+    if indexed is not None and indexed.header.base_offset <= recovery_point:
+        return indexed
+    return find_batch(segment.log, position, segment.size_bytes, recovery_point) or indexed
+
+
+def _start_of_scan(segment: LogSegment, recovery_point: int) -> tuple[int, int]:
+    """(position, base offset) of the batch to start with, at or before the recovery point.
+
+    It is one that the time index has an entry for: that no batch before it is as late is known, and
+    so the latest timestamp of the segment is found without looking at all of them.
+    """
+    number = segment.time_index.find_offset(recovery_point)
+    batch = batch_of_entry(segment, segment.time_index[number]) if number >= 0 else None
+    return (0, segment.base_offset) if batch is None else (batch.position, batch.header.base_offset)
+
+
+def find_end(segment: LogSegment) -> int | None:
+    """The offset behind the last batch, by the batches from the last good index entry on.
+
+    None if one of them is damaged. Raises OSError.
+    """
+    number = len(segment.index) - 1
+    position, end_offset = 0, segment.base_offset
+    header = header_of_entry(segment, number) if number >= 0 else None
+    if header is not None:
+        position, end_offset = segment.index[number].position, header.base_offset
+    try:
+        for batch in segment.walk(position, end_offset, check_crc=True, chunk_bytes=MANY_BYTES):
+            end_offset = batch.header.next_offset
+    except CorruptBatchError as error:
+        logger.warning("%s", error)
+        return None
+    return end_offset

@@ -1,0 +1,165 @@
+"""What the parts of one open log share: its files, where it starts and ends, whether it is usable.
+
+What most logs never need is loaded when it is first asked for: a broker may have ten thousand of
+them and be asked about a few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from kohort.broker.core.partition.producers import ProducerState
+from kohort.broker.storage.checkpoints.leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
+from kohort.broker.storage.checkpoints.leader_epochs import LeaderEpochs
+from kohort.broker.storage.checkpoints.producer_log import load_producers
+from kohort.broker.storage.checkpoints.producer_snapshot import write_snapshot
+from kohort.broker.storage.compaction.writer import CleanedSegment
+from kohort.broker.storage.errors import StorageError
+from kohort.broker.storage.filesystem import FileSystem
+from kohort.broker.storage.layout import SNAPSHOT_SUFFIX, file_name
+from kohort.broker.storage.log.flushing import LogFlusher
+from kohort.broker.storage.log.opening import OpenedLog, OpeningTerms, load_leader_epochs
+from kohort.broker.storage.segment.segment import LogSegment
+
+
+class LogState:
+    """See the module."""
+
+    def __init__(
+        self, files: FileSystem, directory: str, terms: OpeningTerms, opened: OpenedLog
+    ) -> None:
+        self.files = files
+        self.directory = directory
+        self.terms = terms
+        self.segments = tuple(opened.segments)
+        """Oldest first, the last one is active. Replaced as a whole: other threads may look."""
+        self.end_offset = opened.end_offset
+        self.opened_end_offset = opened.end_offset
+        """Where the log ended when it was opened: all that earlier processes left of it."""
+        self.rewrite_count = 0
+        """How often stored batches were replaced or removed: what was read before may be gone."""
+        first = self.segments[0].base_offset
+        self.start_offset = min(max(terms.log_start_offset, first), opened.end_offset)
+        self.snapshots = opened.snapshots
+        self.lost = opened.lost
+        self.deleted = opened.deleted
+        self.is_tail_known = opened.is_tail_known
+        """The end of the active segment has been compared with `end_offset`."""
+        self.flusher = LogFlusher(files, opened.end_offset)
+        self.is_usable = True
+        """It has neither failed nor been closed."""
+        self.failure: str | None = None
+        self._epochs: LeaderEpochs | None = None
+        self._producers: ProducerState | None = None
+        if opened.is_new:
+            self.flusher.note_name(directory.rpartition("/")[0])
+            self.flusher.note_name(directory)
+
+    @property
+    def active(self) -> LogSegment:
+        """The segment that is appended to."""
+        return self.segments[-1]
+
+    @property
+    def epochs(self) -> LeaderEpochs:
+        """The leader epochs of the log. Raises OSError when they are loaded."""
+        if self._epochs is None:
+            self._epochs = load_leader_epochs(
+                self.files, self.directory, self.segments, self.terms.leader_epoch_max
+            )
+        return self._epochs
+
+    @property
+    def producers(self) -> ProducerState:
+        """The idempotent producers of the log. Raises OSError when they are loaded."""
+        if self._producers is None:
+            self._producers = load_producers(
+                self.files,
+                self.directory,
+                self.snapshots,
+                self.segments,
+                end_offset=self.end_offset,
+                wall_ms=self.terms.wall_ms,
+            )
+        return self._producers
+
+    def load(self) -> None:
+        """Load everything now: appends are about to make the log differ from its files."""
+        self.epoch_at(self.end_offset)
+        len(self.producers)
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch that wrote an offset, -1 if unknown."""
+        return self.epochs.epoch_at(offset)
+
+    def assign_epoch(self, leader_epoch: int) -> None:
+        """Begin a new leader epoch at the end of the log. Raises OSError."""
+        assert leader_epoch > self.epochs.latest, "leader epochs only rise"
+        self.epochs.assign(leader_epoch, self.end_offset)
+        self.flusher.note_file(self.directory, EPOCHS_FILE_NAME)
+
+    def write_snapshot(self) -> None:
+        """Write down the producers as of the end of the log. Raises OSError."""
+        end_offset = self.end_offset
+        write_snapshot(self.files, self.directory, end_offset, self.producers.snapshot())
+        if not self.snapshots or self.snapshots[-1] != end_offset:
+            self.snapshots.append(end_offset)
+        # The log says the same, but not for ever: retention takes its beginning.
+        self.flusher.note_file(self.directory, file_name(end_offset, SNAPSHOT_SUFFIX))
+
+    def delete_first_segment(self, wall_ms: int) -> None:
+        """Drop the oldest segment and its producer snapshot. Raises OSError."""
+        first, following = self.segments[:2]
+        self.deleted.delete_segment(first, wall_ms)
+        self.segments = self.segments[1:]
+        self.start_offset = max(self.start_offset, following.base_offset)
+        self.rewrite_count += 1
+        self.snapshots[:] = [offset for offset in self.snapshots if offset > first.base_offset]
+        self.flusher.note_name(self.directory)
+
+    def holds(self, neighbours: Sequence[LogSegment]) -> bool:
+        """Whether these segments are all in the log still, and sealed."""
+        if not neighbours or neighbours[0] not in self.segments[:-1]:
+            return False
+        first = self.segments.index(neighbours[0])
+        behind = first + len(neighbours)
+        return behind < len(self.segments) and self.segments[first:behind] == tuple(neighbours)
+
+    def replace_segments(
+        self, replaced: Sequence[LogSegment], cleaned: CleanedSegment, wall_ms: int
+    ) -> None:
+        """Put a decided replacement in its place. Raises OSError, perhaps half-way."""
+        first = self.segments.index(replaced[0])
+        behind = first + len(replaced)
+        for segment in replaced:
+            # The first one's snapshot is as true of the new segment, which starts there as well.
+            keeps_snapshot = segment is replaced[0]
+            self.deleted.delete_segment(segment, wall_ms, with_snapshot=not keeps_snapshot)
+            if not keeps_snapshot and segment.base_offset in self.snapshots:
+                self.snapshots.remove(segment.base_offset)
+        segment = cleaned.put_in_place()
+        segment.created_ms = max(one.created_ms for one in replaced)
+        segment.following_offset = self.segments[behind].base_offset
+        self.segments = (*self.segments[:first], segment, *self.segments[behind:])
+        self.rewrite_count += 1
+        self.flusher.note_name(self.directory)
+
+    def check_usable(self) -> None:
+        """Raise StorageError if the log has failed or is closed."""
+        if not self.is_usable:
+            raise StorageError(self.failure or f"{self.directory} is closed")
+
+    def fail(self, reason: str) -> None:
+        """Refuse everything from now on."""
+        self.is_usable = False
+        if self.failure is None:
+            self.failure = reason
+
+    @contextmanager
+    def errors_as(self, consequence: str) -> Iterator[None]:
+        """Let OSError surface as StorageError; the log stays usable."""
+        try:
+            yield
+        except OSError as error:
+            raise StorageError(f"{self.directory}: {consequence}: {error}") from error

@@ -1,0 +1,1 @@
+"""What the broker knows beside the records, in two copies."""

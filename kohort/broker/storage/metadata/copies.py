@@ -1,0 +1,180 @@
+"""The two databases of the metadata at the start: which one is believed, what becomes of the other.
+
+A copy is sound, missing, damaged, or the disk does not give it back. The sound one that has seen
+more changes is the content, and the other copy is made anew from it: a file that is not in use
+never stays under its name, where a later start could take it for the newer one. A disk that is full
+does not keep the broker from starting with one copy.
+
+Where neither is sound, what becomes of them depends on why. Two damaged files are salvaged row by
+row, and the caller completes what is left. A disk that fails is not damage, and is reported as what
+it is: the files may be sound, and to replace them would lose them.
+"""
+
+import logging
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Protocol
+
+from kohort.broker.storage.errors import StorageError
+from kohort.broker.storage.metadata.database import (
+    CHANGES,
+    Content,
+    DamagedError,
+    MetadataDatabase,
+    MetadataError,
+    TopicRecord,
+    UnreadableError,
+    put_property,
+    salvage,
+)
+from kohort.protocol.lazy_dataclass import dataclass
+
+
+class Rebuild(Protocol):
+    """Makes what the broker starts with where neither database is sound. May raise OSError."""
+
+    def __call__(self, salvaged: Content, *, was_damaged: bool) -> Content:
+        """From what was salvaged of both; nothing, and not damaged, where there are none."""
+        ...
+
+
+DAMAGED_SUFFIX: Final = ".damaged"
+_SUFFIXES: Final = ("", "-wal", "-shm")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """What was found of one database."""
+
+    path: Path
+    database: MetadataDatabase | None = None
+    content: Content | None = None
+    problem: DamagedError | UnreadableError | None = None
+    """Why there is no content; None also if there is no such file."""
+
+    @property
+    def changes(self) -> int:
+        return -1 if self.content is None else self.content.changes
+
+
+def open_copies(
+    path: Path, mirror_path: Path, rebuild: Rebuild | None
+) -> tuple[MetadataDatabase, MetadataDatabase | None, Content]:
+    """Two databases and what both hold; only one if the disk has no room for the other.
+
+    Raises MetadataError or StorageError.
+    """
+    first, second = _examined(path), _examined(mirror_path)
+    for problem in (first.problem, second.problem):
+        if problem is not None:
+            logger.error("%s", problem)
+    best, other = (first, second) if first.changes >= second.changes else (second, first)
+    if best.changes <= 0:
+        return _started_over(first, second, rebuild)
+    assert best.database is not None
+    assert best.content is not None
+    if other.content == best.content:
+        return best.database, other.database, best.content
+    if best is second or other.problem is not None:
+        logger.error("%s is restored from %s", other.path, best.path)
+    return best.database, _replaced(other, best.database), best.content
+
+
+def _examined(path: Path) -> _Copy:
+    """A database and its content, or what is wrong. Raises MetadataError or StorageError."""
+    if not path.exists():
+        return _Copy(path)
+    database = None
+    try:
+        database = MetadataDatabase(path)
+        return _Copy(path, database, database.read())
+    except (DamagedError, UnreadableError) as problem:
+        if database is not None:
+            database.close()
+        return _Copy(path, problem=problem)
+    except BaseException:
+        if database is not None:
+            database.close()
+        raise
+
+
+def _started_over(
+    first: _Copy, second: _Copy, rebuild: Rebuild | None
+) -> tuple[MetadataDatabase, MetadataDatabase | None, Content]:
+    """Neither copy knows of a change: a new directory, or all is damaged."""
+    problems = [one.problem for one in (first, second) if one.problem is not None]
+    for problem in problems:
+        if isinstance(problem, UnreadableError):
+            raise problem
+    if problems and rebuild is None:
+        raise MetadataError("; ".join(map(str, problems)))
+    salvaged = _merged(*(salvage(one.path) for one in (first, second) if one.problem is not None))
+    content = rebuild(salvaged, was_damaged=bool(problems)) if rebuild else salvaged
+    properties = content.properties | {CHANGES: str(content.changes + 1)}
+    content = Content(content.topics, properties)
+    _close(first)
+    _close(second)
+    _set_aside(first.path)
+    database = MetadataDatabase(first.path)
+    database.change(
+        [topic.put() for topic in content.topics]
+        + [put_property(name, value) for name, value in properties.items()]
+    )
+    return database, _replaced(second, database), content
+
+
+def _merged(*salvaged: Content) -> Content:
+    """All rows; of two that differ, the one from the database that has seen more changes."""
+    topics: dict[bytes, TopicRecord] = {}
+    properties: dict[str, str] = {}
+    for content in sorted(salvaged, key=lambda one: one.changes):
+        topics.update((topic.topic_id, topic) for topic in content.topics)
+        properties.update(content.properties)
+    return Content(sorted(topics.values(), key=lambda topic: topic.name), properties)
+
+
+def _replaced(copy: _Copy, sound: MetadataDatabase) -> MetadataDatabase | None:
+    """The copy made anew from a sound one; None if the disk has no room for it."""
+    _close(copy)
+    if copy.problem is not None:
+        _set_aside(copy.path)
+    else:
+        _remove(copy.path)
+    try:
+        database = MetadataDatabase(copy.path)
+    except StorageError as error:
+        logger.error("the metadata has one copy until the next start: %s", error)  # noqa: TRY400 - the text says it all.
+        _remove(copy.path)
+        return None
+    try:
+        sound.copy_to(database)
+    except StorageError as error:
+        logger.error("the metadata has one copy until the next start: %s", error)  # noqa: TRY400 - the text says it all.
+        database.destroy()
+        return None
+    return database
+
+
+def _close(copy: _Copy) -> None:
+    if copy.database is not None:
+        copy.database.close()
+
+
+def _remove(path: Path) -> None:
+    for suffix in _SUFFIXES:
+        with suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).unlink()
+
+
+def _set_aside(path: Path) -> None:
+    """Rename a damaged database and its log of changes, for whoever wants to look at them."""
+    for suffix in _SUFFIXES:
+        file = path.with_name(path.name + suffix)
+        try:
+            file.replace(file.with_name(f"{file.name}{DAMAGED_SUFFIX}"))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise StorageError(f"{file} cannot be set aside: {error}") from error

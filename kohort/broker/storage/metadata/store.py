@@ -1,0 +1,164 @@
+"""What the broker knows beside the records: topics, their configs, its own identity.
+
+Kept twice in the data directory, in `metadata.db` and its mirror, so that a damaged file costs
+nothing: at the next start the one that is sound and has seen more changes replaces the other
+(:mod:`kohort.broker.storage.metadata.copies`). A change is returned from when both have it; a copy
+that cannot be written is given up until then.
+
+All metadata changes here and nowhere else; whoever holds copies updates them after the method
+returned. A topic is deleted in two steps: `mark_topic_deleted` takes its name away at once,
+`forget_topic` follows when its directories are gone; in between, also across a crash,
+`deleted_topics` tells what is still to be removed.
+
+Methods block and may be called from any thread; they take turns. They raise StorageError where the
+disk fails, and then have changed nothing.
+"""
+
+import dataclasses
+import json
+import logging
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from kohort.broker.storage.errors import StorageError
+from kohort.broker.storage.metadata.copies import Rebuild, open_copies
+from kohort.broker.storage.metadata.database import (
+    CHANGES,
+    MetadataDatabase,
+    MetadataError,
+    Statement,
+    TopicRecord,
+    forget_topic,
+    put_property,
+)
+
+__all__ = ["MetadataError", "MetadataStore", "TopicRecord"]
+
+FILE_NAME: Final = "metadata.db"
+MIRROR_FILE_NAME: Final = "metadata-mirror.db"
+
+CLUSTER_ID: Final = "cluster_id"
+NEXT_PRODUCER_ID: Final = "next_producer_id"
+BROKER_CONFIGS: Final = "broker_configs:"
+"""Followed by the broker's id, or by nothing for what is set for all brokers."""
+
+logger = logging.getLogger(__name__)
+
+
+class MetadataStore:
+    """Both databases, open, and their content in memory. The data directory must be locked."""
+
+    def __init__(
+        self, directory: Path | None, *, new_cluster_id: str, rebuild: Rebuild | None = None
+    ) -> None:
+        """Open or create the databases in a directory; None keeps them in memory, for simulations.
+
+        ``new_cluster_id`` is for a directory without a database. Where neither database is sound,
+        ``rebuild`` makes the content out of what is left of them. Raises MetadataError or
+        StorageError.
+        """
+        self._turn = threading.Lock()
+        self._mirror: MetadataDatabase | None = None
+        if directory is None:
+            self._database = MetadataDatabase(None)
+            content = self._database.read()
+        else:
+            paths = directory / FILE_NAME, directory / MIRROR_FILE_NAME
+            self._database, self._mirror, content = open_copies(*paths, rebuild)
+        self._topics = {topic.topic_id: topic for topic in content.topics}
+        self._properties = content.properties
+        if CLUSTER_ID not in self._properties:
+            self._put_property(CLUSTER_ID, new_cluster_id)
+
+    def close(self) -> None:
+        """Close the databases; the store cannot be used any more."""
+        with self._turn:
+            self._database.close()
+            if self._mirror is not None:
+                self._mirror.close()
+
+    @property
+    def cluster_id(self) -> str:
+        """Id of the cluster that this broker is alone in."""
+        return self._properties[CLUSTER_ID]
+
+    def topics(self) -> list[TopicRecord]:
+        """All topics that are not deleted, by name."""
+        return [topic for topic in self._by_name() if not topic.deleted]
+
+    def deleted_topics(self) -> list[TopicRecord]:
+        """Topics that are deleted and whose directories may still be there."""
+        return [topic for topic in self._by_name() if topic.deleted]
+
+    def create_topics(self, topics: Iterable[TopicRecord]) -> None:
+        """Store new topics, all or none; their names must be free."""
+        self._put_topics(list(topics))
+
+    def set_partition_count(self, topic_id: bytes, partition_count: int) -> None:
+        """Store a higher number of partitions."""
+        topic = self._topics[topic_id]
+        assert partition_count >= topic.partition_count, "partitions are never taken away"
+        self._put_topics([dataclasses.replace(topic, partition_count=partition_count)])
+
+    def set_topic_configs(self, topic_id: bytes, configs: Mapping[str, str]) -> None:
+        """Replace all that is set on a topic."""
+        self._put_topics([dataclasses.replace(self._topics[topic_id], configs=dict(configs))])
+
+    def mark_topic_deleted(self, topic_id: bytes) -> None:
+        """Delete a topic: from now on its name is free and its directories are refuse."""
+        self._put_topics([dataclasses.replace(self._topics[topic_id], deleted=True)])
+
+    def forget_topic(self, topic_id: bytes) -> None:
+        """Note that nothing of a deleted topic is left."""
+        with self._turn:
+            self._change([forget_topic(topic_id)])
+            self._topics.pop(topic_id, None)
+
+    def broker_configs(self, broker: str) -> dict[str, str]:
+        """What was set at run time for one broker id, or for all brokers with an empty id."""
+        configs: dict[str, str] = json.loads(self._properties.get(BROKER_CONFIGS + broker, "{}"))
+        return configs
+
+    def set_broker_configs(self, broker: str, configs: Mapping[str, str]) -> None:
+        """Replace all that is set at run time for one broker id, or for all with an empty id."""
+        text = json.dumps(dict(configs), sort_keys=True)
+        with self._turn:
+            self._put_property(BROKER_CONFIGS + broker, text)
+
+    def allocate_producer_ids(self, count: int) -> range:
+        """A block of producer ids that no call before or after returns, whatever crashes."""
+        assert count > 0, "a block has at least one id"
+        with self._turn:
+            first = int(self._properties.get(NEXT_PRODUCER_ID, "0"))
+            self._put_property(NEXT_PRODUCER_ID, str(first + count))
+        return range(first, first + count)
+
+    def _by_name(self) -> list[TopicRecord]:
+        with self._turn:
+            return sorted(self._topics.values(), key=lambda topic: topic.name)
+
+    def _put_topics(self, topics: list[TopicRecord]) -> None:
+        with self._turn:
+            self._change([topic.put() for topic in topics])
+            self._topics.update((topic.topic_id, topic) for topic in topics)
+
+    def _put_property(self, name: str, value: str) -> None:
+        self._change([put_property(name, value)])
+        self._properties[name] = value
+
+    def _change(self, statements: list[Statement]) -> None:
+        changes = str(int(self._properties.get(CHANGES, "0")) + 1)
+        statements = [*statements, put_property(CHANGES, changes)]
+        self._database.change(statements)
+        self._properties[CHANGES] = changes
+        if self._mirror is None:
+            return
+        try:
+            self._mirror.change(statements)
+        except StorageError:
+            logger.exception("the mirror of the metadata is given up until the next start")
+            # The change is durable, but a mirror that missed it must never be restored from.
+            self._mirror.destroy()
+            self._mirror = None

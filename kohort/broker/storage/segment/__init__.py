@@ -1,0 +1,1 @@
+"""One file of records with its indexes."""

@@ -1,0 +1,166 @@
+"""Walking from batch to batch through a .log file, believing nothing.
+
+The CRC of a batch covers neither its base offset nor its length nor its leader epoch. They are held
+to what must be true of neighbours: each batch starts where the one before it ends, in bytes and in
+offsets. Our own compaction keeps it so (:mod:`kohort.broker.storage.compaction.cleaner`); Kafka's
+leaves gaps between batches. A gap is believed where the batch behind it ends before the next one
+begins: in a log without gaps a damaged base offset cannot do that, so no single damaged byte goes
+unnoticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kohort.broker.storage.errors import CorruptBatchError
+from kohort.broker.storage.filesystem import File
+from kohort.protocol.errors import DecodeError
+from kohort.protocol.records.batch import HEADER_BYTES, BatchHeader, crc_of, read_header
+from kohort.protocol.records.crc import crc32c
+
+FEW_BYTES = 4096
+"""Read at once to look at the next few headers."""
+MANY_BYTES = 1 << 17
+"""Read at once to look at everything."""
+
+_CRC_START = 21
+
+
+class BatchAt(NamedTuple):
+    """A batch and where it starts in its file."""
+
+    position: int
+    header: BatchHeader
+
+    @property
+    def stop(self) -> int:
+        """The position behind the batch."""
+        return self.position + self.header.size_bytes
+
+
+def walk_batches(
+    file: File,
+    start: int,
+    stop: int,
+    *,
+    expected_offset: int | None,
+    following_offset: int | None = None,
+    check_crc: bool = False,
+    chunk_bytes: int = FEW_BYTES,
+) -> Iterator[BatchAt]:
+    """The batches that fill the file from position `start` to `stop`.
+
+    Raises CorruptBatchError at the first one that cannot be what was written, and OSError.
+
+    Args:
+        expected_offset: base offset of the first batch, or below that if compaction has left a gap
+            before it; None if it is not known.
+        following_offset: where the next segment starts, if there is one.
+        check_crc: look at the payload as well, not only at headers.
+        chunk_bytes: read at once; larger batches are never in memory as a whole.
+    """
+    position = chunk_start = start
+    chunk = b""
+    while position < stop:
+        at = position - chunk_start
+        if at + HEADER_BYTES > len(chunk):
+            chunk = file.pread(min(chunk_bytes, stop - position), position)
+            chunk_start, at = position, 0
+        header = _check_header(chunk, at, file, position, stop)
+        end = position + header.size_bytes
+        if (
+            expected_offset is not None
+            and header.base_offset != expected_offset
+            and not (
+                header.base_offset > expected_offset
+                and _leaves_room(file, end, header.next_offset, following_offset)
+            )
+        ):
+            raise CorruptBatchError(
+                f"{file.path}: batch at {position} has base offset {header.base_offset}, "
+                f"{expected_offset} was expected"
+            )
+        if check_crc:
+            if at and end - chunk_start > len(chunk):
+                chunk = file.pread(min(chunk_bytes, stop - position), position)
+                chunk_start, at = position, 0
+            if end - chunk_start <= len(chunk):
+                crc = crc_of(chunk, header, at)
+            else:
+                crc = _crc_of_range(file, position + _CRC_START, end)
+            if crc != header.crc:
+                raise CorruptBatchError(f"{file.path}: CRC of the batch at {position} is wrong")
+        yield BatchAt(position, header)
+        expected_offset = header.next_offset
+        position = end
+
+
+def header_at(file: File, position: int, size: int) -> BatchHeader | None:
+    """The header at a position that somebody pointed to; None if no batch can start there."""
+    try:
+        return _check_header(file.pread(HEADER_BYTES, position), 0, file, position, size)
+    except CorruptBatchError:
+        return None
+
+
+def find_batch(file: File, start: int, stop: int, base_offset: int) -> BatchAt | None:
+    """The first good batch of exactly this base offset between two positions, wherever it starts.
+
+    For when damage hides where batches start. None if there is none.
+    """
+    wanted = base_offset.to_bytes(8, "big")
+    while start < stop:
+        chunk = file.pread(min(MANY_BYTES, stop - start), start)
+        at = chunk.find(wanted)
+        if at < 0:
+            start += max(1, len(chunk) - len(wanted) + 1)
+            continue
+        start += at
+        header = header_at(file, start, stop)
+        if header is not None:
+            end = start + header.size_bytes
+            if _crc_of_range(file, start + _CRC_START, end) == header.crc:
+                return BatchAt(start, header)
+        start += 1
+    return None
+
+
+def _leaves_room(file: File, end: int, next_offset: int, following_offset: int | None) -> bool:
+    """Whether a batch that ends at a position before an offset does so before the next begins."""
+    behind = file.pread(HEADER_BYTES, end)
+    if len(behind) == HEADER_BYTES:
+        try:
+            return next_offset <= read_header(behind).base_offset
+        except DecodeError:
+            return False
+    return not behind and following_offset is not None and next_offset <= following_offset
+
+
+def _check_header(chunk: bytes, at: int, file: File, position: int, stop: int) -> BatchHeader:
+    try:
+        header = read_header(chunk, at)
+    except DecodeError as error:
+        raise CorruptBatchError(f"{file.path}: no batch at {position}: {error}") from None
+    if (
+        position + header.size_bytes > stop
+        or header.last_offset_delta < 0
+        or header.base_offset < 0
+    ):
+        raise CorruptBatchError(
+            f"{file.path}: batch at {position} of {header.size_bytes} bytes and "
+            f"{header.last_offset_delta + 1} offsets from {header.base_offset} cannot be: "
+            f"the file ends at {stop}"
+        )
+    return header
+
+
+def _crc_of_range(file: File, start: int, stop: int) -> int:
+    crc = 0
+    while start < stop:
+        data = file.pread(min(MANY_BYTES, stop - start), start)
+        if not data:
+            return -1
+        crc = crc32c(data, crc)
+        start += len(data)
+    return crc

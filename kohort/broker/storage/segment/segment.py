@@ -1,0 +1,271 @@
+"""One segment of a log: a .log file of batches and its two indexes.
+
+This module appends and owns the files; :mod:`kohort.broker.storage.segment.search` finds offsets,
+:mod:`kohort.broker.storage.segment.read` reads batches, :mod:`kohort.broker.storage.segment.times`
+looks up timestamps.
+"""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from collections.abc import Iterator, Mapping
+from copy import copy
+
+from kohort.broker.storage.filesystem import Buffer, File, FileSystem, write_fully
+from kohort.broker.storage.layout import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name
+from kohort.broker.storage.segment.batch_walk import FEW_BYTES, BatchAt, walk_batches
+from kohort.broker.storage.segment.offset_index import OffsetIndex
+from kohort.broker.storage.segment.time_index import TimeIndex
+from kohort.broker.storage.segment.verified_ranges import VerifiedRanges
+from kohort.protocol.records.batch import NO_TIMESTAMP, BatchHeader
+
+POSITION_MAX = (1 << 31) - 1
+"""Kafka's positions are signed 32-bit numbers."""
+HINTS_MAX = 64
+RECENT_BYTES = 2 << 20
+SAVE_ENTRIES = 256
+"""Index entries written at once: with one every 4 KiB, 2 KB for each MB of log."""
+
+logger = logging.getLogger(__name__)
+
+
+class LogSegment:
+    """See the module. All methods but `sync` belong to one thread; all may raise OSError."""
+
+    __slots__ = (
+        "_hinted", "_hints", "_marks", "_unindexed_bytes", "base_offset", "created_ms", "directory",
+        "first_timestamp", "following_offset", "index", "is_damaged", "is_deleted",
+        "is_index_rebuilt", "is_sealed", "is_synced", "is_twin", "log", "max_timestamp",
+        "max_timestamp_offset", "size_bytes", "time_index", "verified",
+    )  # fmt: skip
+
+    def __init__(
+        self, files: FileSystem, directory: str, base_offset: int, sizes: Mapping[str, int]
+    ) -> None:
+        """A segment whose files exist in these sizes, by suffix; `create` makes a new one."""
+        self.directory = directory
+        self.base_offset = base_offset
+        self.log: File = files.file(self.path(LOG_SUFFIX))
+        self.size_bytes = sizes.get(LOG_SUFFIX, 0)
+        self.index = OffsetIndex(
+            files, self.path(INDEX_SUFFIX), base_offset, sizes.get(INDEX_SUFFIX)
+        )
+        self.time_index = TimeIndex(
+            files, self.path(TIME_INDEX_SUFFIX), base_offset, sizes.get(TIME_INDEX_SUFFIX)
+        )
+        self.verified = VerifiedRanges()
+        self.created_ms = 0
+        """Wall time of the creation, or of the last write as found when the log was opened."""
+        self.following_offset: int | None = None
+        """Where the next segment starts; None for the active one and where it does not matter,
+        because this process wrote the segment and there are no gaps in it."""
+        self.first_timestamp: int | None = None
+        """Max timestamp of the first batch, once known: rolling by time counts from it."""
+        self.max_timestamp: int | None = None
+        """Of all batches, NO_TIMESTAMP if none has one; None if not yet known."""
+        self.max_timestamp_offset = -1
+        """Last offset of the first batch that has it."""
+        self.is_sealed = False
+        """Nothing is appended any more, and the indexes are complete."""
+        self.is_synced = False
+        """All three files of a sealed segment are on the disk."""
+        self.is_deleted = False
+        self.is_damaged = False
+        """A batch of it was found damaged when it was to be compacted."""
+        self.is_index_rebuilt = False
+        """The index was found damaged once already since the log was opened."""
+        self.is_twin = False
+        """Only to be read from, by one reader."""
+        self._unindexed_bytes = 0
+        self._hints: dict[int, int] = {}
+        """Offset to a place in `_hinted`; the oldest first."""
+        self._hinted = array("q")
+        """Positions: as objects of their own they would be thousands, scattered over the memory."""
+        self._marks: tuple[tuple[int, int], tuple[int, int]] | None = None
+        """(base offset, position) of two batches that this process appended, the later one within
+        RECENT_BYTES of the end."""
+
+    @classmethod
+    def create(
+        cls, files: FileSystem, directory: str, base_offset: int, wall_ms: int
+    ) -> LogSegment:
+        """A new, empty segment. Its name is durable only when the directory is synced."""
+        segment = cls(files, directory, base_offset, {})
+        segment.log = files.create(segment.path(LOG_SUFFIX))
+        segment.created_ms = wall_ms
+        segment.max_timestamp = NO_TIMESTAMP
+        return segment
+
+    def __repr__(self) -> str:
+        return f"LogSegment({self.path(LOG_SUFFIX)}, {self.size_bytes} bytes)"
+
+    def path(self, suffix: str) -> str:
+        """Where a file of this segment is."""
+        return f"{self.directory}/{file_name(self.base_offset, suffix)}"
+
+    def append(
+        self, parts: tuple[Buffer, Buffer], header: BatchHeader, base_offset: int, interval: int
+    ) -> None:
+        """Write one batch behind all others.
+
+        On OSError the file may hold a part of the batch; see `undo_append`. All else is unchanged.
+
+        Args:
+            parts: the batch as it is to be stored, in two pieces.
+            header: of the batch, but for the base offset.
+            interval: bytes between two index entries.
+        """
+        position = self.size_bytes
+        stop = write_fully(self.log, parts, position)
+        last_offset = base_offset + header.last_offset_delta
+        assert self.max_timestamp is not None
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp = header.max_timestamp
+            self.max_timestamp_offset = last_offset
+        if self._unindexed_bytes > interval:
+            self.add_index_entries(last_offset, position)
+            self._unindexed_bytes = 0
+        if position == 0:
+            self.first_timestamp = header.max_timestamp
+        self._unindexed_bytes += stop - position
+        self.size_bytes = stop
+        self.verified.add(position, stop)
+        self.hint(base_offset, position)
+        marks = self._marks
+        if marks is None:
+            self._marks = ((base_offset, position), (base_offset, position))
+        elif stop - marks[1][1] > RECENT_BYTES:
+            self._marks = (marks[1], (base_offset, position))
+
+    def undo_append(self) -> None:
+        """Cut off what a failed append may have left."""
+        self.log.truncate(self.size_bytes)
+
+    def is_recent(self, offset: int) -> bool:
+        """Whether what lies from an offset on was appended by this process lately.
+
+        It is then not much, it is verified, and no disk is needed to read it.
+        """
+        if self._marks is None or offset < self._marks[0][0]:
+            return False
+        return self.size_bytes - self._marks[0][1] <= 4 * RECENT_BYTES
+
+    def hint(self, offset: int, position: int) -> None:
+        """Remember where a batch of this base offset starts, or will start when it is appended.
+
+        Consumers come back for the offset where their last read ended, and those at the tail for
+        what was appended last; neither then needs the index.
+        """
+        hints = self._hints
+        place = hints.get(offset)
+        if place is None:
+            if len(hints) < HINTS_MAX:
+                place = len(hints)
+                self._hinted.append(position)
+            else:
+                place = hints.pop(next(iter(hints)))
+            hints[offset] = place
+        self._hinted[place] = position
+
+    def hinted(self, offset: int) -> int | None:
+        """The position remembered for an offset, or None."""
+        place = self._hints.get(offset)
+        return None if place is None else self._hinted[place]
+
+    def walk(
+        self,
+        start: int,
+        expected_offset: int | None,
+        *,
+        check_crc: bool = False,
+        chunk_bytes: int = FEW_BYTES,
+    ) -> Iterator[BatchAt]:
+        """The batches from a position to the end of the segment; see `walk_batches`."""
+        return walk_batches(
+            self.log,
+            start,
+            self.size_bytes,
+            expected_offset=expected_offset,
+            following_offset=self.following_offset,
+            check_crc=check_crc and not self.verified.covers(start, self.size_bytes),
+            chunk_bytes=chunk_bytes,
+        )
+
+    def add_index_entries(self, last_offset: int, position: int) -> None:
+        """Note a batch in both indexes; `max_timestamp` must include it."""
+        self.index.append(last_offset, position)
+        if self.max_timestamp is not None:
+            self.time_index.append_if_later(self.max_timestamp, self.max_timestamp_offset)
+        if self.index.unsaved_count >= SAVE_ENTRIES:
+            try:
+                self.save_indexes()
+            except OSError as error:
+                # They are needed on disk when the segment is sealed; until then they are hints.
+                logger.warning("indexes of %r: %s; kept in memory", self, error)
+
+    def save_indexes(self) -> None:
+        """Write out index entries that wait in memory."""
+        # In this order: what the .index covers, the .timeindex covers too, wherever a kill comes.
+        self.time_index.save()
+        self.index.save()
+
+    def complete_indexes(self) -> None:
+        """Note the maximum in the time index and save both: the segment could be sealed now.
+
+        Then both files exist, as Kafka's tools expect.
+        """
+        if self.max_timestamp is not None:
+            self.time_index.append_if_later(self.max_timestamp, self.max_timestamp_offset)
+        self.save_indexes()
+
+    def sync(self, *, with_indexes: bool = False) -> None:
+        """Force the batches to disk, and the indexes if the segment is sealed. For any thread."""
+        sealed = self.is_sealed
+        self.log.sync()
+        if sealed or with_indexes:
+            # A .timeindex that lost its last entry would make the segment look older than it is.
+            self.index.sync()
+            self.time_index.sync()
+            self.is_synced = sealed
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        self.log.close()
+        self.index.close()
+        self.time_index.close()
+
+    def twin(self) -> LogSegment:
+        """A copy for another thread to read from; see :mod:`kohort.broker.storage.log.detached`."""
+        twin = copy(self)
+        twin.index, twin.time_index = self.index.twin(), self.time_index.twin()
+        twin.verified = self.verified.copy()
+        twin._hints, twin._hinted = self._hints.copy(), self._hinted[:]  # noqa: SLF001 - its own.
+        # An index that is still being appended to can only be written by who appends.
+        twin.is_index_rebuilt = self.is_index_rebuilt or not self.is_sealed
+        twin.is_twin = True
+        return twin
+
+    def learn_from(self, twin: LogSegment) -> None:
+        """Take over what was found out by reading from a twin."""
+        self.verified.add_all(twin.verified)
+        if twin._hints:
+            offset = next(reversed(twin._hints))
+            if offset not in self._hints:
+                self.hint(offset, twin._hinted[twin._hints[offset]])
+        if not twin.is_sealed:
+            return
+        if twin.is_index_rebuilt and not self.is_index_rebuilt:
+            self.index, self.is_index_rebuilt = twin.index, True
+        if twin.max_timestamp is not None and self.max_timestamp is None:
+            self.time_index = twin.time_index
+            self.max_timestamp = twin.max_timestamp
+            self.max_timestamp_offset = twin.max_timestamp_offset
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut off batches from a position on; indexes and timestamps are the caller's business."""
+        self.log.truncate(size_bytes)
+        self.size_bytes = size_bytes
+        self.verified.cut(size_bytes)
+        self._hints.clear()
+        del self._hinted[:]

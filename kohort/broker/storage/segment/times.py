@@ -1,0 +1,183 @@
+"""Timestamps of a segment: its maximum, and the first record at or after a time.
+
+The time index is believed only where an entry fits the batch it points to; otherwise the headers of
+the whole segment are looked through once, and a complete index is written anew. The maximum decides
+about retention, so a wrong one would delete a segment too early: the last entry, which should be
+it, is compared with the batches behind it as well, of which there are none where timestamps rise.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from kohort.broker.storage.errors import CorruptBatchError
+from kohort.broker.storage.layout import TIME_INDEX_SUFFIX
+from kohort.broker.storage.segment.batch_walk import BatchAt
+from kohort.broker.storage.segment.search import REBUILD_INTERVAL_BYTES, locate
+from kohort.broker.storage.segment.segment import LogSegment
+from kohort.broker.storage.segment.time_index import TimestampOffset
+from kohort.protocol.errors import DecodeError
+from kohort.protocol.records.batch import NO_TIMESTAMP, TimestampType, crc_matches
+from kohort.protocol.records.record import decode_records
+
+logger = logging.getLogger(__name__)
+
+_CHUNK_BYTES = 1 << 16
+
+
+def load_max_timestamp(segment: LogSegment) -> int | None:
+    """The latest timestamp in the segment, NO_TIMESTAMP if there is none; noted in the segment.
+
+    None if damage hides it: then nobody may conclude that the segment is old. Raises OSError.
+    """
+    if segment.max_timestamp is None:
+        last = _last_entry(segment)
+        batch = None if last is None else batch_of_entry(segment, last)
+        if last is None or batch is None:
+            # Without any entry there are no timestamps, most likely; with one that does not fit,
+            # either file may be the damaged one.
+            _scan_timestamps(segment, check_crc=last is not None)
+        elif _is_latest(segment, batch):
+            segment.max_timestamp, segment.max_timestamp_offset = last
+        else:
+            logger.warning("%s lacks its last entries", segment.path(TIME_INDEX_SUFFIX))
+            _scan_timestamps(segment, check_crc=False)
+    return segment.max_timestamp
+
+
+def _last_entry(segment: LogSegment) -> TimestampOffset | None:
+    try:
+        return segment.time_index.last()
+    except OSError as error:
+        # The file has become shorter since the log was opened.
+        logger.warning("%s", error)
+        return None
+
+
+def _is_latest(segment: LogSegment, batch: BatchAt) -> bool:
+    """Whether no batch behind this one is later; damage there hides none that was indexed."""
+    try:
+        for _, header in segment.walk(batch.position, batch.header.base_offset):
+            if header.max_timestamp > batch.header.max_timestamp:
+                return False
+    except CorruptBatchError as error:
+        logger.warning("%s", error)
+    return True
+
+
+def load_first_timestamp(segment: LogSegment) -> int:
+    """The max timestamp of the first batch, NO_TIMESTAMP if it has none or there is no batch."""
+    if segment.first_timestamp is None:
+        segment.first_timestamp = NO_TIMESTAMP
+        try:
+            for _, header in segment.walk(0, segment.base_offset):
+                segment.first_timestamp = header.max_timestamp
+                break
+        except CorruptBatchError as error:
+            logger.warning("%s", error)
+    return segment.first_timestamp
+
+
+def find_timestamp(
+    segment: LogSegment, timestamp: int, start_offset: int
+) -> TimestampOffset | None:
+    """The first record at or behind `start_offset` whose timestamp is at least `timestamp`.
+
+    None if there is none. Exact, since the batch in question is decoded. Raises OSError, and
+    CorruptBatchError if damage lies on the way.
+    """
+    number = segment.time_index.find_timestamp(timestamp)
+    offset = max(start_offset, segment.base_offset)
+    if number >= 0:
+        entry = segment.time_index[number]
+        if batch_of_entry(segment, entry):
+            offset = max(offset, entry.offset)
+    found = locate(segment, offset)
+    if found is None:
+        return None
+    # A damaged maximum in a header would otherwise let the walk pass by the batch in question.
+    for batch in segment.walk(*found, check_crc=True, chunk_bytes=_CHUNK_BYTES):
+        if batch.header.max_timestamp >= timestamp and batch.header.last_offset >= start_offset:
+            for each in _timestamps(segment, batch):
+                if each.timestamp >= timestamp and each.offset >= start_offset:
+                    return each
+    return None
+
+
+def find_max_timestamp(segment: LogSegment) -> TimestampOffset | None:
+    """The first record that has the latest timestamp of the segment; None if it has none."""
+    latest = load_max_timestamp(segment)
+    if latest is None or latest == NO_TIMESTAMP:
+        return None
+    found = locate(segment, segment.max_timestamp_offset)
+    if found is None:
+        return None
+    for batch in segment.walk(*found):
+        for each in _timestamps(segment, batch):
+            if each.timestamp == latest:
+                return each
+    return None
+
+
+def batch_of_entry(segment: LogSegment, entry: TimestampOffset) -> BatchAt | None:
+    """The batch that an entry of the time index tells of; None if there is none such."""
+    try:
+        found = locate(segment, entry.offset)
+        if found is not None:
+            batch = next(segment.walk(*found))
+            if (batch.header.max_timestamp, batch.header.last_offset) == entry:
+                return batch
+    except CorruptBatchError as error:
+        logger.warning("%s", error)
+    return None
+
+
+def _timestamps(segment: LogSegment, batch: BatchAt) -> Iterator[TimestampOffset]:
+    """Timestamp and offset of each record of a batch."""
+    position, header = batch
+    data = segment.log.pread(header.size_bytes, position)
+    try:
+        if not crc_matches(data, header):
+            raise DecodeError("its CRC is wrong")
+        if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+            for offset in range(header.base_offset, header.next_offset):
+                yield TimestampOffset(header.max_timestamp, offset)
+        else:
+            for record in decode_records(data, header):
+                yield TimestampOffset(record.timestamp, record.offset)
+    except DecodeError as error:
+        raise CorruptBatchError(f"{segment!r}: batch at {position}: {error}") from None
+
+
+def _scan_timestamps(segment: LogSegment, *, check_crc: bool) -> None:
+    """Find the maximum in the headers and complete the index of a sealed segment."""
+    latest = TimestampOffset(NO_TIMESTAMP, -1)
+    entries: list[TimestampOffset] = []
+    indexed = 0
+    try:
+        batches = segment.walk(
+            0, segment.base_offset, check_crc=check_crc, chunk_bytes=_CHUNK_BYTES
+        )
+        for position, header in batches:
+            if header.max_timestamp > latest.timestamp:
+                latest = TimestampOffset(header.max_timestamp, header.last_offset)
+            if position - indexed > REBUILD_INTERVAL_BYTES and latest.timestamp >= 0:
+                if not entries or latest.timestamp > entries[-1].timestamp:
+                    entries.append(latest)
+                indexed = position
+    except CorruptBatchError as error:
+        logger.warning("%s; the latest timestamp of the segment stays unknown", error)
+        return
+    segment.max_timestamp, segment.max_timestamp_offset = latest
+    if latest.timestamp >= 0 and (not entries or latest.timestamp > entries[-1].timestamp):
+        entries.append(latest)
+    if segment.is_twin and not segment.is_sealed:
+        return
+    if entries or len(segment.time_index):
+        path = segment.path(TIME_INDEX_SUFFIX)
+        try:
+            segment.time_index.replace_all(entries)
+            logger.warning("%s did not fit the log and is rebuilt", path)
+        except OSError as error:
+            logger.warning("%s cannot be rebuilt: %s", path, error)

@@ -1,0 +1,81 @@
+"""What a simulated broker runs on, and what is left of it when it is gone."""
+
+from __future__ import annotations
+
+import uuid
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from random import Random
+from socket import socket
+from typing import cast
+
+from kohort.broker.environment import Environment
+from kohort.broker.metrics.loop_lag import LoopLagMeter
+from kohort.broker.runtime.clock import VirtualClock
+from kohort.broker.storage.metadata.store import MetadataStore
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from tests.simulation.network import Network, Port
+
+
+class DurableMetadata(MetadataStore):
+    """In memory, but it outlives the broker, as its databases would: every change is durable when
+    it returns.
+    """
+
+    def __init__(self, cluster_id: str) -> None:
+        super().__init__(None, new_cluster_id=cluster_id)
+
+    def close(self) -> None:
+        """The next broker goes on with it."""
+
+    def copy(self) -> DurableMetadata:
+        """For the next broker, while the last one may still write for a while, unheard."""
+        other = DurableMetadata(self.cluster_id)
+        other.create_topics(self.topics())
+        return other
+
+
+class StillMeter(LoopLagMeter):
+    """On virtual time the loop is never late."""
+
+    def start(self) -> None:
+        """Twenty ticks a second would be most of what happens."""
+
+
+class SimulatedEnvironment(Environment):
+    """All chance comes from `random`."""
+
+    clock: VirtualClock
+    files: SimulatedFileSystem
+    metadata: DurableMetadata
+
+    def __init__(
+        self,
+        clock: VirtualClock,
+        network: Network,
+        random: Random,
+        files: SimulatedFileSystem,
+        metadata: DurableMetadata,
+    ) -> None:
+        self.clock = clock
+        self.files = files
+        self.metadata = metadata
+        self._network = network
+        self._random = random
+
+    def lock(self, directory: Path) -> AbstractContextManager[object]:
+        """There is nobody else, and no real directory."""
+        return nullcontext()
+
+    def bind(
+        self, host: str, port: int, *, send_buffer_bytes: int, receive_buffer_bytes: int
+    ) -> list[socket]:
+        return [cast(socket, Port(self._network, port))]
+
+    def new_executor(self) -> Executor:
+        """The loop does the work."""
+        return Executor()
+
+    def new_uuid(self) -> uuid.UUID:
+        return uuid.UUID(int=self._random.getrandbits(128), version=4)

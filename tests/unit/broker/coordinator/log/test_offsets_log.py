@@ -1,0 +1,216 @@
+"""The log in memory behaves as the one on disk; and which partition a group lives in."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kohort.broker.coordinator.log.offsets_log import (
+    MemoryOffsetsLog,
+    OffsetsLog,
+    StoredRecord,
+    encode_as_batch,
+    partition_of,
+)
+from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
+from kohort.broker.core.group.group_value import MEMBERS_PER_STEP
+from kohort.broker.core.group.records import (
+    DurableRecord,
+    GroupRecord,
+    GroupTombstone,
+    OffsetRecord,
+    StoredMember,
+    encode_headers,
+    encode_key,
+    encode_value,
+)
+from kohort.broker.core.group.requests import CommittedOffset
+from kohort.broker.topics.names import CONSUMER_OFFSETS
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.records.record import decode_records
+from tests.running_topics import directories, running_topics
+
+OFFSET = OffsetRecord("g", "t", 0, CommittedOffset(42, -1, "", 99))
+NEXT_OFFSET = OffsetRecord("g", "t", 0, CommittedOffset(43, -1, "", 99))
+GROUP = GroupRecord("g", "consumer", 1, "range", None, 99, (), b"12345678")
+GONE = GroupTombstone("g")
+
+
+def stored(record: DurableRecord, wall_ms: int = 99) -> StoredRecord:
+    return StoredRecord(encode_key(record), encode_value(record), encode_headers(record), wall_ms)
+
+
+async def done(append: Awaitable[None] | None) -> None:
+    if append is not None:
+        await append
+
+
+@asynccontextmanager
+async def a_log(kind: str, directory: Path) -> AsyncIterator[OffsetsLog]:
+    if kind == "memory":
+        yield MemoryOffsetsLog()
+    else:
+        async with running_topics(directory) as topics:
+            yield TopicOffsetsLog(topics, topics.settings.config)
+
+
+both = pytest.mark.parametrize("kind", ["memory", "topic"])
+
+
+@both
+async def test_what_was_appended_is_read_in_order(kind: str, tmp_path: Path) -> None:
+    async with a_log(kind, tmp_path) as log:
+        assert log.partition_count == 50
+        await done(log.append(7, [OFFSET, GROUP], wall_ms=99))
+        await done(log.append(7, [NEXT_OFFSET, GONE], wall_ms=100))
+        await done(log.append(8, [GROUP], wall_ms=100))
+        assert list(log.read(7)) == [
+            *(stored(OFFSET), stored(GROUP)),
+            *(stored(NEXT_OFFSET, 100), stored(GONE, 100)),
+        ]
+        assert list(log.read(8)) == [stored(GROUP, 100)]
+
+
+@both
+async def test_what_lies_in_a_log_already_keeps_its_time(kind: str, tmp_path: Path) -> None:
+    async with a_log(kind, tmp_path) as log:
+        await done(log.append_stored(7, [stored(OFFSET, 98), stored(GROUP, 97)], wall_ms=100))
+        await log.force(7)
+        assert list(log.read(7)) == [stored(OFFSET, 98), stored(GROUP, 97)]
+
+
+@both
+async def test_a_partition_nobody_wrote_to_is_empty(kind: str, tmp_path: Path) -> None:
+    async with a_log(kind, tmp_path) as log:
+        assert list(log.read(7)) == []
+        await done(log.append(8, [GROUP], wall_ms=99))
+        assert list(log.read(7)) == []
+
+
+@both
+async def test_a_group_may_be_larger_than_a_producers_batch(kind: str, tmp_path: Path) -> None:
+    members = tuple(
+        StoredMember(f"m-{index}", None, "c", "/h", 1, 1, bytes(1_000), bytes(1_000))
+        for index in range(2_000)
+    )
+    large = GroupRecord("g", "consumer", 1, "range", "m-0", 99, members)
+    async with a_log(kind, tmp_path) as log:
+        await done(log.append(0, [large], wall_ms=99))
+        assert list(log.read(0)) == [stored(large)]
+
+
+async def test_looking_for_groups_makes_no_directories(tmp_path: Path) -> None:
+    async with a_log("topic", tmp_path) as log:
+        await done(log.append(8, [GROUP], wall_ms=99))
+        for partition in range(log.partition_count):
+            list(log.read(partition))
+        assert directories(tmp_path) == ["__consumer_offsets-8"]
+
+
+async def test_the_topic_is_made_by_the_first_append_as_kafka_makes_it(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        log = TopicOffsetsLog(topics, topics.settings.config)
+        assert topics.get(CONSUMER_OFFSETS) is None
+        # Two groups at once, and one topic for both.
+        first, second = log.append(1, [GROUP], wall_ms=99), log.append(2, [GROUP], wall_ms=99)
+        await done(first)
+        await done(second)
+        topic = topics.get(CONSUMER_OFFSETS)
+        assert topic is not None
+        assert topic.is_internal
+        assert len(topic.partitions) == 50
+        assert topic.config.cleanup_policy == ("compact",)
+        assert log.append(1, [OFFSET], wall_ms=99) is None
+
+
+async def test_what_was_appended_is_there_after_a_kill(tmp_path: Path) -> None:
+    async with running_topics(tmp_path, stop_cleanly=False) as topics:
+        await done(TopicOffsetsLog(topics, topics.settings.config).append(3, [GROUP], wall_ms=99))
+    async with running_topics(tmp_path) as topics:
+        log = TopicOffsetsLog(topics, topics.settings.config)
+        assert list(log.read(3)) == [stored(GROUP)]
+
+
+async def test_a_damaged_batch_is_never_served(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        log = TopicOffsetsLog(topics, topics.settings.config)
+        await done(log.append(3, [OFFSET], wall_ms=99))
+        await done(log.append(3, [NEXT_OFFSET], wall_ms=99))
+    file = tmp_path / f"{CONSUMER_OFFSETS}-3" / "00000000000000000000.log"
+    data = bytearray(file.read_bytes())
+    data[70] ^= 1
+    file.write_bytes(data)
+    async with running_topics(tmp_path) as topics:
+        log = TopicOffsetsLog(topics, topics.settings.config)
+        with pytest.raises(KafkaError):
+            list(log.read(3))
+        assert list(log.read(4)) == []
+
+
+async def test_in_memory_appends_can_be_held_and_can_fail() -> None:
+    log = MemoryOffsetsLog()
+    log.hold()
+    first, second = log.append(0, [OFFSET], wall_ms=99), log.append(0, [GONE], wall_ms=99)
+    assert first is not None
+    assert second is not None
+    assert list(log.read(0)) == []
+    log.release()
+    await first
+    await second
+    assert list(log.read(0)) == [stored(OFFSET), stored(GONE)]
+    log.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    with pytest.raises(KafkaError):
+        log.append(0, [GROUP], wall_ms=99)
+    log.hold()
+    third = log.append(0, [GROUP], wall_ms=99)
+    assert third is not None
+    log.release()
+    with pytest.raises(KafkaError):
+        await third
+    assert len(list(log.read(0))) == 2
+
+
+async def test_others_have_the_loop_while_a_large_group_is_written(tmp_path: Path) -> None:
+    member = StoredMember("m", None, "c", "/h", 45_000, 300_000, b"metadata", b"share")
+    members = tuple(member._replace(member_id=str(n)) for n in range(5_000))
+    large = replace(GROUP, members=members)
+    async with a_log("topic", tmp_path) as log:
+        await done(log.append(0, [OFFSET], wall_ms=99))
+        append = log.append(0, [large, NEXT_OFFSET], wall_ms=99)
+        assert append is not None
+        written = asyncio.ensure_future(append)
+        turns = 0
+        while not written.done():
+            turns += 1
+            assert len(list(log.read(0))) in {1, 3}, "all or nothing"
+            await asyncio.sleep(0)
+        assert turns >= 5_000 // MEMBERS_PER_STEP
+        assert list(log.read(0))[1:] == [stored(large), stored(NEXT_OFFSET)]
+
+
+def test_one_append_is_one_batch_with_the_wall_time() -> None:
+    records = decode_records(encode_as_batch([OFFSET, GONE], 99))
+    assert [(record.timestamp, record.offset) for record in records] == [(99, 0), (99, 1)]
+    assert [record.value is None for record in records] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("group_id", "partition"),
+    [
+        # By a JVM: Utils.abs(s.hashCode()) % 50; tests/property has many more.
+        ("", 0),
+        ("g", 3),
+        ("payments", 13),
+        ("billing", 9),
+        ("orders", 31),
+        ("my-group", 12),
+        ("analytics", 10),
+        # The hash that has no absolute value.
+        ("polygenelubricants", 0),
+    ],
+)
+def test_a_group_lives_where_kafka_puts_it(group_id: str, partition: int) -> None:
+    assert partition_of(group_id, 50) == partition

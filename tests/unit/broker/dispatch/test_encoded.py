@@ -1,0 +1,170 @@
+"""Answers that are kept: never other than what would be found out anew."""
+
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kohort.broker.dispatch.context import BrokerServices, RequestContext
+from kohort.broker.dispatch.encoded import KEPT_MAX, KEPT_MAX_BYTES, Prepared, TopicAnswers
+from kohort.broker.handlers.metadata import TOPICS_REMEMBERED_MAX, metadata
+from kohort.broker.network.service import ConnectionInfo
+from kohort.broker.storage.metadata.store import MetadataStore
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.topics.manager import TopicManager
+from kohort.protocol.codec import codec
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.framing import RequestHeader
+from kohort.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from tests.running_topics import InlineExecutor, context, running_topics
+
+VERSION = 13
+
+
+class Asker:
+    """Somebody who asks one broker again and again."""
+
+    def __init__(self, topics: TopicManager) -> None:
+        self.topics = topics
+        self.services: BrokerServices = context(topics, MetadataRequest(topics=None)).broker
+
+    def answer(self, request: MetadataRequest, version: int = VERSION, port: int = 0) -> Any:  # noqa: ANN401
+        """What the handler returns."""
+        connection = ConnectionInfo("/127.0.0.1", local_port=port)
+        return metadata(
+            RequestContext(RequestHeader(3, version, 7, "c"), connection, self.services), request
+        )
+
+    def ask(self, *names: str | None, ids: tuple[bytes, ...] = (), **more: Any) -> MetadataResponse:  # noqa: ANN401
+        """As a client reads it."""
+        version = more.pop("version", VERSION)
+        return read(self.answer(about(*names, ids=ids), version, **more), version)
+
+    @property
+    def kept_count(self) -> int:
+        return len(self.services.topic_answers)
+
+
+def about(*names: str | None, ids: tuple[bytes, ...] = ()) -> MetadataRequest:
+    topics = [MetadataRequestTopic(name=name) for name in names]
+    topics += [MetadataRequestTopic(name=None, topic_id=topic_id) for topic_id in ids]
+    return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+
+
+def read(answer: MetadataResponse | Prepared, version: int = VERSION) -> MetadataResponse:
+    response = codec(MetadataResponse, version)
+    body = answer.body if isinstance(answer, Prepared) else response.encode(answer)
+    return response.decode(body)[0]
+
+
+async def test_who_asks_the_same_gets_the_same_bytes(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        await topics.create_topic("orders", partition_count=3)
+        asker = Asker(topics)
+        first = asker.answer(about("orders"))
+        assert isinstance(first, Prepared)
+        assert asker.answer(about("orders")) is first
+        assert [len(topic.partitions) for topic in read(first).topics] == [3]
+
+
+async def test_a_topic_that_goes_is_not_told_of_any_more(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        topic = await topics.create_topic("orders", partition_count=1)
+        asker = Asker(topics)
+        for _ in range(2):
+            assert asker.ask("orders").topics[0].topic_id == topic.topic_id
+            assert asker.ask(ids=(topic.topic_id,)).topics[0].name == "orders"
+        await topics.delete_topic(topic)
+        assert asker.ask("orders").topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        told = asker.ask(ids=(topic.topic_id,)).topics[0]
+        assert told.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+        assert asker.kept_count == 0
+        again = await topics.create_topic("orders", partition_count=1)
+        assert asker.ask("orders").topics[0].topic_id == again.topic_id != topic.topic_id
+
+
+async def test_what_the_answer_depends_on_beside_the_topics_is_part_of_the_question(
+    tmp_path: Path,
+) -> None:
+    async with running_topics(tmp_path) as topics:
+        await topics.create_topic("orders", partition_count=1)
+        asker = Asker(topics)
+        asker.services.advertised_by_port[9_999] = ("inside.example", 9_999)
+        for _ in range(2):
+            for version in range(14):
+                told = asker.ask("orders", version=version)
+                assert told.topics[0].partitions[0].leader_epoch == (0 if version >= 7 else -1)
+            assert asker.ask("orders").brokers[0].host == "broker.example"
+            assert asker.ask("orders", port=9_999).brokers[0].host == "inside.example"
+            request = about("orders")
+            request.include_topic_authorized_operations = True
+            assert read(asker.answer(request)).topics[0].topic_authorized_operations > 0
+            assert asker.ask("orders").topics[0].topic_authorized_operations < 0
+
+
+async def test_what_is_kept_is_bounded(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        topic = await topics.create_topic("orders", partition_count=1)
+        asker = Asker(topics)
+        for count in range(1, TOPICS_REMEMBERED_MAX + 10):
+            asker.ask(*["orders"] * count)
+        assert asker.kept_count == TOPICS_REMEMBERED_MAX
+        for count in range(1, TOPICS_REMEMBERED_MAX + 10):
+            asker.ask(*["orders"] * count, version=11)
+            asker.ask(*["orders"] * count, version=10)
+        assert asker.kept_count == KEPT_MAX
+        answers = TopicAnswers()
+        answers.keep("large", b"x" * (KEPT_MAX_BYTES + 1), [topic])
+        assert len(answers) == 0
+
+
+async def test_a_name_beside_an_id_is_not_remembered(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        topic = await topics.create_topic("orders", partition_count=1)
+        asker = Asker(topics)
+        answers = set()
+        for length in range(20):
+            named = MetadataRequestTopic(name="x" * length, topic_id=topic.topic_id)
+            answers.add(asker.answer(MetadataRequest(topics=[named])))
+        assert len(answers) == asker.kept_count == 1
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(("create", "delete", "extend", "fail", "ask")),
+            st.sampled_from("ab"),
+            st.sampled_from("ab"),
+        ),
+        min_size=5,
+        max_size=30,
+    )
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+async def test_an_answer_is_always_what_would_be_found_out_anew(
+    steps: list[tuple[str, str, str]],
+) -> None:
+    store = MetadataStore(None, new_cluster_id="x")
+    async with running_topics(
+        Path("/data"), files=SimulatedFileSystem(), store=store, executor=InlineExecutor()
+    ) as topics:
+        asker = Asker(topics)
+        for what, name, other in steps:
+            topic = topics.get(name)
+            if what == "create" and topic is None:
+                await topics.create_topic(name, partition_count=1)
+            elif what == "delete" and topic is not None:
+                await topics.delete_topic(topic)
+            elif what == "extend" and topic is not None:
+                await topics.create_partitions(topic, len(topic.partitions) + 1)
+            elif what == "fail" and topic is not None:
+                topic.partitions[0].failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+            ids = tuple(one.topic_id for one in topics.all())
+            for asked in ((name,), (name, other)):
+                assert asker.ask(*asked) == Asker(topics).ask(*asked)
+            assert asker.ask(ids=ids) == Asker(topics).ask(ids=ids)

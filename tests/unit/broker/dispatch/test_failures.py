@@ -1,0 +1,120 @@
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kohort.broker.dispatch.failures import NoErrorField, error_response
+from kohort.broker.dispatch.registry import load_handlers
+from kohort.protocol.codec import Codec, codec
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.message import REQUESTS, RESPONSES, Struct, schema_of
+from kohort.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kohort.protocol.messages.join_group import JoinGroupRequest
+from kohort.protocol.messages.metadata import MetadataRequest
+from kohort.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+
+APIS = load_handlers()
+VERSIONS = [
+    (key, version)
+    for key, api in APIS.items()
+    for version in range(api.versions.low, api.versions.high + 1)
+]
+
+
+def sample(message: type) -> Any:  # noqa: ANN401 - of a class known at run time.
+    """A message with two elements in every list."""
+    values = {}
+    for field in schema_of(message).fields:
+        is_struct = isinstance(field.kind, type)
+        if field.is_array:
+            element = sample(field.kind) if is_struct else field.kind.zero  # type: ignore[arg-type, union-attr]
+            values[field.name] = [element, element]
+        elif is_struct or not field.has_default:
+            values[field.name] = field.make_default()
+    return message(**values)
+
+
+def error_codes(message: Struct, version: int) -> Iterator[int]:
+    for field in schema_of(type(message)).fields:
+        if version not in field.versions:
+            continue
+        value = getattr(message, field.name)
+        if field.name == "error_code":
+            yield value
+        for element in value if isinstance(value, list) else [value]:
+            if isinstance(element, Struct):
+                yield from error_codes(element, version)
+
+
+@pytest.mark.parametrize(("key", "version"), VERSIONS)
+def test_every_api_says_that_a_request_failed_in_every_version(key: int, version: int) -> None:
+    request = sample(REQUESTS[key])
+    response = error_response(request, version, ErrorCode.UNKNOWN_SERVER_ERROR)
+    response_codec: Codec[Struct] = codec(RESPONSES[key], version)
+    decoded, _ = response_codec.decode(response_codec.encode(response))
+    assert set(error_codes(decoded, version)) == {ErrorCode.UNKNOWN_SERVER_ERROR}
+
+
+def test_lists_of_the_request_are_repeated_with_their_names() -> None:
+    request = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        topics=[
+            FetchTopic(
+                topic="t",
+                partitions=[
+                    FetchPartition(partition=5, fetch_offset=0, partition_max_bytes=0),
+                    FetchPartition(partition=7, fetch_offset=0, partition_max_bytes=0),
+                ],
+            )
+        ],
+    )
+    response: Any = error_response(request, 4, ErrorCode.UNKNOWN_SERVER_ERROR)
+    (topic,) = response.responses
+    assert topic.topic == "t"
+    assert [(p.partition_index, p.error_code, p.high_watermark) for p in topic.partitions] == [
+        (5, -1, -1),
+        (7, -1, -1),
+    ]
+
+
+def test_a_response_with_an_error_of_its_own_says_it_there() -> None:
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[])
+    response: Any = error_response(request, 7, ErrorCode.KAFKA_STORAGE_ERROR)
+    assert (response.error_code, response.responses) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
+
+
+def test_the_field_that_the_version_has_is_the_one_that_is_read() -> None:
+    by_name = DeleteTopicsRequest(topic_names=["a"], timeout_ms=1)
+    response: Any = error_response(by_name, 5, ErrorCode.UNKNOWN_SERVER_ERROR, "broken")
+    assert [(r.name, r.error_message) for r in response.responses] == [("a", "broken")]
+    by_id = DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=b"i" * 16)], timeout_ms=1)
+    response = error_response(by_id, 6, ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert [(r.topic_id, r.error_message) for r in response.responses] == [(b"i" * 16, None)]
+
+
+def test_plain_numbers_in_a_list_are_repeated() -> None:
+    request = OffsetFetchRequest(
+        group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[4, 2])]
+    )
+    response: Any = error_response(request, 1, ErrorCode.NOT_COORDINATOR)
+    ((four, two),) = [topic.partitions for topic in response.topics]
+    assert (four.partition_index, four.committed_offset, four.error_code) == (4, -1, 16)
+    assert two.partition_index == 2
+
+
+def test_values_that_would_mislead_say_unknown() -> None:
+    request = JoinGroupRequest(
+        group_id="g", session_timeout_ms=1, member_id="", protocol_type="consumer", protocols=[]
+    )
+    response: Any = error_response(request, 9, ErrorCode.NOT_COORDINATOR)
+    assert response.generation_id == -1
+
+
+def test_where_there_is_nothing_to_hang_the_error_on_the_caller_is_told() -> None:
+    all_topics = MetadataRequest(topics=None)
+    with pytest.raises(NoErrorField):
+        error_response(all_topics, 12, ErrorCode.UNKNOWN_SERVER_ERROR)
+    response: Any = error_response(all_topics, 13, ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert response.error_code == -1

@@ -1,0 +1,368 @@
+import asyncio
+import socket
+import time
+from collections.abc import Callable, Coroutine
+
+import pytest
+import uvloop
+
+from kohort.broker.core.keyed_timers import KeyedTimers
+from kohort.broker.core.purgatory import Completion, DelayedOperation, Purgatory
+from kohort.broker.runtime.clock import Clock, SystemClock, VirtualClock
+from kohort.broker.runtime.purgatory_shell import TURN_MS, PurgatoryShell
+from tests.virtual_loop import VirtualClockLoop
+
+Run = Callable[[Coroutine[None, None, None]], None]
+
+
+class Operation(DelayedOperation):
+    kind = "Fetch"
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.is_satisfied = False
+        self.happened: tuple[str, int] | None = None
+
+    def try_complete(self, key: object = None) -> bool:
+        return self.is_satisfied
+
+    def on_complete(self, completion: Completion) -> None:
+        self.happened = (completion.name, self.clock.monotonic_ms())
+
+    def on_failed(self, error: Exception) -> None:
+        raise AssertionError from error
+
+
+def report(doing: str, error: Exception) -> None:
+    raise AssertionError(doing) from error
+
+
+@pytest.fixture
+def purgatory() -> Purgatory:
+    return Purgatory(report=report)
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock(monotonic_ms=0)
+
+
+@pytest.fixture
+def run(clock: VirtualClock) -> Run:
+    def run_virtually(test: Coroutine[None, None, None]) -> None:
+        with asyncio.Runner(loop_factory=lambda: VirtualClockLoop(clock)) as runner:
+            runner.run(test)
+
+    return run_virtually
+
+
+def test_operations_expire_at_their_deadlines(
+    run: Run, clock: VirtualClock, purgatory: Purgatory
+) -> None:
+    operations = [Operation(clock) for _ in range(3)]
+
+    async def test() -> None:
+        PurgatoryShell(purgatory, clock)
+        for operation, deadline_ms in zip(operations, (500, 30_000, 300_000), strict=True):
+            purgatory.try_complete_else_watch(operation, ["k"], deadline_ms)
+        await asyncio.sleep(301)
+
+    run(test())
+    assert [operation.happened for operation in operations] == [
+        ("EXPIRED", 500),
+        ("EXPIRED", 30_000),
+        ("EXPIRED", 300_000),
+    ]
+
+
+def test_an_earlier_deadline_brings_the_timer_forward(
+    run: Run, clock: VirtualClock, purgatory: Purgatory
+) -> None:
+    late, early = Operation(clock), Operation(clock)
+
+    async def test() -> None:
+        PurgatoryShell(purgatory, clock)
+        purgatory.try_complete_else_watch(late, ["k"], 60_000)
+        await asyncio.sleep(1)
+        purgatory.try_complete_else_watch(early, ["k"], 2_000)
+        await asyncio.sleep(2)
+
+    run(test())
+    assert early.happened == ("EXPIRED", 2_000)
+    assert late.happened is None
+
+
+def test_a_shell_that_was_out_of_work_is_woken_by_the_next_deadline(
+    run: Run, clock: VirtualClock, purgatory: Purgatory
+) -> None:
+    first, second = Operation(clock), Operation(clock)
+
+    async def test() -> None:
+        PurgatoryShell(purgatory, clock)
+        purgatory.try_complete_else_watch(first, ["k"], 1_000)
+        await asyncio.sleep(5)
+        purgatory.try_complete_else_watch(second, ["k"], 7_000)
+        await asyncio.sleep(5)
+
+    run(test())
+    assert first.happened == ("EXPIRED", 1_000)
+    assert second.happened == ("EXPIRED", 7_000)
+
+
+def test_one_timer_serves_all_deadlines(
+    run: Run, clock: VirtualClock, purgatory: Purgatory
+) -> None:
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        PurgatoryShell(purgatory, clock)
+        for deadline_ms in range(60_000, 10_000, -1):
+            purgatory.try_complete_else_watch(Operation(clock), ["k"], deadline_ms)
+        timers = [h for h in loop._scheduled if not h.cancelled()]  # type: ignore[attr-defined]
+        assert len(timers) == 1
+
+    run(test())
+
+
+def test_what_waited_before_the_shell_came_is_driven_too(
+    run: Run, clock: VirtualClock, purgatory: Purgatory
+) -> None:
+    waiting, woken = Operation(clock), Operation(clock)
+    purgatory.try_complete_else_watch(waiting, ["k"], 1_000)
+    purgatory.try_complete_else_watch(woken, ["l"], 9_000)
+    woken.is_satisfied = True
+    purgatory.check_and_complete("l")
+
+    async def test() -> None:
+        PurgatoryShell(purgatory, clock)
+        await asyncio.sleep(2)
+
+    run(test())
+    assert waiting.happened == ("EXPIRED", 1_000)
+    assert woken.happened == ("SATISFIED", 0)
+
+
+def test_a_wake_up_is_worked_off_in_the_same_moment(
+    run: Run, clock: VirtualClock, purgatory: Purgatory
+) -> None:
+    operation = Operation(clock)
+
+    async def test() -> None:
+        PurgatoryShell(purgatory, clock)
+        purgatory.try_complete_else_watch(operation, ["k"], 60_000)
+        await asyncio.sleep(3)
+        operation.is_satisfied = True
+        purgatory.check_and_complete("k")
+        assert operation.happened is None, "not from within whoever made the change"
+        await asyncio.sleep(1)
+
+    run(test())
+    assert operation.happened == ("SATISFIED", 3_000)
+
+
+def test_many_expiries_and_wake_ups_leave_the_loop_its_turns(
+    run: Run, clock: VirtualClock, purgatory: Purgatory
+) -> None:
+    expiring = [Operation(clock) for _ in range(5_000)]
+    woken = [Operation(clock) for _ in range(5_000)]
+    most_at_once = 0
+
+    async def test() -> None:
+        nonlocal most_at_once
+        PurgatoryShell(purgatory, clock)
+        for operation in expiring:
+            purgatory.try_complete_else_watch(operation, ["k"], 1_000)
+        for operation in woken:
+            purgatory.try_complete_else_watch(operation, ["l"], 60_000)
+        await asyncio.sleep(0.999)
+        for operation in woken:
+            operation.is_satisfied = True
+        purgatory.check_and_complete("l")
+        clock.advance(1)
+        done = before = 0
+        while done < 10_000:
+            await asyncio.sleep(0)
+            done = sum(operation.is_completed for operation in expiring + woken)
+            most_at_once = max(most_at_once, done - before)
+            before = done
+
+    run(test())
+    assert 0 < most_at_once <= 2_000, "one turn of wake-ups and one of expiries"
+
+
+class SlowOperation(Operation):
+    """Takes a millisecond to answer."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(clock)
+        self.virtual_clock = clock
+
+    def on_complete(self, completion: Completion) -> None:
+        super().on_complete(completion)
+        self.virtual_clock.advance(1)
+
+
+def test_a_turn_of_slow_operations_ends_by_the_clock(
+    run: Run, clock: VirtualClock, purgatory: Purgatory
+) -> None:
+    operations = [SlowOperation(clock) for _ in range(500)]
+    most_at_once = 0
+
+    async def test() -> None:
+        nonlocal most_at_once
+        PurgatoryShell(purgatory, clock)
+        for number, operation in enumerate(operations):
+            deadline_ms = 1_000 if number % 2 else 60_000
+            purgatory.try_complete_else_watch(operation, [number % 2], deadline_ms)
+            operation.is_satisfied = number % 2 == 0
+        purgatory.check_and_complete(0)
+        clock.advance(1_000)
+        done = before = 0
+        while done < len(operations):
+            await asyncio.sleep(0)
+            done = sum(operation.is_completed for operation in operations)
+            most_at_once = max(most_at_once, done - before)
+            before = done
+
+    run(test())
+    assert most_at_once <= 2 * (TURN_MS + 10), "one turn of wake-ups and one of expiries"
+
+
+def test_the_ends_of_many_large_join_phases_get_turns_of_their_own(
+    run: Run, clock: VirtualClock, purgatory: Purgatory
+) -> None:
+    ended: list[int] = []
+
+    def end_one(keys: list[str], now_ms: int) -> None:
+        ended.append(now_ms)
+        clock.advance(2 * TURN_MS)
+
+    async def test() -> None:
+        PurgatoryShell(purgatory, clock)
+        for _ in range(20):
+            timers: KeyedTimers[str] = purgatory.keyed_timers(end_one, kind="Rebalance")
+            timers.schedule("join", 1_000)
+        clock.advance(1_000)
+        seen = 0
+        while seen < 20:
+            await asyncio.sleep(0)
+            assert len(ended) - seen <= 1
+            seen = len(ended)
+
+    run(test())
+
+
+def test_closing_completes_all_and_what_that_wakes(
+    run: Run, clock: VirtualClock, purgatory: Purgatory
+) -> None:
+    first, second = Operation(clock), Operation(clock)
+
+    async def test() -> None:
+        shell = PurgatoryShell(purgatory, clock)
+        purgatory.try_complete_else_watch(first, ["k"], 60_000)
+        purgatory.try_complete_else_watch(second, ["l"], 60_000)
+        second.is_satisfied = True
+        purgatory.check_and_complete("l")
+        shell.close()
+        shell.close()
+        await asyncio.sleep(100)
+
+    run(test())
+    assert first.happened == ("SHUTDOWN", 0)
+    assert second.happened is not None
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def real_loop(request: pytest.FixtureRequest) -> Run:
+    def run_really(test: Coroutine[None, None, None]) -> None:
+        with asyncio.Runner(loop_factory=request.param) as runner:
+            runner.run(test)
+
+    return run_really
+
+
+def test_sessions_survive_a_pause_if_heartbeats_were_waiting_in_the_socket(
+    real_loop: Run, purgatory: Purgatory
+) -> None:
+    """The process sleeps for longer than the session; the heartbeat came in the meantime."""
+    clock = SystemClock()
+    expired: list[str] = []
+    session_ms = 100
+
+    async def test() -> None:
+        shell = PurgatoryShell(purgatory, clock)
+        sessions: KeyedTimers[str] = purgatory.keyed_timers(
+            lambda keys, now_ms: expired.extend(keys), kind="Heartbeat"
+        )
+        member, broker = socket.socketpair()
+        silent_member, silent = socket.socketpair()
+        tasks: set[asyncio.Task[None]] = set()
+
+        async def handle_heartbeat() -> None:
+            sessions.schedule("member", clock.monotonic_ms() + session_ms)
+
+        class Connection(asyncio.Protocol):
+            def data_received(self, data: bytes) -> None:
+                # As an async handler would be run.
+                tasks.add(asyncio.get_running_loop().create_task(handle_heartbeat()))
+
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.create_connection(Connection, sock=broker)
+        for key in ("member", "silent member"):
+            sessions.schedule(key, clock.monotonic_ms() + session_ms)
+        await asyncio.sleep(0.02)
+        member.send(b"heartbeat")
+        # The whole process stands still, as in a suspended machine.
+        time.sleep(0.3)  # noqa: ASYNC251
+        await asyncio.sleep(0.02)
+        assert expired == ["silent member"]
+        await asyncio.sleep(0.15)
+        assert expired == ["silent member", "member"]
+        transport.close()
+        shell.close()
+        for one in (member, silent_member, silent):
+            one.close()
+
+    real_loop(test())
+
+
+def test_real_deadlines_are_kept_to_the_millisecond_and_never_early(
+    real_loop: Run, purgatory: Purgatory
+) -> None:
+    clock = SystemClock()
+    operations = [Operation(clock) for _ in range(20)]
+
+    async def test() -> None:
+        shell = PurgatoryShell(purgatory, clock)
+        begin_ms = clock.monotonic_ms()
+        for number, operation in enumerate(operations):
+            purgatory.try_complete_else_watch(operation, [], begin_ms + 10 * number)
+        await asyncio.sleep(0.3)
+        for number, operation in enumerate(operations):
+            assert operation.happened is not None
+            why, at_ms = operation.happened
+            assert why == "EXPIRED"
+            assert 0 <= at_ms - begin_ms - 10 * number < 100
+        shell.close()
+
+    real_loop(test())
+
+
+def test_a_timer_that_went_off_for_a_cancelled_deadline_does_not_silence_later_ones(
+    run: Run, clock: VirtualClock, purgatory: Purgatory
+) -> None:
+    expired: list[tuple[list[str], int]] = []
+
+    async def test() -> None:
+        PurgatoryShell(purgatory, clock)
+        timers: KeyedTimers[str] = purgatory.keyed_timers(
+            lambda keys, now_ms: expired.append((keys, now_ms)), kind="Heartbeat"
+        )
+        timers.schedule("cancelled", 500)
+        timers.cancel("cancelled")
+        await asyncio.sleep(1)
+        timers.schedule("later", 3_000)
+        await asyncio.sleep(3)
+
+    run(test())
+    assert expired == [(["later"], 3_000)]

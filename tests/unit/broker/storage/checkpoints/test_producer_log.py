@@ -1,0 +1,102 @@
+import pytest
+
+from kohort.broker.core.partition.producers import ProducerState
+from kohort.broker.storage.log.log import PartitionLog
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from tests.storage_tools import WALL_MS, append, batch_of, memory_log, open_log
+
+
+def produce(log: PartitionLog, producer_id: int, first: int, count: int) -> None:
+    for sequence in range(first, first + count):
+        batch = batch_of(b"v" * 100, producer_id=producer_id, base_sequence=sequence)
+        append(log, batch)
+
+
+def sequences(state: ProducerState, producer_id: int) -> list[int]:
+    entry = state.get(producer_id)
+    return [] if entry is None else [batch.last_sequence for batch in entry.batches]
+
+
+@pytest.fixture
+def killed() -> SimulatedFileSystem:
+    """Producer 1 wrote batches 0 to 49 over several segments, and 2 one batch in the first."""
+    log, files = memory_log()
+    produce(log, 2, 0, 1)
+    produce(log, 1, 0, 50)
+    log.flush()
+    assert len(log.segments) > 2
+    return files
+
+
+def test_after_a_kill_the_last_five_batches_of_every_producer_are_known(
+    killed: SimulatedFileSystem,
+) -> None:
+    log = open_log(killed, clean=False)
+    assert sequences(log.producers, 1) == [45, 46, 47, 48, 49]
+    assert sequences(log.producers, 2) == [0]
+    entry = log.producers.get(1)
+    assert entry is not None
+    assert entry.last.base_offset == 50
+    assert entry.last.timestamp == WALL_MS
+
+
+def test_after_a_clean_stop_the_last_batch_is_known_without_reading_the_log(
+    killed: SimulatedFileSystem,
+) -> None:
+    open_log(killed, clean=False).close()
+    killed.fail("pread", suffix=".log", number=5, times=1000)
+    log = open_log(killed)
+    assert sequences(log.producers, 1) == [49]
+    assert sequences(log.producers, 2) == [0]
+
+
+def snapshots(files: SimulatedFileSystem) -> list[str]:
+    names = [entry.name for entry in files.entries("/data/t-0")]
+    return sorted(f"/data/t-0/{name}" for name in names if name.endswith(".snapshot"))
+
+
+@pytest.mark.parametrize("damaged", [1, 2, 10])
+def test_damaged_snapshots_are_replaced_by_older_ones_and_more_reading(
+    killed: SimulatedFileSystem, damaged: int
+) -> None:
+    open_log(killed, clean=False).close()
+    paths = snapshots(killed)[-damaged:]
+    for path in paths:
+        killed.flip(path, 20, 1)
+    log = open_log(killed)
+    assert sequences(log.producers, 1)[-1] == 49
+    assert sequences(log.producers, 2) == [0]
+    assert not any(killed.exists(path) for path in paths)
+
+
+def test_a_producer_whose_batches_are_deleted_lives_on_in_the_snapshots() -> None:
+    log, files = memory_log()
+    produce(log, 2, 0, 1)
+    produce(log, 1, 0, 50)
+    log.delete_records_before(45, wall_ms=WALL_MS)
+    again = open_log(files, clean=False)
+    assert sequences(again.producers, 2) == [0]
+
+
+def test_a_producer_known_only_from_a_snapshot_survives_a_power_loss() -> None:
+    log, files = memory_log()
+    produce(log, 2, 0, 1)
+    produce(log, 1, 0, 50)
+    log.flush()
+    log.delete_records_before(45, wall_ms=WALL_MS)
+    files.sync_directory("/data/t-0")
+    files.lose_power(lambda _count: 0)
+    again = open_log(files, clean=False, recovery_point=51)
+    assert sequences(again.producers, 2) == [0]
+
+
+def test_damage_in_the_log_hides_producers_only_in_its_segment(
+    killed: SimulatedFileSystem,
+) -> None:
+    log = open_log(killed, clean=False)
+    log.close()
+    killed.flip(log.segments[1].path(".log"), 7, 1)
+    for path in snapshots(killed):
+        killed.flip(path, 20, 1)
+    again = open_log(killed)
+    assert sequences(again.producers, 1)[-1] == 49

@@ -1,0 +1,42 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kohort.broker.core.partition.producers import ProducerSnapshot
+from kohort.broker.storage.checkpoints.producer_snapshot import (
+    decode_snapshot,
+    encode_snapshot,
+    read_snapshot,
+    write_snapshot,
+)
+from kohort.broker.storage.errors import CorruptFileError
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+
+PRODUCERS = [
+    ProducerSnapshot(7, 2, 99, 1234, 4, 1_700_000_000_000),
+    ProducerSnapshot(8, 0, 2**31 - 1, 1300, 0, -1),
+]
+
+
+def test_what_is_written_is_read() -> None:
+    files = SimulatedFileSystem()
+    files.make_directory("/t-0")
+    write_snapshot(files, "/t-0", 1500, PRODUCERS)
+    assert files.exists("/t-0/00000000000000001500.snapshot")
+    assert read_snapshot(files, "/t-0", 1500) == PRODUCERS
+
+
+def test_no_producers_are_a_snapshot_as_well() -> None:
+    assert decode_snapshot(encode_snapshot([])) == []
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_a_damaged_or_torn_snapshot_is_refused(data: st.DataObject) -> None:
+    content = bytearray(encode_snapshot(PRODUCERS))
+    position = data.draw(st.integers(0, len(content) - 1))
+    with pytest.raises(CorruptFileError):
+        decode_snapshot(bytes(content[:position]))
+    content[position] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(CorruptFileError):
+        decode_snapshot(bytes(content))

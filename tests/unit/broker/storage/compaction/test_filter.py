@@ -1,0 +1,188 @@
+from collections.abc import Mapping
+
+import pytest
+
+from kohort.broker.storage.compaction.filter import RetentionTerms, filler, filter_batch, note_keys
+from kohort.broker.storage.compaction.key_offsets import KeyOffsets
+from kohort.protocol.errors import DecodeError
+from kohort.protocol.records.batch import (
+    BatchHeader,
+    Codec,
+    TimestampType,
+    crc_matches,
+    encode_header,
+    read_header,
+    with_log_append_time,
+)
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record, decode_records
+from tests.batches import with_block
+
+DAY_MS = 86_400_000
+NOW_MS = 1_700_000_000_000
+
+
+def terms(
+    later: Mapping[bytes, int] | None = None,
+    *,
+    wall_ms: int = NOW_MS,
+    last_offsets: Mapping[int, int] | None = None,
+    up_to_offset: int = 1000,
+) -> RetentionTerms:
+    """`later`: key -> an offset at which it is written again."""
+    offsets = KeyOffsets(1 << 20, offset_span=1000)
+    for key, offset in (later or {}).items():
+        batch = encode_batch([Record(b"later", key)], base_offset=offset)
+        note_keys(offsets, batch, read_header(batch))
+    return RetentionTerms(offsets, up_to_offset, wall_ms, DAY_MS, last_offsets or {})
+
+
+def filtered(batch: bytes, using: RetentionTerms) -> tuple[BatchHeader, list[Record]] | None:
+    kept = filter_batch(batch, read_header(batch), using)
+    if kept is None:
+        return None
+    header = read_header(kept)
+    assert header.size_bytes == len(kept)
+    assert crc_matches(kept, header)
+    return header, decode_records(kept)
+
+
+def batch_of(*records: Record, **options: object) -> bytes:
+    return encode_batch(records, base_offset=100, **options)  # type: ignore[arg-type]
+
+
+A = Record(b"1", b"a", (("h", b"x"),), timestamp=NOW_MS)
+B = Record(b"2", b"b", timestamp=NOW_MS + 7)
+C = Record(b"3", b"c", timestamp=NOW_MS + 3)
+TOMBSTONE = Record(None, b"t", timestamp=NOW_MS + 5)
+
+
+def test_a_batch_of_which_nothing_goes_is_the_same_bytes() -> None:
+    batch = batch_of(A, B, C)
+    assert filter_batch(batch, read_header(batch), terms()) == batch
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_records_that_are_written_again_later_go(codec: Codec) -> None:
+    batch = batch_of(A, B, C, codec=codec)
+    found = filtered(batch, terms({b"b": 200, b"c": 102, b"a": 99}))
+    assert found is not None
+    header, records = found
+    assert records == [A._replace(offset=100), C._replace(offset=102)]
+    assert (header.base_offset, header.last_offset, header.record_count) == (100, 102, 2)
+    assert header.max_timestamp == C.timestamp
+    assert header.codec is codec
+
+
+def test_records_without_a_key_go() -> None:
+    found = filtered(batch_of(A, Record(b"no key")), terms())
+    assert found is not None
+    assert [record.key for record in found[1]] == [b"a"]
+
+
+def test_a_batch_of_which_nothing_stays_goes() -> None:
+    assert filtered(batch_of(A, B), terms({b"a": 200, b"b": 201})) is None
+
+
+def test_long_keys_are_told_apart_although_only_their_hash_is_kept() -> None:
+    long, other = b"k" * 100, b"k" * 99 + b"j"
+    found = filtered(batch_of(Record(b"1", long), Record(b"2", other)), terms({long: 200}))
+    assert found is not None
+    assert [record.key for record in found[1]] == [other]
+
+
+@pytest.mark.parametrize("kind", [TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME])
+def test_a_tombstone_gets_a_horizon_and_no_timestamp_changes(kind: TimestampType) -> None:
+    batch = batch_of(A, TOMBSTONE)
+    if kind is TimestampType.LOG_APPEND_TIME:
+        header = with_log_append_time(batch, read_header(batch), NOW_MS + 1000)
+        batch = encode_header(header) + batch[61:]
+    before = decode_records(batch)
+    found = filtered(batch, terms())
+    assert found is not None
+    header, records = found
+    assert header.has_delete_horizon
+    assert header.base_timestamp == NOW_MS + DAY_MS
+    assert records == before
+    assert header.max_timestamp == max(record.timestamp for record in before)
+
+
+def test_a_tombstone_goes_at_its_horizon_and_the_horizon_never_moves() -> None:
+    first = filter_batch(batch := batch_of(A, TOMBSTONE), read_header(batch), terms())
+    assert first is not None
+    before = filtered(first, terms(wall_ms=NOW_MS + DAY_MS - 1))
+    assert before is not None
+    assert len(before[1]) == 2
+    assert before[0].base_timestamp == NOW_MS + DAY_MS
+    after = filtered(first, terms(wall_ms=NOW_MS + DAY_MS))
+    assert after is not None
+    assert after[1] == [A._replace(offset=100)]
+    assert after[0].last_offset == 101
+
+
+def test_a_tombstone_that_is_overtaken_goes_at_once() -> None:
+    found = filtered(batch_of(A, TOMBSTONE), terms({b"t": 200}))
+    assert found is not None
+    assert [record.key for record in found[1]] == [b"a"]
+    assert not found[0].has_delete_horizon
+
+
+def test_the_last_batch_of_a_producer_stays_though_it_is_empty() -> None:
+    batch = batch_of(A, B, producer_id=7, producer_epoch=2, base_sequence=50, codec=Codec.GZIP)
+    later = {b"a": 200, b"b": 201}
+    found = filtered(batch, terms(later, last_offsets={7: 101}))
+    assert found is not None
+    header, records = found
+    assert records == []
+    assert (header.producer_id, header.producer_epoch, header.last_sequence) == (7, 2, 51)
+    assert (header.base_offset, header.last_offset) == (100, 101)
+    assert filtered(batch, terms(later, last_offsets={7: 300})) is None
+    empty = filter_batch(batch, read_header(batch), terms(later, last_offsets={7: 101}))
+    assert empty is not None
+    assert filter_batch(empty, read_header(empty), terms(last_offsets={7: 101})) == empty
+    assert filter_batch(empty, read_header(empty), terms(last_offsets={7: 300})) is None
+
+
+def test_control_batches_stay() -> None:
+    batch = batch_of(A, is_control=True, is_transactional=True, producer_id=1, producer_epoch=0)
+    assert filter_batch(batch, read_header(batch), terms({b"a": 200})) == batch
+
+
+def test_records_that_cannot_be_read_are_somebody_elses_decision() -> None:
+    batch = with_block(b"nonsense", 1)
+    with pytest.raises(DecodeError):
+        filter_batch(batch, read_header(batch), terms())
+
+
+def test_a_filler_is_an_empty_batch_that_covers_its_offsets() -> None:
+    batch = filler(100, 250, 3)
+    header = read_header(batch)
+    assert (header.base_offset, header.next_offset) == (100, 251)
+    assert header.partition_leader_epoch == 3
+    assert crc_matches(batch, header)
+    assert decode_records(batch) == []
+    assert filter_batch(batch, header, terms()) is None
+
+
+@pytest.mark.parametrize("options", [{}, {"producer_id": 7, "producer_epoch": 0}])
+def test_a_batch_behind_the_map_stays_exactly_as_it_is(options: dict[str, int]) -> None:
+    """What is deleted by a tombstone there is still in the log, so its time has not begun."""
+    batch = batch_of(A, TOMBSTONE, Record(b"no key"), **options)
+    beyond = terms({b"a": 200}, up_to_offset=100)
+    assert filter_batch(batch, read_header(batch), beyond) == batch
+    within = filtered(batch, terms({b"a": 200}, up_to_offset=101))
+    assert within is not None
+    assert [record.key for record in within[1]] == [b"t"]
+    marked = filter_batch(batch, read_header(batch), terms())
+    assert marked is not None
+    late = terms(wall_ms=NOW_MS + 2 * DAY_MS, up_to_offset=100)
+    assert filter_batch(marked, read_header(marked), late) == marked
+
+
+def test_a_batch_that_cannot_be_read_to_its_end_outdates_nothing() -> None:
+    whole = batch_of(A, B)
+    cut = with_block(whole[61:-1], 2)
+    offsets = KeyOffsets(1 << 20, offset_span=1000)
+    with pytest.raises(DecodeError):
+        note_keys(offsets, cut, read_header(cut))
+    assert len(offsets) == 0

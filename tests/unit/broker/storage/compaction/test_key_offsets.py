@@ -1,0 +1,98 @@
+"""The map of compaction against a dict, and its bounds."""
+
+import tracemalloc
+from random import Random
+
+import pytest
+
+from kohort.broker.storage.compaction import key_offsets
+from kohort.broker.storage.compaction.key_offsets import (
+    KEY_MEMORY_BYTES,
+    SHARD_BYTES,
+    KeyOffsets,
+    hash_of,
+)
+
+
+def test_it_knows_the_latest_offset_of_every_key() -> None:
+    random = Random(1)
+    offsets = KeyOffsets(1 << 20, offset_span=100_000)
+    expected: dict[bytes, int] = {}
+    for offset in range(40_000):
+        key = hash_of(b"%d" % random.randrange(20_000))
+        offsets.note(key, offset)
+        expected[key] = offset
+    assert len(offsets) == len(expected)
+    assert {key: offsets.latest(key) for key in expected} == expected
+    assert offsets.latest(hash_of(b"another")) == -1
+
+
+def test_more_keys_than_fit_into_a_shard_are_known_as_well() -> None:
+    """The first batch of a run is always taken, however many keys it has."""
+    offsets = KeyOffsets(0, offset_span=1)
+    keys = [hash_of(b"%d" % number) for number in range(5000)]
+    for number, key in enumerate(keys):
+        offsets.note(key, number)
+        offsets.note(key, number + 1)
+    assert len(offsets) == 5000
+    assert [offsets.latest(key) for key in keys] == list(range(1, 5001))
+    assert offsets.latest(hash_of(b"another")) == -1
+
+
+def test_bytes_of_two_entries_are_not_taken_for_a_key() -> None:
+    offsets = KeyOffsets(1 << 10, offset_span=10)
+    # With all entries in one bucket, the middle of one and the start of the next are these.
+    first, second = b"a" * 16, b"b" * 16
+    between = (0).to_bytes(8, "little") + b"b" * 8
+    while hash(first) & 127 != hash(second) & 127 or hash(between) & 127 != hash(first) & 127:
+        letter = bytes([Random(hash(first) ^ hash(second)).randrange(256)])
+        first = hash_of(first + letter)
+        second = hash_of(second + letter)
+        between = (0).to_bytes(8, "little") + second[:8]
+    offsets.note(first, 0)
+    offsets.note(second, 7)
+    assert offsets.latest(between) == -1
+    offsets.note(between, 9)
+    assert (offsets.latest(first), offsets.latest(second), offsets.latest(between)) == (0, 7, 9)
+
+
+def test_it_is_bounded_but_takes_at_least_one_batch() -> None:
+    offsets = KeyOffsets(int(5 * KEY_MEMORY_BYTES) + 1, offset_span=1000)
+    assert offsets.has_room_for(1000)
+    for number in range(3):
+        offsets.note(hash_of(b"%d" % number), number)
+    assert offsets.has_room_for(2)
+    assert not offsets.has_room_for(3)
+
+
+@pytest.mark.parametrize("memory_bytes", [2 << 20, 8 << 20])
+def test_its_memory_is_what_it_was_given(memory_bytes: int) -> None:
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        offsets = KeyOffsets(memory_bytes, offset_span=1 << 40)
+        number = 0
+        while offsets.has_room_for(1):
+            offsets.note(hash_of(b"%d" % number), number)
+            number += 1
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert number == int(memory_bytes / KEY_MEMORY_BYTES)
+    assert after - before < memory_bytes * 1.05
+    assert (after - before) / number < 28
+
+
+def test_few_keys_need_little_memory_however_large_it_may_grow() -> None:
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        offsets = KeyOffsets(128 << 20, offset_span=1 << 40)
+        for number in range(1000):
+            offsets.note(hash_of(b"%d" % (number % 10)), number)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(offsets) == 10
+    assert after - before < 11 * SHARD_BYTES
+    assert key_offsets.LOAD_FACTOR == 0.9

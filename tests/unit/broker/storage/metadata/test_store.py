@@ -1,0 +1,327 @@
+"""The metadata store keeps what it returned from, through crashes and damage."""
+
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kohort.broker.storage.errors import StorageError
+from kohort.broker.storage.metadata.database import DamagedError, UnreadableError, explained
+from kohort.broker.storage.metadata.store import (
+    FILE_NAME,
+    MIRROR_FILE_NAME,
+    MetadataError,
+    MetadataStore,
+    TopicRecord,
+)
+
+
+def topic(name: str, number: int = 0, **changes: object) -> TopicRecord:
+    values = {
+        "topic_id": number.to_bytes(8, "big") + name.encode()[:8].ljust(8),
+        "name": name,
+        "partition_count": 3,
+        "created_ms": 1_700_000_000_000,
+        "configs": {"retention.ms": "5"},
+    }
+    return TopicRecord(**(values | changes))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[MetadataStore]:
+    store = MetadataStore(tmp_path, new_cluster_id="first")
+    yield store
+    store.close()
+
+
+def reopened(directory: Path) -> MetadataStore:
+    return MetadataStore(directory, new_cluster_id="another")
+
+
+def test_everything_is_there_again_after_closing(tmp_path: Path, store: MetadataStore) -> None:
+    orders, sales = topic("orders"), topic("sales", configs={})
+    store.create_topics([sales, orders])
+    store.set_partition_count(orders.topic_id, 5)
+    store.set_topic_configs(sales.topic_id, {"cleanup.policy": "compact", "flush.ms": "1"})
+    store.set_broker_configs("", {"log.retention.ms": "1"})
+    store.set_broker_configs("1", {"log.retention.ms": "2"})
+    store.close()
+
+    again = reopened(tmp_path)
+    assert again.cluster_id == "first"
+    assert again.topics() == [
+        topic("orders", partition_count=5),
+        topic("sales", configs={"cleanup.policy": "compact", "flush.ms": "1"}),
+    ]
+    assert again.broker_configs("") == {"log.retention.ms": "1"}
+    assert again.broker_configs("1") == {"log.retention.ms": "2"}
+    assert again.broker_configs("2") == {}
+    again.close()
+
+
+def test_a_deleted_topics_name_is_free_while_its_remains_are_remembered(
+    tmp_path: Path, store: MetadataStore
+) -> None:
+    old, new = topic("orders", 1), topic("orders", 2)
+    store.create_topics([old])
+    store.mark_topic_deleted(old.topic_id)
+    store.create_topics([new])
+    store.close()
+
+    again = reopened(tmp_path)
+    assert again.topics() == [new]
+    assert [one.topic_id for one in again.deleted_topics()] == [old.topic_id]
+    again.forget_topic(old.topic_id)
+    again.close()
+    final = reopened(tmp_path)
+    assert (final.topics(), final.deleted_topics()) == ([new], [])
+    final.close()
+
+
+def test_two_topics_of_one_name_are_refused_and_none_of_the_call_is_kept(
+    tmp_path: Path, store: MetadataStore
+) -> None:
+    with pytest.raises(sqlite3.IntegrityError):
+        store.create_topics([topic("orders", 1), topic("sales", 2), topic("orders", 3)])
+    assert store.topics() == []
+    store.close()
+    again = reopened(tmp_path)
+    assert again.topics() == []
+    again.close()
+
+
+def test_producer_ids_are_never_given_twice(tmp_path: Path, store: MetadataStore) -> None:
+    given = [*store.allocate_producer_ids(1000), *store.allocate_producer_ids(10)]
+    store.close()
+    again = reopened(tmp_path)
+    given += again.allocate_producer_ids(1000)
+    again.close()
+    assert len(given) == len(set(given)) == 2010
+
+
+def test_what_was_returned_from_survives_the_kill_of_the_process(tmp_path: Path) -> None:
+    script = f"""
+import os, signal
+from pathlib import Path
+from kohort.broker.storage.metadata.store import MetadataStore, TopicRecord
+store = MetadataStore(Path({str(tmp_path)!r}), new_cluster_id="first")
+for number in range(20):
+    store.create_topics([TopicRecord(
+        topic_id=number.to_bytes(16, "big"), name=f"t{{number:02}}", partition_count=1, created_ms=0
+    )])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    finished = subprocess.run([sys.executable, "-c", script], check=False)
+    assert finished.returncode == -9
+    store = reopened(tmp_path)
+    assert [one.name for one in store.topics()] == [f"t{number:02}" for number in range(20)]
+    store.close()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_damage_anywhere_in_one_file_loses_nothing(
+    tmp_path: Path, seed: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = MetadataStore(tmp_path, new_cluster_id="first")
+    for number in range(40):
+        store.create_topics([topic(f"topic-{number:02}", number)])
+    expected = store.topics()
+    store.close()
+
+    chance = random.Random(seed)
+    damaged = tmp_path / chance.choice((FILE_NAME, MIRROR_FILE_NAME))
+    content = bytearray(damaged.read_bytes())
+    for _ in range(chance.choice((1, 1, 200))):
+        content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+    damaged.write_bytes(content)
+
+    for _ in range(2):
+        again = reopened(tmp_path)
+        assert again.topics() == expected
+        assert again.cluster_id == "first"
+        again.close()
+
+
+def test_a_changed_value_inside_a_row_is_noticed(
+    tmp_path: Path, store: MetadataStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.create_topics([topic("orders")])
+    store.close()
+    with sqlite3.connect(tmp_path / FILE_NAME) as database:
+        database.execute("UPDATE topics SET partition_count = 7")
+    database.close()
+    again = reopened(tmp_path)
+    assert again.topics() == [topic("orders")]
+    assert "does not have its checksum" in caplog.text
+    again.close()
+
+
+def test_the_file_that_has_seen_more_changes_wins(tmp_path: Path, store: MetadataStore) -> None:
+    store.create_topics([topic("orders")])
+    store.close()
+    old = (tmp_path / FILE_NAME).read_bytes()
+    newer = reopened(tmp_path)
+    newer.create_topics([topic("sales")])
+    newer.close()
+    # As if damage to its log of changes had made the first file forget the last one.
+    (tmp_path / FILE_NAME).write_bytes(old)
+    again = reopened(tmp_path)
+    assert [one.name for one in again.topics()] == ["orders", "sales"]
+    again.close()
+
+
+@pytest.mark.parametrize("name", [FILE_NAME, MIRROR_FILE_NAME])
+def test_a_missing_file_is_made_anew_from_the_other(
+    tmp_path: Path, store: MetadataStore, name: str
+) -> None:
+    store.create_topics([topic("orders")])
+    store.close()
+    (tmp_path / name).unlink()
+    again = reopened(tmp_path)
+    assert again.topics() == [topic("orders")]
+    again.close()
+    assert (tmp_path / name).exists()
+
+
+def test_damage_to_both_files_is_an_error_that_names_them_where_nothing_can_be_rebuilt(
+    tmp_path: Path, store: MetadataStore
+) -> None:
+    store.create_topics([topic("orders")])
+    store.close()
+    for name in (FILE_NAME, MIRROR_FILE_NAME):
+        (tmp_path / name).write_bytes(b"not a database" * 1000)
+    with pytest.raises(MetadataError, match=r"metadata\.db.*metadata-mirror\.db"):
+        reopened(tmp_path)
+
+
+def test_databases_of_a_later_release_are_refused_and_left_alone(
+    tmp_path: Path, store: MetadataStore
+) -> None:
+    store.close()
+    for name in (FILE_NAME, MIRROR_FILE_NAME):
+        database = sqlite3.connect(tmp_path / name)
+        database.execute("ALTER TABLE topics ADD COLUMN later TEXT")
+        database.execute("PRAGMA user_version = 99")
+        database.close()
+    before = (tmp_path / FILE_NAME).read_bytes()
+    with pytest.raises(MetadataError, match="version 99"):
+        reopened(tmp_path)
+    assert (tmp_path / FILE_NAME).read_bytes() == before
+
+
+@pytest.mark.parametrize("pragma", ["user_version", "application_id"])
+def test_a_damaged_header_of_one_file_is_not_taken_for_another_programs(
+    tmp_path: Path, store: MetadataStore, pragma: str
+) -> None:
+    store.create_topics([topic("orders")])
+    store.close()
+    database = sqlite3.connect(tmp_path / FILE_NAME)
+    database.execute(f"PRAGMA {pragma} = 99")
+    database.close()
+    again = reopened(tmp_path)
+    assert again.topics() == [topic("orders")]
+    again.close()
+
+
+def test_what_an_operator_can_mend_is_not_taken_for_damage(
+    tmp_path: Path, store: MetadataStore
+) -> None:
+    store.create_topics([topic("orders")])
+    store.close()
+    before = (tmp_path / FILE_NAME).read_bytes()
+    # SQLite finds no way to open it, as where the disk has no more inodes.
+    (tmp_path / f"{FILE_NAME}-wal").mkdir()
+    with pytest.raises(StorageError, match=r"metadata\.db cannot be opened.*Is a directory"):
+        reopened(tmp_path)
+    assert (tmp_path / FILE_NAME).read_bytes() == before
+    (tmp_path / f"{FILE_NAME}-wal").rmdir()
+    again = reopened(tmp_path)
+    assert again.topics() == [topic("orders")]
+    again.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (sqlite3.SQLITE_IOERR_READ, UnreadableError),
+        (sqlite3.SQLITE_IOERR_FSYNC, UnreadableError),
+        (sqlite3.SQLITE_FULL, UnreadableError),
+        (sqlite3.SQLITE_BUSY, StorageError),
+        (sqlite3.SQLITE_NOMEM, StorageError),
+        (sqlite3.SQLITE_IOERR_SHORT_READ, DamagedError),
+        (sqlite3.SQLITE_CORRUPT, DamagedError),
+        (sqlite3.SQLITE_NOTADB, DamagedError),
+        (sqlite3.SQLITE_ERROR, DamagedError),
+        # The file can be opened for writing: so it is its header that says otherwise.
+        (sqlite3.SQLITE_READONLY, DamagedError),
+    ],
+)
+def test_a_failing_disk_is_told_from_a_damaged_file(
+    tmp_path: Path, store: MetadataStore, code: int, kind: type[Exception]
+) -> None:
+    error = sqlite3.OperationalError("what SQLite says")
+    error.sqlite_errorcode = code
+    assert type(explained(str(tmp_path / FILE_NAME), "cannot be read", error)) is kind
+
+
+def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
+    database = sqlite3.connect(tmp_path / FILE_NAME)
+    database.execute("PRAGMA application_id = 77")
+    database.execute("CREATE TABLE theirs (x)")
+    database.close()
+    with pytest.raises(MetadataError, match="another program"):
+        reopened(tmp_path)
+
+
+def test_a_mirror_that_cannot_be_written_does_not_fail_the_change(
+    tmp_path: Path, store: MetadataStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Another holder of the mirror's write lock stands for a disk that refuses.
+    other = sqlite3.connect(tmp_path / MIRROR_FILE_NAME, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    assert store._mirror is not None
+    store._mirror._connection.execute("PRAGMA busy_timeout = 0")
+    store.create_topics([topic("orders")])
+    other.execute("ROLLBACK")
+    other.close()
+    assert "mirror of the metadata is given up" in caplog.text
+    assert not (tmp_path / MIRROR_FILE_NAME).exists()
+    store.close()
+    again = reopened(tmp_path)
+    assert again.topics() == [topic("orders")]
+    again.close()
+
+
+def test_a_database_that_cannot_be_written_fails_the_change_and_keeps_the_state(
+    tmp_path: Path, store: MetadataStore
+) -> None:
+    other = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    store._database._connection.execute("PRAGMA busy_timeout = 0")
+    with pytest.raises(StorageError):
+        store.create_topics([topic("orders")])
+    assert store.topics() == []
+    other.execute("ROLLBACK")
+    other.close()
+    store.create_topics([topic("orders")])
+    assert store.topics() == [topic("orders")]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_directory_that_cannot_be_written_is_a_storage_error(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(StorageError):
+        reopened(tmp_path)
+
+
+def test_a_store_in_memory_works_without_files() -> None:
+    store = MetadataStore(None, new_cluster_id="first")
+    store.create_topics([topic("orders")])
+    assert store.topics() == [topic("orders")]
+    assert store.allocate_producer_ids(5) == range(5)
+    store.close()

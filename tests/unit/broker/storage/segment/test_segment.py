@@ -1,0 +1,123 @@
+import errno
+
+import pytest
+
+from kohort.broker.storage.filesystem import read_file
+from kohort.broker.storage.segment.segment import HINTS_MAX, SAVE_ENTRIES, LogSegment
+from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.protocol.records.batch import placement_prefix, read_header
+from tests.storage_tools import WALL_MS, batch_of, stored
+
+
+def new_segment() -> tuple[LogSegment, SimulatedFileSystem]:
+    files = SimulatedFileSystem()
+    files.make_directory("/t-0")
+    return LogSegment.create(files, "/t-0", 100, WALL_MS), files
+
+
+def append(segment: LogSegment, base_offset: int, batch: bytes, *, interval: int = 200) -> None:
+    header = read_header(batch)
+    prefix = placement_prefix(base_offset, header.length, 0)
+    segment.append((prefix, memoryview(batch)[16:]), header, base_offset, interval)
+
+
+def test_batches_lie_in_the_file_as_they_came_but_for_their_placement() -> None:
+    segment, files = new_segment()
+    first, second = batch_of(b"one", b"two"), batch_of(b"three")
+    append(segment, 100, first)
+    append(segment, 102, second)
+    content = read_file(files, "/t-0/00000000000000000100.log")
+    assert content == stored(first, 100) + stored(second, 102)
+    assert segment.size_bytes == len(content)
+    assert [header.base_offset for _, header in segment.walk(0, 100)] == [100, 102]
+
+
+def test_short_writes_are_completed() -> None:
+    segment, files = new_segment()
+    files.write_bytes_max = 7
+    batch = batch_of(b"v" * 300)
+    append(segment, 100, batch)
+    assert read_file(files, segment.path(".log")) == stored(batch, 100)
+
+
+def test_a_failed_append_changes_nothing_once_it_is_undone() -> None:
+    segment, files = new_segment()
+    append(segment, 100, batch_of(b"one"))
+    before = read_file(files, segment.path(".log"))
+    files.space_left = 20
+    with pytest.raises(OSError):
+        append(segment, 101, batch_of(b"v" * 500))
+    assert len(read_file(files, segment.path(".log"))) == len(before) + 20
+    segment.undo_append()
+    files.space_left = None
+    assert read_file(files, segment.path(".log")) == before
+    append(segment, 101, batch_of(b"two"))
+    assert [header.base_offset for _, header in segment.walk(0, 100)] == [100, 101]
+
+
+def test_an_index_entry_follows_every_interval_and_names_the_end_of_its_batch() -> None:
+    segment, _ = new_segment()
+    batch = batch_of(b"v" * 100, b"w")
+    for number in range(6):
+        append(segment, 100 + 2 * number, batch, interval=300)
+    size = len(batch)
+    assert 150 < size < 300
+    entries = [segment.index[number] for number in range(len(segment.index))]
+    assert entries == [(105, 2 * size), (109, 4 * size)]
+
+
+def test_the_latest_timestamp_is_that_of_the_first_batch_to_have_it() -> None:
+    segment, _ = new_segment()
+    for number, timestamp in enumerate([50, 70, 70, 60]):
+        append(segment, 100 + number, batch_of(b"v", timestamp=timestamp))
+    assert (segment.max_timestamp, segment.max_timestamp_offset) == (70, 101)
+    assert segment.first_timestamp == 50
+    segment.complete_indexes()
+    assert segment.time_index.last() == (70, 101)
+
+
+def test_indexes_are_saved_from_time_to_time_and_a_full_disk_does_not_matter() -> None:
+    segment, files = new_segment()
+    files.fail("create", suffix="index", number=errno.ENOSPC)
+    for number in range(SAVE_ENTRIES + 5):
+        append(segment, 100 + number, batch_of(b"v", timestamp=number), interval=0)
+    assert files.exists(segment.path(".index"))
+    assert files.exists(segment.path(".timeindex"))
+    assert segment.index.unsaved_count < SAVE_ENTRIES
+    assert segment.index[len(segment.index) - 1].last_offset == 100 + SAVE_ENTRIES + 4
+
+
+def test_what_was_appended_needs_no_check_when_it_is_read() -> None:
+    segment, _ = new_segment()
+    append(segment, 100, batch_of(b"one"))
+    assert segment.verified.covers(0, segment.size_bytes)
+    segment.truncate(0)
+    assert not segment.verified.covers(0, 1)
+
+
+def test_the_latest_positions_are_remembered_and_no_more() -> None:
+    segment, _ = new_segment()
+    for number in range(HINTS_MAX + 1):
+        append(segment, 100 + number, batch_of(b"v"))
+    assert segment.hinted(100) is None
+    assert segment.hinted(101) == len(batch_of(b"v"))
+    segment.truncate(0)
+    assert segment.hinted(101) is None
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
+def test_a_sealed_segment_is_synced_with_its_indexes(suffix: str) -> None:
+    segment, files = new_segment()
+    for number in range(3):
+        append(segment, 100 + number, batch_of(b"v", timestamp=number), interval=0)
+    segment.complete_indexes()
+    files.fail("sync", suffix=suffix, number=errno.EIO)
+    if suffix != ".log":
+        segment.sync()
+    assert not segment.is_synced
+    segment.is_sealed = True
+    with pytest.raises(OSError):
+        segment.sync()
+    assert not segment.is_synced
+    segment.sync()
+    assert segment.is_synced
