@@ -23,6 +23,7 @@ from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.service import Service
 from kohort.broker.network.shortage import LOOK_INTERVAL_MS, Shortage
 from kohort.broker.network.turns import Turns
+from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.memory.trim import give_back_free_memory
 
 logger = logging.getLogger(__name__)

@@ -20,8 +20,8 @@ from kohort.broker.core.group.effects import (
     TimerKey,
 )
 from kohort.broker.core.group.events import GroupRestored, Trigger, TriggerKind
-from kohort.broker.core.group.offsets.commit import commit as offsets
-from kohort.broker.core.group.offsets.commit import removal
+from kohort.broker.core.group.offsets import commit as offsets
+from kohort.broker.core.group.offsets import removal
 from kohort.broker.core.group.records import DurableRecord, GroupRecord
 from kohort.broker.core.group.requests import (
     CommitRequest,
