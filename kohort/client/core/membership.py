@@ -24,6 +24,7 @@ from kohort.client.core.group_requests import (
     join_request,
     sync_request,
 )
+from kohort.client.core.handover import Handover, held_back
 from kohort.client.core.heartbeat import Finding, FindingKind, SendLeave
 from kohort.client.core.identity import NOBODY, Identity
 from kohort.client.core.partitions import TopicPartition
@@ -103,6 +104,7 @@ class Membership:
         """Of a leader: the partition counts that the assignment was made from."""
         self._counts_meanwhile: Mapping[str, int] | None = None
         """The newest that came while that assignment was on its way."""
+        self._handover = Handover(config.max_poll_interval_ms)
         self._next: Assign | Sync | Apply | None = None
         """The step after an answer."""
 
@@ -131,14 +133,17 @@ class Membership:
             return FindCoordinator()
         if self._next is not None:
             return self._next
-        return self._next_join()
+        return self._next_join(now_ms)
 
-    def _next_join(self) -> Step:
+    def _next_join(self, now_ms: int) -> Step:
         topics = self._subscription.topics
         if self.state is MemberState.STABLE and topics != self._joined_topics:
             self._want(JoinReason.SUBSCRIPTION_CHANGE, "subscription changed")
+        if self.state is MemberState.STABLE and (count := self._handover.take_overdue(now_ms)):
+            text = f"partitions that their owners did not give up in time: {count}"
+            self._want(JoinReason.PARTITIONS_REVOKED, text)
         if self._rejoin is None:
-            return Idle()
+            return Idle(self._handover.due_ms)
         if self._subscription.kind is SubscriptionKind.PATTERN and not self._are_topics_fresh:
             return RefreshTopics()
         if not self._is_prepared:
@@ -217,6 +222,8 @@ class Membership:
         """A leader's assignor has decided; nothing in it if there was none to run."""
         if isinstance(self._next, Assign):
             self._watched = dict(partition_counts)
+            if self._next.assignor is not None:
+                self._handover.assigned(held_back(self._next.members, assignment, partition_counts))
             self._next = self._sync(assignment)
 
     def sync_answered(self, sent: Identity, response: SyncGroupResponse, now_ms: int) -> None:
@@ -230,6 +237,7 @@ class Membership:
         elif response.protocol_name not in {None, self.identity.protocol_name}:
             self._refusal = _wrong_protocol(response.protocol_name)
         else:
+            self._handover.synced(now_ms)
             self._synced(response.assignment)
 
     def sync_failed(self, sent: Identity, now_ms: int) -> None:
@@ -261,6 +269,7 @@ class Membership:
         self.state = MemberState.COMPLETING_REBALANCE
         self.is_leader = response.leader == response.member_id
         self._watched = self._counts_meanwhile = None
+        self._handover.joined(response.generation_id, is_leader=self.is_leader)
         if not self.is_leader:
             self._next = self._sync({})
             return
