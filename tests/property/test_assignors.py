@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kohort.client.core.assignors import (
@@ -60,6 +60,20 @@ def groups_with_a_past(draw: st.DrawFn, *, alike: bool = False) -> Group:
     ]
 
 
+@st.composite
+def groups_with_owners(draw: st.DrawFn) -> Group:
+    """Members that hold what they hold alone, more or less evenly."""
+    partition_counts, members = draw(groups())
+    held: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
+    for topic, count in partition_counts.items():
+        takers = [member.member_id for member in members if topic in member.topics]
+        for index in range(count if takers else 0):
+            owner = draw(st.none() | st.sampled_from(takers))
+            if owner is not None:
+                held[owner].append(TopicPartition(topic, index))
+    return partition_counts, [remembering(member, held[member.member_id], 4) for member in members]
+
+
 def remembering(
     member: GroupMember, partitions: Sequence[TopicPartition], generation: int
 ) -> GroupMember:
@@ -70,6 +84,26 @@ def remembering(
         generation=generation,
         user_data=encode_held(partitions, generation),
     )
+
+
+def holding(member_id: str, topics: str, partitions: str) -> GroupMember:
+    """For topics with names of one letter: "t3 t5"."""
+    held = [TopicPartition(one[0], int(one[1:])) for one in partitions.split()]
+    return remembering(GroupMember(member_id, frozenset(topics)), held, 4)
+
+
+SWAPPING: Group = (
+    {"t": 14, "u": 3},
+    [
+        holding("1", "t", "t0 t2 t13"),
+        holding("2", "t", "t1 t3 t7"),
+        holding("3", "u", ""),
+        holding("4", "tu", "u0 u1 u2"),
+        holding("5", "tu", "t8 t10 t11"),
+        holding("6", "t", ""),
+    ],
+)
+"""Here 3 is to have two partitions of 4, which gets two others, by way of 1."""
 
 
 def after(members: Members, assignment: Assignment, generation: int = 5) -> Members:
@@ -193,6 +227,18 @@ def test_without_any_change_everything_stays(assignor_class: type[Assignor], gro
     first = assignor_class().assign(partition_counts, members)
     again = assignor_class().assign(partition_counts, after(members, first))
     assert owners(again) == owners(first)
+
+
+@given(group=groups_with_owners())
+@example(group=SWAPPING)
+def test_sticky_takes_nothing_from_a_member_that_gets_as_much_of_the_same_topic(
+    group: Group,
+) -> None:
+    partition_counts, members = group
+    assignment = StickyAssignor().assign(partition_counts, members)
+    for member in members:
+        before, now = set(member.owned), set(assignment[member.member_id])
+        assert {one.topic for one in before - now}.isdisjoint(one.topic for one in now - before)
 
 
 @sticky_ones

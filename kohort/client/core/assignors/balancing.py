@@ -11,7 +11,7 @@ second of which knows only what was kept in the first. If the first round's aim 
 partitions still free complete it to another optimum, and no third round is needed.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 
 from kohort.client.core.assignors.assignor import (
@@ -48,7 +48,7 @@ def balanced(
     balance.give_out(free)
     balance.even_out(set(free))
     balance.even_out(None)
-    return balance.assignment()
+    return balance.assignment(held)
 
 
 def _share_equally(
@@ -105,11 +105,33 @@ class _Balance:
             for partition in held[member_id]:
                 self._add(member_id, partition)
 
-    def assignment(self) -> Assignment:
-        return {
-            member_id: sorted(one for ones in topics.values() for one in ones)
-            for member_id, topics in self._has.items()
-        }
+    def assignment(self, held: Mapping[str, Sequence[TopicPartition]]) -> Assignment:
+        """As many of each topic as a member was left with, those that it held before all others.
+
+        Moves may have taken a partition off a member and brought it another one of the same topic.
+        A cooperative member would give up the one and wait for the other, and the next round might
+        turn that around: a group that never settles.
+        """
+        shares: Assignment = {}
+        free = {one for has in self._has.values() for ones in has.values() for one in ones}
+        for member_id, has in self._has.items():
+            left = {topic: len(ones) for topic, ones in has.items()}
+            shares[member_id] = share = []
+            for partition in held[member_id]:
+                if left.get(partition.topic, 0) > 0:
+                    left[partition.topic] -= 1
+                    share.append(partition)
+            free.difference_update(share)
+        to_give: dict[str, deque[TopicPartition]] = {}
+        for partition in sorted(free):
+            to_give.setdefault(partition.topic, deque()).append(partition)
+        for member_id, has in self._has.items():
+            share = shares[member_id]
+            kept = Counter(partition.topic for partition in share)
+            for topic, ones in has.items():
+                share.extend(to_give[topic].popleft() for _ in range(len(ones) - kept[topic]))
+            share.sort()
+        return shares
 
     def give_out(self, partitions: Iterable[TopicPartition]) -> None:
         """Give each to the subscriber that has the fewest, those with the fewest takers first."""

@@ -429,7 +429,7 @@ def test_a_broker_that_restarts_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize("strategy", [EAGER, ("sticky",), COOPERATIVE])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(12), 360])
 def test_whatever_happens_nobody_reads_what_another_one_reads_and_the_group_settles(
     seed: int, strategy: tuple[str, ...]
 ) -> None:
