@@ -54,7 +54,7 @@ def test_deleted_records_do_not_come_back_when_a_file_beside_the_log_is_damaged(
     log.close()
     directories.note(log, "t", 0)
     directories.write_checkpoints(*directories.notes())
-    directories.write_sizes()
+    directories.write_last_notes()
     paths = [f"/data/{entry.name}" for entry in files.entries("/data") if not entry.is_directory]
     paths += [
         f"/data/t-0/{entry.name}"

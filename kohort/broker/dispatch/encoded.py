@@ -54,7 +54,7 @@ def with_field(head: bytes, field: bytes, tail: bytes) -> Prepared:
 
 class _Kept(NamedTuple):
     answer: Prepared
-    partition_counts: tuple[tuple[bytes, int], ...]
+    revisions: tuple[tuple[bytes, int], ...]
     """By topic id, and not the topics themselves: those that are deleted are to be freed."""
 
 
@@ -72,11 +72,11 @@ class TopicAnswers:
         kept = self._kept.get(question)
         if kept is None:
             return None
-        for topic_id, partition_count in kept.partition_counts:
+        for topic_id, revision in kept.revisions:
             topic = topics.get_by_id(topic_id)
             if (
                 topic is None
-                or len(topic.partitions) != partition_count
+                or topic.partitions.revision != revision
                 or not topic.partitions.are_online()
             ):
                 del self._kept[question]
@@ -85,12 +85,12 @@ class TopicAnswers:
 
     def keep(self, question: Hashable, body: bytes, told: Sequence[Topic]) -> Prepared:
         """What is to be given from now on. All that may change in it are the topics there are and
-        the number of their partitions, all of which are online.
+        what is told of their partitions, all of which are online.
         """
         answer = Prepared(body)
         if len(body) <= KEPT_MAX_BYTES:
             if len(self._kept) >= KEPT_MAX:
                 del self._kept[next(iter(self._kept))]
-            counts = tuple([(topic.topic_id, len(topic.partitions)) for topic in told])
-            self._kept[question] = _Kept(answer, counts)
+            revisions = tuple([(topic.topic_id, topic.partitions.revision) for topic in told])
+            self._kept[question] = _Kept(answer, revisions)
         return answer

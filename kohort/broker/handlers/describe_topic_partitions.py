@@ -11,7 +11,6 @@ from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.metadata import NO_LEADER
 from kohort.broker.handlers.shared.authorized_operations import NOT_COMPUTED, TOPIC_OPERATIONS
 from kohort.broker.topics.names import INTERNAL_TOPICS, name_problem
-from kohort.broker.topics.partition import LEADER_EPOCH
 from kohort.broker.topics.topic import Topic
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_topic_partitions import (
@@ -102,7 +101,7 @@ def _describe(topic: Topic, index: int, node_id: int) -> DescribeTopicPartitions
         error_code=ErrorCode.NONE if is_online else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=index,
         leader_id=node_id if is_online else NO_LEADER,
-        leader_epoch=LEADER_EPOCH,
+        leader_epoch=topic.partitions.leader_epoch(index),
         replica_nodes=[node_id],
         isr_nodes=[node_id],
         eligible_leader_replicas=[],

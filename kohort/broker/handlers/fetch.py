@@ -151,10 +151,12 @@ def _plan(ctx: RequestContext, asked_topic: FetchTopic, asked: FetchPartition) -
     elif not 0 <= asked.partition < len(topic.partitions):
         read.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     else:
+        partition = topic.partitions[asked.partition]
         # Here, and only here, Kafka takes every epoch below 0 for none.
-        read.error = check_leader_epoch(max(asked.current_leader_epoch, NO_EPOCH))
+        clients_epoch = max(asked.current_leader_epoch, NO_EPOCH)
+        read.error = check_leader_epoch(clients_epoch, partition.leader_epoch)
         if not read.error:
-            read.partition = topic.partitions[asked.partition]
+            read.partition = partition
             read.as_range = ctx.connection.sends_files
     return read
 

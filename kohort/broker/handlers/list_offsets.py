@@ -13,7 +13,7 @@ from typing import Final
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.leader_epoch import check_leader_epoch
-from kohort.broker.topics.partition import LEADER_EPOCH, Partition
+from kohort.broker.topics.partition import Partition
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.lazy_dataclass import dataclass
 from kohort.protocol.messages.list_offsets import (
@@ -90,7 +90,7 @@ async def _search(
         except KafkaError as error:
             answer.error_code = error.code
         else:
-            _fill(ctx, answer, found or _NOT_FOUND)
+            _fill(ctx, answer, partition, found or _NOT_FOUND)
     return response
 
 
@@ -110,7 +110,7 @@ def _look_up(
     if partition is None:
         answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return answer
-    answer.error_code = check_leader_epoch(asked.current_leader_epoch)
+    answer.error_code = check_leader_epoch(asked.current_leader_epoch, partition.leader_epoch)
     if answer.error_code:
         return answer
     try:
@@ -119,7 +119,7 @@ def _look_up(
     except KafkaError as error:
         answer.error_code = error.code
         return answer
-    _fill(ctx, answer, found)
+    _fill(ctx, answer, partition, found)
     is_time = asked.timestamp >= 0 or asked.timestamp == _LATEST_RECORD
     if is_time and partition.log.log_start_offset < partition.log.log_end_offset:
         searches.append(_Search(partition, asked.timestamp, answer))
@@ -127,11 +127,14 @@ def _look_up(
 
 
 def _fill(
-    ctx: RequestContext, answer: ListOffsetsPartitionResponse, found: tuple[int, int]
+    ctx: RequestContext,
+    answer: ListOffsetsPartitionResponse,
+    partition: Partition,
+    found: tuple[int, int],
 ) -> None:
     answer.offset, answer.timestamp = found
     if answer.offset >= 0 and ctx.api_version >= LEADER_EPOCH_SINCE:
-        answer.leader_epoch = LEADER_EPOCH
+        answer.leader_epoch = partition.epoch_at(answer.offset)
 
 
 def _find(version: int, partition: Partition, timestamp: int) -> tuple[int, int]:

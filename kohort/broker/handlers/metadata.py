@@ -21,7 +21,6 @@ from kohort.broker.handlers.shared.authorized_operations import (
 )
 from kohort.broker.topics.creation import NewTopic
 from kohort.broker.topics.names import CLUSTER_METADATA, INTERNAL_TOPICS, name_problem
-from kohort.broker.topics.partition import LEADER_EPOCH
 from kohort.broker.topics.topic import Topic
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
@@ -164,15 +163,22 @@ def _found(ctx: RequestContext, topic: Topic) -> MetadataResponseTopic:
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=[
-            _describe(index, node_id, is_online=topic.partitions.is_online(index))
+            _describe(
+                index,
+                node_id,
+                topic.partitions.leader_epoch(index),
+                is_online=topic.partitions.is_online(index),
+            )
             for index in range(len(topic.partitions))
         ],
     )
 
 
 @lru_cache(maxsize=16_384)
-def _describe(index: int, node_id: int, *, is_online: bool) -> MetadataResponsePartition:
-    """One partition. Of every topic the same, so it is made once; nobody changes it afterwards.
+def _describe(
+    index: int, node_id: int, leader_epoch: int, *, is_online: bool
+) -> MetadataResponsePartition:
+    """One partition. Nearly always the same, so it is made once; nobody changes it afterwards.
 
     For all topics of a broker with ten thousand partitions this takes nine tenths off the time.
     """
@@ -180,7 +186,7 @@ def _describe(index: int, node_id: int, *, is_online: bool) -> MetadataResponseP
         error_code=ErrorCode.NONE if is_online else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=index,
         leader_id=node_id if is_online else NO_LEADER,
-        leader_epoch=LEADER_EPOCH,
+        leader_epoch=leader_epoch,
         replica_nodes=[node_id],
         isr_nodes=[node_id],
         offline_replicas=[] if is_online else [node_id],

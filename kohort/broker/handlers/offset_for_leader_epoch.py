@@ -1,6 +1,7 @@
 """OffsetForLeaderEpoch (key 23): where a leader epoch ended, so that clients notice truncation.
 
-v2-4. There is one epoch, so the answer for it is the end of the log, and for a later one nothing.
+v2-4. A partition has one epoch, which ends with what consumers see of its log; a log that was taken
+over from a cluster has those of its leaders there as well. A later one has no end.
 """
 
 from __future__ import annotations
@@ -8,8 +9,7 @@ from __future__ import annotations
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.leader_epoch import check_leader_epoch
-from kohort.broker.topics.partition import LEADER_EPOCH
-from kohort.protocol.errors import ErrorCode
+from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -41,8 +41,14 @@ def _look_up(ctx: RequestContext, topic: str, asked: OffsetForLeaderPartition) -
     if partition is None:
         answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return answer
-    answer.error_code = check_leader_epoch(asked.current_leader_epoch)
-    if not answer.error_code and asked.leader_epoch == LEADER_EPOCH:
-        answer.leader_epoch = LEADER_EPOCH
-        answer.end_offset = partition.high_watermark
+    answer.error_code = check_leader_epoch(asked.current_leader_epoch, partition.leader_epoch)
+    if answer.error_code:
+        return answer
+    try:
+        found = partition.end_of_epoch(asked.leader_epoch)
+    except KafkaError as error:
+        answer.error_code = error.code
+    else:
+        if found is not None:
+            answer.leader_epoch, answer.end_offset = found
     return answer

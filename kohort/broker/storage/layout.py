@@ -6,6 +6,7 @@
     recovery-point-offset-checkpoint    what is known to be on the disk (offset_checkpoint.py)
     log-start-offset-checkpoint         what DeleteRecords took away; and a .copy of it
     log-size-checkpoint                 bytes of all logs at the last clean stop
+    newest-leader-epoch-checkpoint      of partitions that a cluster's leaders wrote
     <topic>-<partition>/
         partition.metadata              the topic's id (partition_metadata.py)
         leader-epoch-checkpoint         (leader_epochs.py)

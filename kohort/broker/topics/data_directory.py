@@ -79,7 +79,7 @@ class DataDirectory:
         try:
             self.directories.write_checkpoints(*self.directories.notes())
             if is_clean:
-                self.directories.write_sizes()
+                self.directories.write_last_notes()
                 mark_clean_shutdown(self.directories.files, str(self.directories.root))
         except OSError as error:
             raise StorageError(f"the stop cannot be marked as clean: {error}") from error

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from kohort.broker.config import TopicConfig
+from kohort.broker.storage.checkpoints.leader_epochs import read_leader_epochs
 from kohort.broker.storage.checkpoints.offset_checkpoint import (
     LOG_SIZE_FILE,
     LOG_START_OFFSET_COPY,
     LOG_START_OFFSET_FILE,
+    NEWEST_EPOCH_FILE,
     RECOVERY_POINT_FILE,
     read_offsets,
     write_offsets,
@@ -33,12 +35,12 @@ from kohort.broker.storage.layout import (
 )
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.metadata.store import TopicRecord
-from kohort.broker.topics.partition import LEADER_EPOCH
+from kohort.broker.topics.partition import FIRST_LEADER_EPOCH
 
 logger = logging.getLogger(__name__)
 
 Offsets = dict[tuple[str, int], int]
-"""An offset by (topic, partition)."""
+"""An offset, or another number, by (topic, partition)."""
 
 STRAY_SUFFIX: Final = "-stray"
 """Kafka's ending for the directory of a partition that it knows nothing of."""
@@ -73,6 +75,7 @@ class PartitionDirectories:
         self._recovery_points = self._read_checkpoint(RECOVERY_POINT_FILE)
         self._start_offsets = self._read_checkpoint(LOG_START_OFFSET_FILE, LOG_START_OFFSET_COPY)
         self._sizes = self._read_checkpoint(LOG_SIZE_FILE) if clean_shutdown else {}
+        self._leader_epochs = self._read_leader_epochs()
 
     def open_log(
         self, name: str, index: int, topic_id: bytes, config: TopicConfig, *, wall_ms: int
@@ -93,7 +96,7 @@ class PartitionDirectories:
                 recovery_point=self._recovery_points.get(key, 0) if believed else 0,
                 log_start_offset=self._start_offsets.get(key, 0) if believed else 0,
                 noted_bytes=self._sizes.get(key) if believed else None,
-                leader_epoch_max=LEADER_EPOCH,
+                leader_epoch_max=self.leader_epoch(name, index),
                 files=self.files,
             )
             if found is not _Found.OURS:
@@ -111,6 +114,10 @@ class PartitionDirectories:
                 raise
             # A full disk must not keep a log from being read; the next start tries again.
             logger.warning("%s: the topic's id cannot be noted: %s", directory, error)
+
+    def leader_epoch(self, name: str, index: int) -> int:
+        """Of a partition that is not open; known without a look at its directory."""
+        return self._leader_epochs.get((name, index), FIRST_LEADER_EPOCH)
 
     def path(self, name: str, index: int) -> Path:
         """Where a partition's log is."""
@@ -164,9 +171,13 @@ class PartitionDirectories:
         )
         return {one for one in parsed if one is not None}
 
-    def note(self, log: PartitionLog, name: str, index: int) -> None:
+    def note(
+        self, log: PartitionLog, name: str, index: int, leader_epoch: int = FIRST_LEADER_EPOCH
+    ) -> None:
         """What the next checkpoint shall say of a log that is open; for the loop's thread."""
         key = (name, index)
+        if leader_epoch > FIRST_LEADER_EPOCH:
+            self._leader_epochs[key] = leader_epoch
         self._recovery_points[key] = log.flushed_offset
         self._sizes[key] = log.size_bytes
         # Kafka leaves out those that the first segment's name tells. Until the directory is synced
@@ -178,7 +189,12 @@ class PartitionDirectories:
 
     def keep_notes_of(self, names: set[str]) -> None:
         """Forget the others: notes of a deleted topic are wrong for the next of its name."""
-        for notes in (self._recovery_points, self._start_offsets, self._sizes):
+        for notes in (
+            self._recovery_points,
+            self._start_offsets,
+            self._sizes,
+            self._leader_epochs,
+        ):
             for key in [key for key in notes if key[0] not in names]:
                 del notes[key]
                 self.has_stale_notes = True
@@ -198,9 +214,29 @@ class PartitionDirectories:
         except OSError as error:
             raise StorageError(f"checkpoints in {self.root} cannot be written: {error}") from error
 
-    def write_sizes(self) -> None:
-        """Note how many bytes the logs have, all of them being closed. Raises OSError."""
+    def write_last_notes(self) -> None:
+        """Note what is true of the logs as long as all of them are closed. Raises OSError."""
         write_offsets(self.files, str(self.root), LOG_SIZE_FILE, self._sizes)
+        write_offsets(self.files, str(self.root), NEWEST_EPOCH_FILE, self._leader_epochs)
+
+    def _read_leader_epochs(self) -> Offsets:
+        """The epochs above the first one of partitions that are not open.
+
+        A client does not turn to a leader whose epoch is an earlier one than it knows, so that a
+        partition may not wait for somebody to open it. After an unclean stop all are opened; after
+        a clean one of another release, or of Kafka, the partitions' own files are read, once.
+        """
+        if not self._clean_shutdown or self.files.exists(f"{self.root}/{NEWEST_EPOCH_FILE}"):
+            return self._read_checkpoint(NEWEST_EPOCH_FILE)
+        found = {}
+        for name, index in self.existing():
+            try:
+                starts = read_leader_epochs(self.files, str(self.path(name, index)))
+            except CorruptFileError:
+                continue  # It is rebuilt when the partition is opened.
+            if starts and starts[-1].epoch > FIRST_LEADER_EPOCH:
+                found[name, index] = starts[-1].epoch
+        return found
 
     def _read_checkpoint(self, name: str, copy: str | None = None) -> Offsets:
         """What a checkpoint says, or its copy where it is damaged or gone."""

@@ -243,7 +243,9 @@ class TopicKeeper:
     def _note_offsets(self) -> None:
         for partition in self._opened():
             if not partition.log.failed or partition.log.segments:
-                self._data.directories.note(partition.log, partition.topic_name, partition.index)
+                self._data.directories.note(
+                    partition.log, partition.topic_name, partition.index, partition.leader_epoch
+                )
 
     async def _run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         call = partial(work, *args, **kwargs)

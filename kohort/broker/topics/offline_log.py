@@ -21,6 +21,7 @@ class OfflineLog:
     flushed_offset: int = 0
     size_bytes: int = 0
     lost_offsets: int = 0
+    newest_epoch: int = -1
     segments: tuple[object, ...] = ()
     failed: bool = True
     attempts: int = 1

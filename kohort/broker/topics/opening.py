@@ -83,6 +83,7 @@ class Opener:
             record.partition_count,
             lambda index: self.open(topic, index),
             lambda partition: self._reopen_if_due(topic, partition),
+            lambda index: self._directories.leader_epoch(record.name, index),
         )
         topic = Topic(record.name, record.topic_id, partitions, overrides, config)
         return topic
@@ -130,6 +131,7 @@ class Opener:
             purgatory=self._purgatory,
             executor=self._executor,
             tail_cache=self._tail_cache,
+            leader_epoch=self._directories.leader_epoch(topic.name, index),
         )
 
     def _reopen_if_due(self, topic: Topic, partition: Partition) -> None:

@@ -49,8 +49,9 @@ REFUSALS_TOLD_EVERY_MS = 10_000
 ASIDE_ATTEMPTS = 3
 """Of reads on another thread, under which segments may be deleted or compacted."""
 
-LEADER_EPOCH = 0
-"""There is one broker, and it has led every partition from the start."""
+FIRST_LEADER_EPOCH = 0
+"""There is one broker, and it has led every partition from the start; but for those that are a
+cluster's, whose last epoch goes on here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +79,16 @@ class Partition:
         purgatory: Purgatory,
         executor: Executor,
         tail_cache: TailCache,
+        leader_epoch: int = FIRST_LEADER_EPOCH,
     ) -> None:
+        """``leader_epoch`` is what clients may have been told before; it never goes back."""
         self.topic_name = topic_name
         self.index = index
         self.log = log
         self.config = config
         """In force now; replaced by whoever alters the topic, along with the log's."""
+        self.leader_epoch = max(leader_epoch, log.newest_epoch)
+        """Which every batch gets (KIP-101), and clients compare with theirs (KIP-320)."""
         self.high_watermark = log.log_end_offset
         self.visible_bytes = 0
         """Bytes that became visible since the start; only differences mean anything."""
@@ -128,7 +133,7 @@ class Partition:
             )
         segments = log.segments
         try:
-            written = log.append(batch, header, leader_epoch=LEADER_EPOCH, wall_ms=wall_ms)
+            written = log.append(batch, header, leader_epoch=self.leader_epoch, wall_ms=wall_ms)
         except StorageError as error:
             self._note_storage_error(error, wall_ms)
             raise
@@ -259,6 +264,23 @@ class Partition:
             if is_true:
                 return found
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "segments went away while they were read")
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch that an offset was written in, -1 if that is not known."""
+        if self.leader_epoch == FIRST_LEADER_EPOCH or offset >= self.log.log_end_offset:
+            return self.leader_epoch
+        return self.log.epoch_at(offset)
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int] | None:
+        """(largest epoch <= the one asked for, where it ends for consumers); None if there is none.
+
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        self.check_online()
+        if epoch == self.leader_epoch:
+            return epoch, self.high_watermark
+        found = self.log.end_offset_for_epoch(epoch)
+        return None if found is None else (found[0], min(found[1], self.high_watermark))
 
     async def wait_committed(self, next_offset: int) -> None:
         """Return once the high watermark covers everything below ``next_offset``.

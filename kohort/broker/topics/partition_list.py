@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import overload
 
-from kohort.broker.topics.partition import Partition
+from kohort.broker.topics.partition import FIRST_LEADER_EPOCH, Partition
 
 
 class PartitionList(Sequence[Partition]):
@@ -21,10 +21,16 @@ class PartitionList(Sequence[Partition]):
         count: int,
         open_partition: Callable[[int], Partition],
         on_offline: Callable[[Partition], None] = lambda _: None,
+        unopened_epoch: Callable[[int], int] = lambda _: FIRST_LEADER_EPOCH,
     ) -> None:
-        """``on_offline`` is told whenever somebody asks for a partition that is offline."""
+        """``on_offline`` is told whenever somebody asks for a partition that is offline, and
+        ``unopened_epoch`` tells the leader epoch of one that is not open.
+        """
+        self.revision = 0
+        """Changes with what clients are told of the partitions, beside who is online."""
         self._open_partition = open_partition
         self._on_offline = on_offline
+        self._unopened_epoch = unopened_epoch
         self._partitions: list[Partition | None] = [None] * count
 
     def __len__(self) -> int:
@@ -41,6 +47,8 @@ class PartitionList(Sequence[Partition]):
         if partition is None:
             index %= len(self)
             partition = self._partitions[index] = self._open_partition(index)
+            if partition.leader_epoch != self._unopened_epoch(index):
+                self.revision += 1
         elif partition.failure is not None:
             self._on_offline(partition)
         return partition
@@ -48,6 +56,11 @@ class PartitionList(Sequence[Partition]):
     def peek(self, index: int) -> Partition | None:
         """A partition if it is open already."""
         return self._partitions[index]
+
+    def leader_epoch(self, index: int) -> int:
+        """What clients are told is the leader epoch of a partition; opens none."""
+        partition = self._partitions[index]
+        return self._unopened_epoch(index) if partition is None else partition.leader_epoch
 
     def opened(self) -> Iterator[Partition]:
         """Those that are open, by index."""
@@ -78,7 +91,9 @@ class PartitionList(Sequence[Partition]):
     def replace(self, partition: Partition) -> None:
         """Put a partition in the place of the one with its index."""
         self._partitions[partition.index] = partition
+        self.revision += 1
 
     def extend(self, partitions: Iterable[Partition]) -> None:
         """Add partitions at the end."""
         self._partitions.extend(partitions)
+        self.revision += 1

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from kohort.broker.topics.partition import LEADER_EPOCH
 from kohort.protocol.errors import ErrorCode
 
 
-def check_leader_epoch(clients_epoch: int) -> ErrorCode:
-    """What a request with this ``current_leader_epoch`` is answered; -1 skips the check."""
-    if clients_epoch in {-1, LEADER_EPOCH}:
+def check_leader_epoch(clients_epoch: int, leader_epoch: int) -> ErrorCode:
+    """What a request with this ``current_leader_epoch`` is answered; -1 skips the check.
+
+    Args:
+        leader_epoch: of the partition.
+    """
+    if clients_epoch in {-1, leader_epoch}:
         return ErrorCode.NONE
-    if clients_epoch < LEADER_EPOCH:
+    if clients_epoch < leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     return ErrorCode.UNKNOWN_LEADER_EPOCH

@@ -52,9 +52,14 @@ def read_checked(files: FileSystem, path: str) -> bytes | None:
     """The content; None if there is no such file; CorruptFileError if it is damaged."""
     if not files.exists(path):
         return None
-    if files.file(path).size() > CONTENT_BYTES_MAX:
-        raise CorruptFileError(f"{path} is larger than a checkpoint can be")
-    content = read_file(files, path)
+    file = files.file(path)
+    try:
+        size_bytes = file.size()
+        if size_bytes > CONTENT_BYTES_MAX:
+            raise CorruptFileError(f"{path} is larger than a checkpoint can be")
+        content = file.pread(size_bytes, 0)
+    finally:
+        file.close()
     sums = _read_sums(files, path + CHECKSUM_SUFFIX)
     if sums and crc32c(content) not in sums:
         raise CorruptFileError(f"{path} does not have the checksum noted beside it")

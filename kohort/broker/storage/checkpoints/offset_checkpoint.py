@@ -1,4 +1,4 @@
-"""Checkpoints of one offset per partition, as Kafka keeps them in the data directory.
+"""Checkpoints of one number per partition, as Kafka keeps offsets in the data directory.
 
 The text format: version 0, the number of entries, then `<topic> <partition> <offset>` per line.
 """
@@ -17,6 +17,8 @@ LOG_START_OFFSET_COPY = "log-start-offset-checkpoint.copy"
 """The same once more: nothing else knows what DeleteRecords took away."""
 LOG_SIZE_FILE = "log-size-checkpoint"
 """Bytes of all .log files at a clean stop. Kafka has no such file."""
+NEWEST_EPOCH_FILE = "newest-leader-epoch-checkpoint"
+"""The leader epochs above the first one at a clean stop. Kafka has no such file."""
 CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
 """Up to where compaction has come."""
 

@@ -135,6 +135,11 @@ class PartitionLog:
         return self._state.segments
 
     @property
+    def newest_epoch(self) -> int:
+        """The leader epoch that it was opened with, -1 for none; no append may go below it."""
+        return self._state.newest_epoch
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of all batches on disk."""
         return sum(segment.size_bytes for segment in self._state.segments)
@@ -246,7 +251,7 @@ class PartitionLog:
                 end_offset=end_offset,
                 limit=min(up_to_offset, end_offset),
                 min_one=min_one,
-                epoch_at=state.epoch_at,
+                epoch_at=state.epochs.epoch_at,
                 as_range=as_range,
             )
         return b"" if data is None else data
@@ -257,15 +262,9 @@ class PartitionLog:
         """`read`, for another thread; it may come back with None for "ask `read`"."""
         state = self._state
         self._check_readable(offset)
-        with state.errors_as("leader epochs cannot be read"):
-            return detached_read(
-                state,
-                offset,
-                max_bytes,
-                up_to_offset=up_to_offset,
-                min_one=min_one,
-                as_range=as_range,
-            )
+        return detached_read(
+            state, offset, max_bytes, up_to_offset=up_to_offset, min_one=min_one, as_range=as_range
+        )
 
     def detached_offset_for_timestamp(self, timestamp: int) -> Detached[TimestampOffset | None]:
         """`offset_for_timestamp`, for another thread, up to the end of the log."""
@@ -301,8 +300,11 @@ class PartitionLog:
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int] | None:
         """(epoch, end offset) as OffsetForLeaderEpoch answers; None for an unknown epoch."""
         self._state.check_usable()
-        with self._state.errors_as("leader epochs cannot be read"):
-            return self._state.epochs.end_offset(leader_epoch, self._state.end_offset)
+        return self._state.epochs.end_offset(leader_epoch, self._state.end_offset)
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch that wrote an offset, or would write it; -1 if that is not known."""
+        return self._state.epochs.epoch_at(offset)
 
     def delete_records_before(self, offset: int, *, wall_ms: int) -> int:
         """Move the start of the log up to an offset and delete segments that lie below it.

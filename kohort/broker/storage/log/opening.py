@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import field
 from itertools import pairwise
 
 from kohort.broker.storage.checkpoints.leader_epochs import (
@@ -46,20 +47,23 @@ class OpeningTerms:
     """Of all .log files when they were closed cleanly, if that was noted."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class OpenedLog:
     """A log ready for use."""
 
     segments: list[LogSegment]
     """Never empty; the last one is active."""
     snapshots: list[int]
-    end_offset: int
+    epochs: LeaderEpochs
     deleted: DeletedFiles
     is_new: bool
     """The directory has just been made."""
-    is_tail_known: bool
+    newest_epoch: int
+    """As it was before batches were cut off: clients may have been told of it."""
+    end_offset: int = 0
+    is_tail_known: bool = False
     """The end of the active segment has been looked at."""
-    lost: Sequence[LostOffsets] = ()
+    lost: list[LostOffsets] = field(default_factory=list)
     """What was noticed to be gone."""
 
 
@@ -69,50 +73,71 @@ def open_log(files: FileSystem, directory: str, terms: OpeningTerms) -> OpenedLo
     if is_new:
         files.make_directory(directory)
     content = DirectoryContent() if is_new else scan_directory(files, directory)
-    deleted = DeletedFiles(files)
     proven = proven_end(
         content.snapshots,
         recovery_point=terms.recovery_point,
         log_start_offset=terms.log_start_offset,
         clean_shutdown=terms.clean_shutdown,
     )
-    lost: list[LostOffsets] = []
-    if not content.segments:
-        if proven > terms.log_start_offset:
-            lost.append(LostOffsets(terms.log_start_offset, proven))
-            report(directory, lost)
-        content.segments.append(LogSegment.create(files, directory, proven, terms.wall_ms))
-        _remove_stray_snapshots(files, directory, content, proven)
-        return OpenedLog(content.segments, content.snapshots, proven, deleted, is_new, True, lost)
     for segment, following in pairwise(content.segments):
         segment.is_sealed = segment.is_synced = True
         segment.following_offset = following.base_offset
+    epochs = LeaderEpochs(files, directory)
+    if not is_new:
+        epochs = load_leader_epochs(files, directory, content.segments, terms.leader_epoch_max)
+    opened = OpenedLog(
+        content.segments, content.snapshots, epochs, DeletedFiles(files), is_new, epochs.latest
+    )
+    if content.segments:
+        _find_end(opened, files, directory, content, terms, proven)
+    else:
+        _begin_anew(opened, files, directory, terms, proven)
+    report(directory, opened.lost)
+    _remove_stray_snapshots(files, directory, content, opened.end_offset)
+    return opened
+
+
+def _begin_anew(
+    opened: OpenedLog, files: FileSystem, directory: str, terms: OpeningTerms, proven: int
+) -> None:
+    """There are no batches, or none are left."""
+    if proven > terms.log_start_offset:
+        opened.lost.append(LostOffsets(terms.log_start_offset, proven))
+    opened.segments.append(LogSegment.create(files, directory, proven, terms.wall_ms))
+    opened.end_offset, opened.is_tail_known = proven, True
+
+
+def _find_end(
+    opened: OpenedLog,
+    files: FileSystem,
+    directory: str,
+    content: DirectoryContent,
+    terms: OpeningTerms,
+    proven: int,
+) -> None:
+    """Verify what is not trusted, and learn where the next batch goes."""
     end_offset = _clean_end(content) if terms.clean_shutdown else None
-    is_tail_known = False
     if end_offset is None:
         point = content.segments[-1].base_offset if terms.clean_shutdown else terms.recovery_point
-        epochs = load_leader_epochs(files, directory, content.segments, terms.leader_epoch_max)
+        epochs = opened.epochs
         epochs.defer()
-        end_offset, is_tail_known = _recover(content, epochs, deleted, terms, point)
+        end_offset, opened.is_tail_known = _recover(content, epochs, opened.deleted, terms, point)
         try:
             epochs.save()
         except OSError as error:
             # They are in the batches, too, where the next start finds them.
             logger.warning("%s: the leader epochs cannot be written: %s", directory, error)
         files.sync_directory(directory)
+        opened.newest_epoch = max(opened.newest_epoch, epochs.latest)
     if terms.clean_shutdown:
-        lost += lost_inside(content, terms.noted_bytes, terms.log_start_offset)
+        opened.lost += lost_inside(content, terms.noted_bytes, terms.log_start_offset)
     found = _found_end(content, terms, end_offset)
+    opened.end_offset = end_offset
     if found < proven:
         # The first append finds an end that is not this one, and goes on in a new segment.
-        end_offset, is_tail_known = proven, False
+        opened.end_offset, opened.is_tail_known = proven, False
         if max(found, terms.log_start_offset) < proven:
-            lost.append(LostOffsets(max(found, terms.log_start_offset), proven))
-    report(directory, lost)
-    _remove_stray_snapshots(files, directory, content, end_offset)
-    return OpenedLog(
-        content.segments, content.snapshots, end_offset, deleted, is_new, is_tail_known, lost
-    )
+            opened.lost.append(LostOffsets(max(found, terms.log_start_offset), proven))
 
 
 def _found_end(content: DirectoryContent, terms: OpeningTerms, end_offset: int) -> int:

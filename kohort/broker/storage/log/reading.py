@@ -70,8 +70,8 @@ def detached_read(
     as_range: bool,
 ) -> Detached[Found | None]:
     """`PartitionLog.read` for another thread; None if it takes more than a few segments to tell."""
-    epochs = state.epochs  # Loaded here, not there.
     limit = min(up_to_offset, state.end_offset)
+    epoch_at = state.epochs.epoch_at
     first = segment_number(state.segments, offset)
     asked = state.segments[first : first + SEGMENTS_READ_MAX]
     behind = state.segments[first + SEGMENTS_READ_MAX : first + SEGMENTS_READ_MAX + 1]
@@ -86,7 +86,7 @@ def detached_read(
             end_offset=end_offset,
             limit=limit,
             min_one=min_one,
-            epoch_at=epochs.epoch_at,
+            epoch_at=epoch_at,
             as_range=as_range,
         ),
     )

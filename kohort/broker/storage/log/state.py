@@ -11,7 +11,6 @@ from contextlib import contextmanager
 
 from kohort.broker.core.partition.producers import ProducerState
 from kohort.broker.storage.checkpoints.leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
-from kohort.broker.storage.checkpoints.leader_epochs import LeaderEpochs
 from kohort.broker.storage.checkpoints.producer_log import load_producers
 from kohort.broker.storage.checkpoints.producer_snapshot import write_snapshot
 from kohort.broker.storage.compaction.writer import CleanedSegment
@@ -19,7 +18,7 @@ from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.storage.layout import SNAPSHOT_SUFFIX, file_name
 from kohort.broker.storage.log.flushing import LogFlusher
-from kohort.broker.storage.log.opening import OpenedLog, OpeningTerms, load_leader_epochs
+from kohort.broker.storage.log.opening import OpenedLog, OpeningTerms
 from kohort.broker.storage.segment.segment import LogSegment
 
 
@@ -50,7 +49,8 @@ class LogState:
         self.is_usable = True
         """It has neither failed nor been closed."""
         self.failure: str | None = None
-        self._epochs: LeaderEpochs | None = None
+        self.epochs = opened.epochs
+        self.newest_epoch = opened.newest_epoch
         self._producers: ProducerState | None = None
         if opened.is_new:
             self.flusher.note_name(directory.rpartition("/")[0])
@@ -60,15 +60,6 @@ class LogState:
     def active(self) -> LogSegment:
         """The segment that is appended to."""
         return self.segments[-1]
-
-    @property
-    def epochs(self) -> LeaderEpochs:
-        """The leader epochs of the log. Raises OSError when they are loaded."""
-        if self._epochs is None:
-            self._epochs = load_leader_epochs(
-                self.files, self.directory, self.segments, self.terms.leader_epoch_max
-            )
-        return self._epochs
 
     @property
     def producers(self) -> ProducerState:
@@ -86,12 +77,7 @@ class LogState:
 
     def load(self) -> None:
         """Load everything now: appends are about to make the log differ from its files."""
-        self.epoch_at(self.end_offset)
         len(self.producers)
-
-    def epoch_at(self, offset: int) -> int:
-        """The epoch that wrote an offset, -1 if unknown."""
-        return self.epochs.epoch_at(offset)
 
     def assign_epoch(self, leader_epoch: int) -> None:
         """Begin a new leader epoch at the end of the log. Raises OSError."""
