@@ -13,9 +13,8 @@ from typing import Any
 
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.encoded import Prepared
-from kohort.broker.dispatch.failures import NoErrorField, error_response
+from kohort.broker.dispatch.failures import NoErrorField, error_response, unsupported_version
 from kohort.broker.dispatch.registry import Route, Router
-from kohort.broker.handlers.api_versions import unsupported_version
 from kohort.broker.network.metrics import NetworkMetrics
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.service import (
@@ -38,7 +37,6 @@ from kohort.protocol.framing import (
 )
 from kohort.protocol.message import Struct
 from kohort.protocol.messages.api_versions import ApiVersionsResponse
-from kohort.protocol.messages.produce import ProduceRequest
 
 _Call = tuple[RequestHeader, Route, Any, float]
 """A request on its way through a handler, the last being when that began, on `perf_counter`."""
@@ -151,10 +149,10 @@ class Dispatcher:
             self._note_fault(name, error)
         duration_s = perf_counter() - started_s
         self._metrics.request_failed(route.api.name, route.version, code, duration_s)
-        if isinstance(request, ProduceRequest) and request.acks == 0:
-            raise self._rejected("not_answerable", f"{name} with acks=0: {code.name}")
+        if not route.api.is_answered(request):
+            raise self._rejected("not_answerable", f"{name}, which asks for no answer: {code.name}")
         try:
-            response = error_response(request, route.version, code, text)
+            response = error_response(route.api.on_error, request, route.version, code, text)
         except NoErrorField:
             raise self._rejected("not_answerable", f"{name}: {code.name}") from None
         try:
@@ -179,7 +177,7 @@ class Dispatcher:
             reason = "unsupported_version" if is_known else "unknown_api"
             text = f"api {header.api_key} v{header.api_version} of {_client(header)}"
             raise self._rejected(reason, f"{text} is not served")
-        response = unsupported_version(self._router.apis)
+        response = unsupported_version(self._router.apis[API_VERSIONS_KEY].advertised)
         self._metrics.request_answered("ApiVersions", 0, response, 0.0)
         v0 = codec(ApiVersionsResponse, 0)
         return response_buffers(header.correlation_id, v0, response, header_has_tags=False)

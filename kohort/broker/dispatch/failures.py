@@ -1,8 +1,8 @@
 """The answer to a request that failed as a whole, for every api that can say so.
 
 Where a response has an error of its own, that is set and its lists stay empty. Where it has one per
-topic, partition or group only, each of those that were asked about gets the error; the table below
-says which list of the response speaks of which list of the request.
+topic, partition or group only, each of those that were asked about gets the error; what an api is
+registered with says which list of the response speaks of which list of the request.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from dataclasses import field
 from typing import Final, NamedTuple
 
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.framing import API_VERSIONS_KEY
 from kohort.protocol.lazy_dataclass import dataclass
 from kohort.protocol.message import RESPONSES, Struct, schema_of
-from kohort.protocol.schema import Field
+from kohort.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from kohort.protocol.schema import Field, VersionRange
 
 ITSELF: Final = ""
 """In `Mirror.copied`: the request's element itself, where it is not a structure. In
@@ -40,132 +42,26 @@ class Mirror:
     """Other fields of the element that mean "unknown"."""
 
 
-def _same(*names: str) -> dict[str, str]:
+class OnError:
+    """How an api says that a request failed as a whole: by itself, if its response can."""
+
+    __slots__ = ("mirrors", "unknown")
+
+    def __init__(self, *mirrors: Mirror, **unknown: object) -> None:
+        """`mirrors` are tried in order, until the version has both lists of one; `unknown` are
+        fields of the response that have to say that they mean nothing.
+        """
+        self.mirrors = mirrors
+        self.unknown = unknown
+
+
+def same(*names: str) -> dict[str, str]:
+    """Fields that have the same name in the response and in the request; for `Mirror.copied`."""
     return {name: name for name in names}
 
 
-_TOPIC: Final = _same("name", "topic_id")
-_RESOURCE: Final = _same("resource_type", "resource_name")
-
-_MIRRORS: Final[dict[int, tuple[Mirror, ...]]] = {
-    0: (
-        Mirror(
-            "responses",
-            "topic_data",
-            _TOPIC,
-            Mirror(
-                "partition_responses",
-                "partition_data",
-                _same("index"),
-                values={"base_offset": -1, "log_append_time_ms": -1, "log_start_offset": -1},
-            ),
-        ),
-    ),
-    1: (
-        Mirror(
-            "responses",
-            "topics",
-            _same("topic", "topic_id"),
-            Mirror(
-                "partitions",
-                "partitions",
-                {"partition_index": "partition"},
-                values={"high_watermark": -1, "last_stable_offset": -1, "log_start_offset": -1},
-            ),
-        ),
-    ),
-    2: (
-        Mirror(
-            "topics",
-            "topics",
-            _same("name"),
-            Mirror(
-                "partitions",
-                "partitions",
-                _same("partition_index"),
-                values={"timestamp": -1, "offset": -1, "leader_epoch": -1},
-            ),
-        ),
-    ),
-    3: (Mirror("topics", "topics", _TOPIC),),
-    8: (
-        Mirror(
-            "topics", "topics", _TOPIC, Mirror("partitions", "partitions", _same("partition_index"))
-        ),
-    ),
-    9: (
-        Mirror("groups", "groups", _same("group_id")),
-        Mirror(
-            "topics",
-            "topics",
-            _same("name"),
-            Mirror(
-                "partitions",
-                "partition_indexes",
-                {"partition_index": ITSELF},
-                values={"committed_offset": -1, "committed_leader_epoch": -1},
-            ),
-        ),
-    ),
-    10: (Mirror("coordinators", "coordinator_keys", {"key": ITSELF}, values={"node_id": -1}),),
-    15: (Mirror("groups", "groups", {"group_id": ITSELF}),),
-    19: (Mirror("topics", "topics", _same("name")),),
-    20: (
-        Mirror("responses", "topics", _TOPIC),
-        Mirror("responses", "topic_names", {"name": ITSELF}),
-    ),
-    21: (
-        Mirror(
-            "topics",
-            "topics",
-            _same("name"),
-            Mirror(
-                "partitions", "partitions", _same("partition_index"), values={"low_watermark": -1}
-            ),
-        ),
-    ),
-    23: (
-        Mirror(
-            "topics",
-            "topics",
-            _same("topic"),
-            Mirror("partitions", "partitions", _same("partition")),
-        ),
-    ),
-    30: (Mirror("results", "creations", {}),),
-    31: (Mirror("filter_results", "filters", {}),),
-    32: (Mirror("results", "resources", _RESOURCE),),
-    34: (
-        Mirror(
-            "results",
-            "dirs.topics",
-            {"topic_name": "name"},
-            Mirror("partitions", "partitions", {"partition_index": ITSELF}),
-        ),
-    ),
-    # The one log directory.
-    35: (Mirror("results", ITSELF, {}),),
-    33: (Mirror("responses", "resources", _RESOURCE),),
-    37: (Mirror("results", "topics", _same("name")),),
-    42: (Mirror("results", "groups_names", {"group_id": ITSELF}),),
-    43: (
-        Mirror(
-            "replica_election_results",
-            "topic_partitions",
-            _same("topic"),
-            Mirror("partition_result", "partitions", {"partition_id": ITSELF}),
-        ),
-    ),
-    44: (Mirror("responses", "resources", _RESOURCE),),
-    75: (Mirror("topics", "topics", _same("name")),),
-}
-
-_VALUES: Final[dict[int, Mapping[str, object]]] = {
-    10: {"node_id": -1, "port": -1},
-    11: {"generation_id": -1},
-    22: {"producer_id": -1, "producer_epoch": -1},
-}
-"""Fields of whole responses that mean "unknown", as the elements' above."""
+BY_NAME_OR_ID: Final = same("name", "topic_id")
+"""How topics are named, depending on the version."""
 
 
 class _Failure(NamedTuple):
@@ -175,7 +71,11 @@ class _Failure(NamedTuple):
 
 
 def error_response(
-    request: object, version: int, code: ErrorCode, message: str | None = None
+    on_error: OnError,
+    request: object,
+    version: int,
+    code: ErrorCode,
+    message: str | None = None,
 ) -> Struct:
     """The response to `request` that says `code`, with `message` where there is room for it.
 
@@ -186,12 +86,12 @@ def error_response(
     assert schema.key is not None, f"{schema.name} is not a request"
     failure = _Failure(version, code, message)
     response = _blank(RESPONSES[schema.key])
-    for name, value in _VALUES.get(schema.key, {}).items():
+    for name, value in on_error.unknown.items():
         if _in_version(response, name, version):
             setattr(response, name, value)
     if _set_error(response, failure):
         return response
-    for mirror in _MIRRORS.get(schema.key, ()):
+    for mirror in on_error.mirrors:
         asked = _asked(request, mirror.request, version)
         if asked is not None and _in_version(response, mirror.response, version):
             _fill(mirror, response, asked, failure)
@@ -257,3 +157,11 @@ def _in_version(target: object, name: str, version: int) -> Field | None:
         if declared.name == name and version in declared.versions:
             return declared
     return None
+
+
+def unsupported_version(served: VersionRange) -> ApiVersionsResponse:
+    """The answer to ApiVersions of a version that is not served, in v0, which every client reads
+    and takes as the offer to step down.
+    """
+    ours = ApiVersion(api_key=API_VERSIONS_KEY, min_version=served.low, max_version=served.high)
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[ours])

@@ -3,8 +3,10 @@
 cdef class Api:
     cdef readonly object advertised
     cdef readonly object handler
+    cdef readonly object is_answered
     cdef readonly object key
     cdef readonly str name
+    cdef readonly object on_error
     cdef readonly object request
     cdef readonly object versions
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.failures import OnError
 from kohort.protocol.codec import Codec, codec
 from kohort.protocol.framing import API_VERSIONS_KEY
 from kohort.protocol.message import RESPONSES, schema_of
@@ -23,21 +24,50 @@ of the response where the answer may have to wait and usually does not; or async
 request has no answer. A plain one may return it `Prepared`, or a future of that."""
 
 
+def _always(request: object) -> bool:
+    del request
+    return True
+
+
+_BY_ITSELF: Final = OnError()
+
+
 class Api:
     """One api that this broker serves."""
 
-    __slots__ = ("advertised", "handler", "key", "name", "request", "versions")
+    __slots__ = (
+        "advertised",
+        "handler",
+        "is_answered",
+        "key",
+        "name",
+        "on_error",
+        "request",
+        "versions",
+    )
 
-    def __init__(self, request: type, handler: Handler, versions: str, advertised: str) -> None:
+    def __init__(
+        self,
+        request: type,
+        handler: Handler,
+        *,
+        versions: str,
+        advertised: str | None = None,
+        on_error: OnError = _BY_ITSELF,
+        is_answered: Callable[[Any], bool] = _always,
+    ) -> None:
         schema = schema_of(request)
         assert schema.key is not None, f"{schema.name} is not a request"
         self.key = schema.key
         self.name = schema.name.removesuffix("Request")
         self.request = request
         self.handler = handler
+        self.on_error = on_error
+        self.is_answered = is_answered
+        """Whether the client waits for a response to this request."""
         self.versions = VersionRange.parse(versions)
         """Versions that are answered."""
-        self.advertised = VersionRange.parse(advertised)
+        self.advertised = VersionRange.parse(advertised or versions)
         """Versions that ApiVersions lists; wider than ``versions`` only for old feature checks."""
         assert self.versions.low in schema.versions, f"{self.name} has no v{self.versions.low}"
         assert self.versions.high in schema.versions, f"{self.name} has no v{self.versions.high}"
@@ -74,15 +104,30 @@ _apis: Final[dict[int, Api]] = {}
 
 
 def handles(
-    request: type, *, versions: str, advertised: str | None = None
+    request: type,
+    *,
+    versions: str,
+    advertised: str | None = None,
+    on_error: OnError = _BY_ITSELF,
+    is_answered: Callable[[Any], bool] = _always,
 ) -> Callable[[Callable[[RequestContext, Any], Any]], Callable[[RequestContext, Any], Any]]:
     """Register a function as the handler of ``request`` in ``versions`` ("0-4").
+
+    ``on_error`` is for responses without an error of their own, ``is_answered`` for requests that
+    may say that nobody waits for a response.
 
     A handler that never waits is a plain ``def`` and is answered without a task.
     """
 
     def register(handler: Handler) -> Handler:
-        api = Api(request, handler, versions, advertised or versions)
+        api = Api(
+            request,
+            handler,
+            versions=versions,
+            advertised=advertised,
+            on_error=on_error,
+            is_answered=is_answered,
+        )
         assert api.key not in _apis, f"{api.name} has two handlers"
         _apis[api.key] = api
         return handler

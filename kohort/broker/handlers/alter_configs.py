@@ -11,6 +11,7 @@ from functools import partial
 
 from kohort.broker.config.alter import replaced
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.config_resources import alter, alter_each
 from kohort.protocol.errors import ErrorCode
@@ -22,7 +23,11 @@ from kohort.protocol.messages.alter_configs import (
 )
 
 
-@handles(AlterConfigsRequest, versions="0-2")
+@handles(
+    AlterConfigsRequest,
+    versions="0-2",
+    on_error=OnError(Mirror("responses", "resources", same("resource_type", "resource_name"))),
+)
 async def alter_configs(ctx: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """One outcome per resource; a resource changes completely or not at all."""
 

@@ -6,6 +6,7 @@ v1-2 as in Kafka 4.4: to move a partition to the directory that it is in changes
 from __future__ import annotations
 
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.alter_replica_log_dirs import (
@@ -16,7 +17,18 @@ from kohort.protocol.messages.alter_replica_log_dirs import (
 )
 
 
-@handles(AlterReplicaLogDirsRequest, versions="1-2")
+@handles(
+    AlterReplicaLogDirsRequest,
+    versions="1-2",
+    on_error=OnError(
+        Mirror(
+            "results",
+            "dirs.topics",
+            {"topic_name": "name"},
+            Mirror("partitions", "partitions", {"partition_index": ITSELF}),
+        )
+    ),
+)
 def alter_replica_log_dirs(
     ctx: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:

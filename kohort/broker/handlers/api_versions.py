@@ -1,8 +1,8 @@
 """ApiVersions (key 18): which requests, in which versions, this broker answers.
 
 v0-5. The list is made from the handlers' registrations, so it cannot promise what is not served. A
-request of an unknown version does not reach this module: the connection answers it in v0 with
-`unsupported_version`, which clients take as the offer to step down.
+request of an unknown version does not reach this module: the dispatcher answers it in v0, which
+clients take as the offer to step down.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from kohort.broker.dispatch.encoded import Prepared
 from kohort.broker.dispatch.registry import Api, handles
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.framing import API_VERSIONS_KEY
 from kohort.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -61,13 +60,6 @@ def _list(ctx: RequestContext) -> ApiVersionsResponse:
             for name, (low, high) in ctx.broker.features.items()
             if low > 0 or ctx.api_version >= ZERO_FEATURES_SINCE
         ],
-    )
-
-
-def unsupported_version(apis: dict[int, Api]) -> ApiVersionsResponse:
-    """The v0 answer to a request of a version that we do not know."""
-    return ApiVersionsResponse(
-        error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_range(apis[API_VERSIONS_KEY])]
     )
 
 

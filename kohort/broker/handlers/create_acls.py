@@ -6,6 +6,7 @@ v1-3 as in Kafka 4.4 without an authorizer.
 from __future__ import annotations
 
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.failures import Mirror, OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.create_acls import (
@@ -15,7 +16,7 @@ from kohort.protocol.messages.create_acls import (
 )
 
 
-@handles(CreateAclsRequest, versions="1-3")
+@handles(CreateAclsRequest, versions="1-3", on_error=OnError(Mirror("results", "creations", {})))
 def create_acls(ctx: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
     """Say so of each rule."""
     del ctx

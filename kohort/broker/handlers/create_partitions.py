@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.topics.creation import check_expansion
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -21,7 +22,11 @@ from kohort.protocol.messages.create_partitions import (
 )
 
 
-@handles(CreatePartitionsRequest, versions="0-3")
+@handles(
+    CreatePartitionsRequest,
+    versions="0-3",
+    on_error=OnError(Mirror("results", "topics", same("name"))),
+)
 async def create_partitions(
     ctx: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:

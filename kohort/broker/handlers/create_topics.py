@@ -12,6 +12,7 @@ from collections import Counter
 from typing import Final
 
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.topics.creation import PARTITIONS_PER_REQUEST_MAX, NewTopic
 from kohort.broker.topics.manager import PlannedTopic
@@ -28,7 +29,9 @@ from kohort.protocol.messages.create_topics import (
 REPLICATION_FACTOR: Final = 1
 
 
-@handles(CreateTopicsRequest, versions="2-7")
+@handles(
+    CreateTopicsRequest, versions="2-7", on_error=OnError(Mirror("topics", "topics", same("name")))
+)
 async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Create or only check; one outcome per name."""
     outcomes: dict[str, CreatableTopicResult] = {}

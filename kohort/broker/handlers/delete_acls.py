@@ -6,6 +6,7 @@ v1-3 as in Kafka 4.4 without an authorizer.
 from __future__ import annotations
 
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.failures import Mirror, OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.delete_acls import (
@@ -15,7 +16,9 @@ from kohort.protocol.messages.delete_acls import (
 )
 
 
-@handles(DeleteAclsRequest, versions="1-3")
+@handles(
+    DeleteAclsRequest, versions="1-3", on_error=OnError(Mirror("filter_results", "filters", {}))
+)
 def delete_acls(ctx: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
     """Say so of each filter."""
     del ctx

@@ -6,6 +6,7 @@ v0-3. v2 flexible, v3 a message per group. An id that is named twice is answered
 from __future__ import annotations
 
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import KafkaError
 from kohort.protocol.messages.delete_groups import (
@@ -15,7 +16,11 @@ from kohort.protocol.messages.delete_groups import (
 )
 
 
-@handles(DeleteGroupsRequest, versions="0-3")
+@handles(
+    DeleteGroupsRequest,
+    versions="0-3",
+    on_error=OnError(Mirror("results", "groups_names", {"group_id": ITSELF})),
+)
 async def delete_groups(ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     """Answered when all that could be deleted is gone for good."""
     group_ids = list(dict.fromkeys(request.groups_names))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.topics.partition import Partition
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -24,7 +25,20 @@ from kohort.protocol.messages.delete_records import (
 HIGH_WATERMARK: Final = -1
 
 
-@handles(DeleteRecordsRequest, versions="0-2")
+@handles(
+    DeleteRecordsRequest,
+    versions="0-2",
+    on_error=OnError(
+        Mirror(
+            "topics",
+            "topics",
+            same("name"),
+            Mirror(
+                "partitions", "partitions", same("partition_index"), values={"low_watermark": -1}
+            ),
+        )
+    ),
+)
 async def delete_records(
     ctx: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:

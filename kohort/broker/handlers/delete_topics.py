@@ -11,6 +11,7 @@ from collections import Counter
 from typing import Final
 
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.failures import BY_NAME_OR_ID, ITSELF, Mirror, OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.topics.topic import Topic
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -26,7 +27,14 @@ BY_ID_SINCE: Final = 6
 DELETION_DISABLED_SINCE: Final = 3
 
 
-@handles(DeleteTopicsRequest, versions="1-6")
+@handles(
+    DeleteTopicsRequest,
+    versions="1-6",
+    on_error=OnError(
+        Mirror("responses", "topics", BY_NAME_OR_ID),
+        Mirror("responses", "topic_names", {"name": ITSELF}),
+    ),
+)
 async def delete_topics(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     """Delete one after the other; one outcome per topic."""
     asked = request.topics

@@ -13,6 +13,7 @@ from typing import Final
 
 from kohort.broker.config.current import ConfigEntry, ConfigSource
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.config_resources import ResourceType, check_broker_id
 from kohort.broker.topics.names import check_name
@@ -30,7 +31,11 @@ NO_MESSAGE: Final = ""
 """What Kafka puts where the other APIs have null."""
 
 
-@handles(DescribeConfigsRequest, versions="1-4")
+@handles(
+    DescribeConfigsRequest,
+    versions="1-4",
+    on_error=OnError(Mirror("results", "resources", same("resource_type", "resource_name"))),
+)
 def describe_configs(
     ctx: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:

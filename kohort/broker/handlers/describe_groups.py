@@ -11,6 +11,7 @@ from typing import Final
 from kohort.broker.core.group.requests import GroupDescription
 from kohort.broker.core.group.states import GroupState
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_groups import (
@@ -28,7 +29,11 @@ ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 from any of them yet."""
 
 
-@handles(DescribeGroupsRequest, versions="0-6")
+@handles(
+    DescribeGroupsRequest,
+    versions="0-6",
+    on_error=OnError(Mirror("groups", "groups", {"group_id": ITSELF})),
+)
 def describe_groups(ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     """One description per group, in the order of the request."""
     operations = OPERATIONS_NOT_ASKED_FOR

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.topics.topic import Topic
 from kohort.protocol.errors import ErrorCode
@@ -23,7 +24,7 @@ from kohort.protocol.messages.describe_log_dirs import (
 )
 
 
-@handles(DescribeLogDirsRequest, versions="1-5")
+@handles(DescribeLogDirsRequest, versions="1-5", on_error=OnError(Mirror("results", ITSELF, {})))
 def describe_log_dirs(
     ctx: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:

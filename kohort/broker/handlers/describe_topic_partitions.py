@@ -7,6 +7,7 @@ max.request.partition.size.limit allow; its cursor says where the next one begin
 from __future__ import annotations
 
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.metadata import NO_LEADER
 from kohort.broker.handlers.shared.authorized_operations import NOT_COMPUTED, TOPIC_OPERATIONS
@@ -23,7 +24,11 @@ from kohort.protocol.messages.describe_topic_partitions import (
 from kohort.protocol.types import ZERO_UUID
 
 
-@handles(DescribeTopicPartitionsRequest, versions="0")
+@handles(
+    DescribeTopicPartitionsRequest,
+    versions="0",
+    on_error=OnError(Mirror("topics", "topics", same("name"))),
+)
 def describe_topic_partitions(
     ctx: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.elect_leaders import (
@@ -22,7 +23,18 @@ PREFERRED: Final = 0
 UNCLEAN: Final = 1
 
 
-@handles(ElectLeadersRequest, versions="0-2")
+@handles(
+    ElectLeadersRequest,
+    versions="0-2",
+    on_error=OnError(
+        Mirror(
+            "replica_election_results",
+            "topic_partitions",
+            same("topic"),
+            Mirror("partition_result", "partitions", {"partition_id": ITSELF}),
+        )
+    ),
+)
 def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
     """One outcome per partition; of all partitions none, as no leader changes."""
     wanted = request.topic_partitions

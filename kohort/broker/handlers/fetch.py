@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final, cast
 
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.leader_epoch import check_leader_epoch
 from kohort.broker.runtime.promise import Promise
@@ -36,7 +37,23 @@ FULL_FETCH_EPOCHS: Final = frozenset({-1, 0})
 """Without a session, or to open one; such a request says all, whatever session it leaves behind."""
 
 
-@handles(FetchRequest, versions="4-18")
+@handles(
+    FetchRequest,
+    versions="4-18",
+    on_error=OnError(
+        Mirror(
+            "responses",
+            "topics",
+            same("topic", "topic_id"),
+            Mirror(
+                "partitions",
+                "partitions",
+                {"partition_index": "partition"},
+                values={"high_watermark": -1, "last_stable_offset": -1, "log_start_offset": -1},
+            ),
+        )
+    ),
+)
 def fetch(
     ctx: RequestContext, request: FetchRequest
 ) -> FetchResponse | Promise[FetchResponse] | Coroutine[None, None, FetchResponse]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.find_coordinator import (
@@ -24,7 +25,15 @@ KINDS_SERVED: Final = frozenset({GROUP, TRANSACTION})
 SEVERAL_KEYS_SINCE: Final = 4
 
 
-@handles(FindCoordinatorRequest, versions="0-6")
+@handles(
+    FindCoordinatorRequest,
+    versions="0-6",
+    on_error=OnError(
+        Mirror("coordinators", "coordinator_keys", {"key": ITSELF}, values={"node_id": -1}),
+        node_id=-1,
+        port=-1,
+    ),
+)
 def find_coordinator(
     ctx: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:

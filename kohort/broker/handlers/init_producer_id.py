@@ -9,12 +9,13 @@ they would retry for ever.
 from __future__ import annotations
 
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.failures import OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 
-@handles(InitProducerIdRequest, versions="0-5")
+@handles(InitProducerIdRequest, versions="0-5", on_error=OnError(producer_id=-1, producer_epoch=-1))
 def init_producer_id(ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
     """Hand out the next producer id."""
     if request.transactional_id == "":

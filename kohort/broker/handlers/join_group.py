@@ -14,6 +14,7 @@ from kohort.broker.core.group.reasons import state_reason
 from kohort.broker.core.group.requests import JoinRequest, JoinResult
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.encoded import FIELD_MAX_BYTES, Prepared, head_of, with_field
+from kohort.broker.dispatch.failures import OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.promise import Promise
 from kohort.protocol.codec import codec
@@ -34,7 +35,7 @@ _NO_MEMBERS: Final = b"\1\0"
 """And no tags: what comes after the id of a follower."""
 
 
-@handles(JoinGroupRequest, versions="0-9")
+@handles(JoinGroupRequest, versions="0-9", on_error=OnError(generation_id=-1))
 def join_group(
     ctx: RequestContext, request: JoinGroupRequest
 ) -> JoinGroupResponse | Prepared | Promise[JoinGroupResponse | Prepared]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Final
 
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.leader_epoch import check_leader_epoch
 from kohort.broker.topics.partition import Partition
@@ -50,7 +51,23 @@ class _Search:
     answer: ListOffsetsPartitionResponse
 
 
-@handles(ListOffsetsRequest, versions="1-11")
+@handles(
+    ListOffsetsRequest,
+    versions="1-11",
+    on_error=OnError(
+        Mirror(
+            "topics",
+            "topics",
+            same("name"),
+            Mirror(
+                "partitions",
+                "partitions",
+                same("partition_index"),
+                values={"timestamp": -1, "offset": -1, "leader_epoch": -1},
+            ),
+        )
+    ),
+)
 def list_offsets(
     ctx: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | Coroutine[None, None, ListOffsetsResponse]:

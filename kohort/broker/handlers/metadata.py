@@ -13,6 +13,7 @@ from typing import Final
 
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.encoded import Prepared
+from kohort.broker.dispatch.failures import BY_NAME_OR_ID, Mirror, OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.authorized_operations import (
     CLUSTER_OPERATIONS,
@@ -42,7 +43,9 @@ TOPICS_REMEMBERED_MAX: Final = 50
 """In a question whose answer is kept; each is of up to 249 characters."""
 
 
-@handles(MetadataRequest, versions="0-13")
+@handles(
+    MetadataRequest, versions="0-13", on_error=OnError(Mirror("topics", "topics", BY_NAME_OR_ID))
+)
 def metadata(
     ctx: RequestContext, request: MetadataRequest
 ) -> MetadataResponse | Prepared | asyncio.Future[MetadataResponse]:

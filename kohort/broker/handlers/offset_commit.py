@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 from kohort.broker.core.group.requests import CommitRequest, CommitResult, OffsetToCommit
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.encoded import Prepared
+from kohort.broker.dispatch.failures import BY_NAME_OR_ID, Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.promise import Promise
 from kohort.broker.topics.topic import Topic
@@ -41,7 +42,18 @@ _Places: TypeAlias = tuple[tuple[str, bytes, tuple[int, ...]], ...]
 """Name, id and partitions of each topic, as they were asked for."""
 
 
-@handles(OffsetCommitRequest, versions="2-10")
+@handles(
+    OffsetCommitRequest,
+    versions="2-10",
+    on_error=OnError(
+        Mirror(
+            "topics",
+            "topics",
+            BY_NAME_OR_ID,
+            Mirror("partitions", "partitions", same("partition_index")),
+        )
+    ),
+)
 def offset_commit(
     ctx: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Prepared | Promise[OffsetCommitResponse | Prepared]:

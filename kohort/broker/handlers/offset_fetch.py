@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.offset_fetch import (
@@ -41,7 +42,24 @@ to be answered, the id of the topic that has the name now (zero without one), pa
 """
 
 
-@handles(OffsetFetchRequest, versions="1-10")
+@handles(
+    OffsetFetchRequest,
+    versions="1-10",
+    on_error=OnError(
+        Mirror("groups", "groups", same("group_id")),
+        Mirror(
+            "topics",
+            "topics",
+            same("name"),
+            Mirror(
+                "partitions",
+                "partition_indexes",
+                {"partition_index": ITSELF},
+                values={"committed_offset": -1, "committed_leader_epoch": -1},
+            ),
+        ),
+    ),
+)
 def offset_fetch(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     """Reads only; never waits."""
     stable = request.require_stable

@@ -7,6 +7,7 @@ over from a cluster has those of its leaders there as well. A later one has no e
 from __future__ import annotations
 
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.leader_epoch import check_leader_epoch
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -19,7 +20,15 @@ from kohort.protocol.messages.offset_for_leader_epoch import (
 )
 
 
-@handles(OffsetForLeaderEpochRequest, versions="2-4")
+@handles(
+    OffsetForLeaderEpochRequest,
+    versions="2-4",
+    on_error=OnError(
+        Mirror(
+            "topics", "topics", same("topic"), Mirror("partitions", "partitions", same("partition"))
+        )
+    ),
+)
 def offset_for_leader_epoch(
     ctx: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:

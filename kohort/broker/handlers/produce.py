@@ -19,6 +19,7 @@ from typing import Final
 from kohort.broker.core.partition.validation import validation_steps
 from kohort.broker.core.partition.verdict import ProduceTerms, RejectedBatch, Verdict
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.failures import BY_NAME_OR_ID, Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.network.service import CloseConnection
 from kohort.broker.runtime.promise import Promise
@@ -68,7 +69,29 @@ class _Outcome:
     """Which partition was refused first, and why: for the log where there is no answer."""
 
 
-@handles(ProduceRequest, versions="3-13", advertised="0-13")
+def _is_answered(request: ProduceRequest) -> bool:
+    return request.acks != ACKS_NONE
+
+
+@handles(
+    ProduceRequest,
+    versions="3-13",
+    advertised="0-13",
+    on_error=OnError(
+        Mirror(
+            "responses",
+            "topic_data",
+            BY_NAME_OR_ID,
+            Mirror(
+                "partition_responses",
+                "partition_data",
+                same("index"),
+                values={"base_offset": -1, "log_append_time_ms": -1, "log_start_offset": -1},
+            ),
+        )
+    ),
+    is_answered=_is_answered,
+)
 def produce(
     ctx: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Promise[ProduceResponse] | asyncio.Task[ProduceResponse | None] | None:

@@ -12,7 +12,7 @@ from kohort.broker.core.purgatory import Completion, DelayedOperation, Purgatory
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.dispatcher import Dispatcher
 from kohort.broker.dispatch.encoded import Prepared
-from kohort.broker.dispatch.registry import Api, Handler, Router
+from kohort.broker.dispatch.registry import Api, Handler, Router, load_handlers
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.peer_log import LINES_PER_INTERVAL, PeerLog
 from kohort.broker.network.service import Answer, CloseConnection, ConnectionInfo, PendingAnswer
@@ -75,8 +75,15 @@ class Side:
             "api_versions": (ApiVersionsRequest, "0-5"),
         }
         handlers.setdefault("api_versions", lambda ctx, request: None)
+        served = {api.request: api for api in load_handlers().values()}
         apis = [
-            Api(request, handlers[name], versions, versions)
+            Api(
+                request,
+                handlers[name],
+                versions=versions,
+                on_error=served[request].on_error,
+                is_answered=served[request].is_answered,
+            )
             for name, (request, versions) in requests.items()
             if name in handlers
         ]
@@ -393,7 +400,7 @@ def test_a_failed_produce_names_each_partition() -> None:
 )
 def test_a_failed_produce_without_acks_closes_the_connection(error: Exception) -> None:
     side = Side(produce=raising(error))
-    with pytest.raises(CloseConnection, match="Produce v9 of 'client' with acks=0"):
+    with pytest.raises(CloseConnection, match="Produce v9 of 'client', which asks for no answer"):
         side.serve(request_frame(produce(acks=0), 9))
     assert side.metrics.rejected == {"not_answerable": 1}
 

@@ -22,6 +22,12 @@ VERSIONS = [
 ]
 
 
+def failed(request: object, version: int, code: ErrorCode, text: str | None = None) -> Struct:
+    key = schema_of(type(request)).key
+    assert key is not None
+    return error_response(APIS[key].on_error, request, version, code, text)
+
+
 def sample(message: type) -> Any:  # noqa: ANN401 - of a class known at run time.
     """A message with two elements in every list."""
     values = {}
@@ -50,7 +56,7 @@ def error_codes(message: Struct, version: int) -> Iterator[int]:
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
 def test_every_api_says_that_a_request_failed_in_every_version(key: int, version: int) -> None:
     request = sample(REQUESTS[key])
-    response = error_response(request, version, ErrorCode.UNKNOWN_SERVER_ERROR)
+    response = failed(request, version, ErrorCode.UNKNOWN_SERVER_ERROR)
     response_codec: Codec[Struct] = codec(RESPONSES[key], version)
     decoded, _ = response_codec.decode(response_codec.encode(response))
     assert set(error_codes(decoded, version)) == {ErrorCode.UNKNOWN_SERVER_ERROR}
@@ -70,7 +76,7 @@ def test_lists_of_the_request_are_repeated_with_their_names() -> None:
             )
         ],
     )
-    response: Any = error_response(request, 4, ErrorCode.UNKNOWN_SERVER_ERROR)
+    response: Any = failed(request, 4, ErrorCode.UNKNOWN_SERVER_ERROR)
     (topic,) = response.responses
     assert topic.topic == "t"
     assert [(p.partition_index, p.error_code, p.high_watermark) for p in topic.partitions] == [
@@ -81,16 +87,16 @@ def test_lists_of_the_request_are_repeated_with_their_names() -> None:
 
 def test_a_response_with_an_error_of_its_own_says_it_there() -> None:
     request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[])
-    response: Any = error_response(request, 7, ErrorCode.KAFKA_STORAGE_ERROR)
+    response: Any = failed(request, 7, ErrorCode.KAFKA_STORAGE_ERROR)
     assert (response.error_code, response.responses) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
 
 
 def test_the_field_that_the_version_has_is_the_one_that_is_read() -> None:
     by_name = DeleteTopicsRequest(topic_names=["a"], timeout_ms=1)
-    response: Any = error_response(by_name, 5, ErrorCode.UNKNOWN_SERVER_ERROR, "broken")
+    response: Any = failed(by_name, 5, ErrorCode.UNKNOWN_SERVER_ERROR, "broken")
     assert [(r.name, r.error_message) for r in response.responses] == [("a", "broken")]
     by_id = DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=b"i" * 16)], timeout_ms=1)
-    response = error_response(by_id, 6, ErrorCode.UNKNOWN_SERVER_ERROR)
+    response = failed(by_id, 6, ErrorCode.UNKNOWN_SERVER_ERROR)
     assert [(r.topic_id, r.error_message) for r in response.responses] == [(b"i" * 16, None)]
 
 
@@ -98,7 +104,7 @@ def test_plain_numbers_in_a_list_are_repeated() -> None:
     request = OffsetFetchRequest(
         group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[4, 2])]
     )
-    response: Any = error_response(request, 1, ErrorCode.NOT_COORDINATOR)
+    response: Any = failed(request, 1, ErrorCode.NOT_COORDINATOR)
     ((four, two),) = [topic.partitions for topic in response.topics]
     assert (four.partition_index, four.committed_offset, four.error_code) == (4, -1, 16)
     assert two.partition_index == 2
@@ -108,13 +114,13 @@ def test_values_that_would_mislead_say_unknown() -> None:
     request = JoinGroupRequest(
         group_id="g", session_timeout_ms=1, member_id="", protocol_type="consumer", protocols=[]
     )
-    response: Any = error_response(request, 9, ErrorCode.NOT_COORDINATOR)
+    response: Any = failed(request, 9, ErrorCode.NOT_COORDINATOR)
     assert response.generation_id == -1
 
 
 def test_where_there_is_nothing_to_hang_the_error_on_the_caller_is_told() -> None:
     all_topics = MetadataRequest(topics=None)
     with pytest.raises(NoErrorField):
-        error_response(all_topics, 12, ErrorCode.UNKNOWN_SERVER_ERROR)
-    response: Any = error_response(all_topics, 13, ErrorCode.UNKNOWN_SERVER_ERROR)
+        failed(all_topics, 12, ErrorCode.UNKNOWN_SERVER_ERROR)
+    response: Any = failed(all_topics, 13, ErrorCode.UNKNOWN_SERVER_ERROR)
     assert response.error_code == -1
