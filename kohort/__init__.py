@@ -11,21 +11,21 @@ import importlib
 from typing import TYPE_CHECKING, Final
 
 _HOMES: Final = {
-    "Assignor": "kohort.client.core.assignors",
+    "Assignor": "kohort.client.core.group.assignors",
     "Consumer": "kohort.client.consumer",
     "ConsumerCollector": "kohort.client.metrics",
     "ConsumerConfig": "kohort.client.config",
-    "ConsumerRecord": "kohort.client.records",
+    "ConsumerRecord": "kohort.client.core.records",
     "DeadLetter": "kohort.client.processing.dead_letters",
-    "GroupMember": "kohort.client.core.assignors",
+    "GroupMember": "kohort.client.core.group.assignors",
     "GroupMetadata": "kohort.client.consumer",
     "Health": "kohort.client.health",
     "JoinReason": "kohort.protocol.join_reason",
     "OffsetAndMetadata": "kohort.client.core.offsets",
     "OffsetAndTimestamp": "kohort.client.core.offsets",
     "PartitionInfo": "kohort.client.core.partition_info",
-    "RebalanceListener": "kohort.client.listener",
-    "RebalanceProtocol": "kohort.client.core.assignors",
+    "RebalanceListener": "kohort.client.group.listener",
+    "RebalanceProtocol": "kohort.client.core.group.assignors",
     "TopicPartition": "kohort.client.core.partitions",
     "errors": "kohort.client.core.errors",
 }
@@ -50,16 +50,16 @@ if TYPE_CHECKING:
     from kohort.client.consumer import Consumer as Consumer
     from kohort.client.consumer import GroupMetadata as GroupMetadata
     from kohort.client.core import errors as errors
-    from kohort.client.core.assignors import Assignor as Assignor
-    from kohort.client.core.assignors import GroupMember as GroupMember
-    from kohort.client.core.assignors import RebalanceProtocol as RebalanceProtocol
+    from kohort.client.core.group.assignors import Assignor as Assignor
+    from kohort.client.core.group.assignors import GroupMember as GroupMember
+    from kohort.client.core.group.assignors import RebalanceProtocol as RebalanceProtocol
     from kohort.client.core.offsets import OffsetAndMetadata as OffsetAndMetadata
     from kohort.client.core.offsets import OffsetAndTimestamp as OffsetAndTimestamp
     from kohort.client.core.partition_info import PartitionInfo as PartitionInfo
     from kohort.client.core.partitions import TopicPartition as TopicPartition
+    from kohort.client.core.records import ConsumerRecord as ConsumerRecord
+    from kohort.client.group.listener import RebalanceListener as RebalanceListener
     from kohort.client.health import Health as Health
-    from kohort.client.listener import RebalanceListener as RebalanceListener
     from kohort.client.metrics import ConsumerCollector as ConsumerCollector
     from kohort.client.processing.dead_letters import DeadLetter as DeadLetter
-    from kohort.client.records import ConsumerRecord as ConsumerRecord
     from kohort.protocol.join_reason import JoinReason as JoinReason

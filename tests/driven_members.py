@@ -18,22 +18,21 @@ from kohort.broker.core.group.requests import (
     SyncRequest,
     SyncResult,
 )
-from kohort.client.core.assignors import ASSIGNORS
 from kohort.client.core.backoff import Backoff
-from kohort.client.core.group_requests import MembershipConfig
-from kohort.client.core.heartbeat import (
+from kohort.client.core.group.assignors import ASSIGNORS
+from kohort.client.core.group.heartbeat import (
     FindCoordinator as LookForCoordinator,
 )
-from kohort.client.core.heartbeat import (
+from kohort.client.core.group.heartbeat import (
     HeartbeatConfig,
     HeartbeatRules,
     SendHeartbeat,
     SendLeave,
 )
-from kohort.client.core.identity import Identity
-from kohort.client.core.membership import Membership, MemberState
-from kohort.client.core.partitions import TopicPartition
-from kohort.client.core.steps import (
+from kohort.client.core.group.identity import Identity
+from kohort.client.core.group.membership import Membership, MemberState
+from kohort.client.core.group.requests import MembershipConfig
+from kohort.client.core.group.steps import (
     Apply,
     Assign,
     FindCoordinator,
@@ -44,7 +43,8 @@ from kohort.client.core.steps import (
     Step,
     Sync,
 )
-from kohort.client.core.subscription import Subscription
+from kohort.client.core.group.subscription import Subscription
+from kohort.client.core.partitions import TopicPartition
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.join_group import (
     JoinGroupRequest,

@@ -16,9 +16,9 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Final, NamedTuple, Self, TypeAlias
 
-from kohort.client.commit_callbacks import CommitCallback, Offsets
 from kohort.client.config import ConsumerConfig, Settings, config_from
 from kohort.client.core.errors import ConsumerClosedError, IllegalStateError
+from kohort.client.core.group.subscription import Subscription, SubscriptionKind
 from kohort.client.core.offsets import (
     EARLIEST,
     LATEST,
@@ -30,14 +30,14 @@ from kohort.client.core.offsets import (
 )
 from kohort.client.core.partition_info import PartitionInfo
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.core.subscription import Subscription, SubscriptionKind
+from kohort.client.core.records import ConsumerRecord
 from kohort.client.engine import Engine
-from kohort.client.listener import RebalanceListener, listener_from
+from kohort.client.fetch.offset_lookup import list_offsets
+from kohort.client.group.commit_callbacks import CommitCallback, Offsets
+from kohort.client.group.listener import RebalanceListener, listener_from
 from kohort.client.net.aside import aside
 from kohort.client.observed import Observed
-from kohort.client.offset_lookup import list_offsets
 from kohort.client.processing.running import Runs
-from kohort.client.records import ConsumerRecord
 from kohort.client.typed import K, TypedByDeserialisers, V
 
 CLOSE_TIMEOUT_S: Final = 30.0

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from kohort.client.core.errors import DeserialisationError
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.records import AnyRecord
+from kohort.client.core.records import AnyRecord
 from kohort.protocol.lazy_dataclass import dataclass
 
 Deserialiser: TypeAlias = Callable[[Any], Any]

@@ -15,11 +15,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kohort.client.auto_commit import AutoCommit
-from kohort.client.callbacks import GRACE_S
-from kohort.client.commit_callbacks import Offsets
 from kohort.client.config import ConsumerConfig
-from kohort.client.coordinator import Coordinator
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.errors import (
     BrokerUnreachableError,
@@ -31,22 +27,26 @@ from kohort.client.core.errors import (
     PartitionError,
 )
 from kohort.client.core.failing import Failures
-from kohort.client.core.membership import MemberState
+from kohort.client.core.fetch.positions import Positions
+from kohort.client.core.fetch.stored_offsets import StoredOffsets
+from kohort.client.core.group.membership import MemberState
+from kohort.client.core.group.subscription import Subscription, SubscriptionKind
 from kohort.client.core.offsets import EARLIEST
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.core.positions import Positions
-from kohort.client.core.stored_offsets import StoredOffsets
-from kohort.client.core.subscription import Subscription, SubscriptionKind
 from kohort.client.deserialising import Deserialisers
-from kohort.client.fetcher import Fetcher, Records
-from kohort.client.group import GroupMember
-from kohort.client.group_offsets import GroupOffsets, Outsider
-from kohort.client.listener import RebalanceListener
+from kohort.client.fetch.fetcher import Fetcher, Records
+from kohort.client.group.auto_commit import AutoCommit
+from kohort.client.group.callbacks import GRACE_S
+from kohort.client.group.commit_callbacks import Offsets
+from kohort.client.group.coordinator import Coordinator
+from kohort.client.group.listener import RebalanceListener
+from kohort.client.group.member import GroupMember
+from kohort.client.group.offsets import GroupOffsets, Outsider
+from kohort.client.group.rebalance import Rebalance
 from kohort.client.metadata import MetadataConfig, MetadataKeeper
 from kohort.client.net.cluster import Cluster
 from kohort.client.net.connection import DisconnectedError
 from kohort.client.open_calls import OpenCalls
-from kohort.client.rebalance import Rebalance
 
 if TYPE_CHECKING:
     from kohort.client.processing.runner import Runner

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from kohort.client.core.failing import Failing
-from kohort.client.core.membership import MemberState
+from kohort.client.core.group.membership import MemberState
+from kohort.client.core.group.statistics import RebalancePhase
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.core.statistics import RebalancePhase
 from kohort.client.processing.figures import RunFigures
 from kohort.protocol.lazy_dataclass import dataclass
 

@@ -23,8 +23,8 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-from kohort.client.core.membership import MemberState
-from kohort.client.core.statistics import NEVER, Figures, RebalancePhase
+from kohort.client.core.group.membership import MemberState
+from kohort.client.core.group.statistics import NEVER, Figures, RebalancePhase
 from kohort.client.health import Health
 from kohort.client.processing.metrics import run_metrics
 

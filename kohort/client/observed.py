@@ -8,11 +8,11 @@ from typing import Any
 
 from kohort.client.config import ConsumerConfig
 from kohort.client.core.failing import Failures
+from kohort.client.core.group.statistics import Figures, GroupStatistics, HeartbeatStatistics
+from kohort.client.core.group.subscription import Subscription, SubscriptionKind
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.core.statistics import Figures, GroupStatistics, HeartbeatStatistics
-from kohort.client.core.subscription import Subscription, SubscriptionKind
 from kohort.client.engine import Engine
-from kohort.client.group import GroupMember
+from kohort.client.group.member import GroupMember
 from kohort.client.health import Health, HealthLimits
 from kohort.client.processing.figures import RunFigures
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     K = TypeVar("K", default=Any)
     V = TypeVar("V", default=Any)
 else:
-    from kohort.client.records import K, V
+    from kohort.client.core.records import K, V
 
 Raw: TypeAlias = Any
 """Of records without a deserialiser: bytes, or None. Most topics never have None, so nobody is made

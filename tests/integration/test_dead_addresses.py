@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from kohort.client.core.backoff import Backoff
-from kohort.client.core.heartbeat import FindingKind, HeartbeatConfig, HeartbeatRules
-from kohort.client.core.identity import Identity
-from kohort.client.heartbeat_thread import HeartbeatThread, HeartbeatThreadConfig
+from kohort.client.core.group.heartbeat import FindingKind, HeartbeatConfig, HeartbeatRules
+from kohort.client.core.group.identity import Identity
+from kohort.client.group.heartbeat_thread import HeartbeatThread, HeartbeatThreadConfig
 from kohort.client.net.blocking import BlockingConnection
 from kohort.client.net.cluster import Address
 from kohort.client.net.connection import ConnectionConfig, DisconnectedError, open_connection

@@ -8,9 +8,9 @@ from contextlib import suppress
 import pytest
 
 from kohort.client.core.backoff import Backoff
-from kohort.client.core.heartbeat import FindingKind, HeartbeatConfig, HeartbeatRules
-from kohort.client.core.identity import Identity
-from kohort.client.heartbeat_thread import HeartbeatThread, HeartbeatThreadConfig
+from kohort.client.core.group.heartbeat import FindingKind, HeartbeatConfig, HeartbeatRules
+from kohort.client.core.group.identity import Identity
+from kohort.client.group.heartbeat_thread import HeartbeatThread, HeartbeatThreadConfig
 from kohort.client.net.cluster import Address
 from kohort.client.net.connection import ConnectionConfig
 from kohort.protocol.errors import ErrorCode

@@ -9,15 +9,15 @@ from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
 
+from kohort.client.core.fetch.batches import NO_DESERIALISERS, IsolationLevel
+from kohort.client.core.fetch.positions import Positions
 from kohort.client.core.offsets import RESET_EARLIEST
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.core.positions import Positions
+from kohort.client.core.records import AnyRecord
 from kohort.client.deserialising import Deserialisers
-from kohort.client.fetched import NO_DESERIALISERS, IsolationLevel
-from kohort.client.fetcher import FetchConfig, Fetcher
+from kohort.client.fetch.fetcher import FetchConfig, Fetcher
 from kohort.client.net.cluster import Cluster, ClusterConfig, parse_bootstrap
 from kohort.client.net.connection import ConnectionConfig
-from kohort.client.records import AnyRecord
 
 PATIENCE_S: Final = 30
 EARLIEST: Final = FetchConfig(auto_offset_reset=RESET_EARLIEST)

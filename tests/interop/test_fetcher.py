@@ -19,6 +19,7 @@ from kohort.client.core.errors import (
     RecordTooLargeError,
     UnknownTopicError,
 )
+from kohort.client.core.fetch.batches import IsolationLevel
 from kohort.client.core.offsets import (
     EARLIEST as FROM_THE_START,
 )
@@ -33,9 +34,8 @@ from kohort.client.core.offsets import (
 )
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.deserialising import Deserialisers
-from kohort.client.fetched import IsolationLevel
-from kohort.client.fetcher import FetchConfig
-from kohort.client.offset_lookup import list_offsets
+from kohort.client.fetch.fetcher import FetchConfig
+from kohort.client.fetch.offset_lookup import list_offsets
 from kohort.protocol.types import ZERO_UUID
 from tests.interop.clients.confluent_client import admin_client
 from tests.interop.fetching import EARLIEST, produce, reading

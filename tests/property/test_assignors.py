@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kohort.client.core.assignors import (
+from kohort.client.core.group.assignors import (
     ASSIGNORS,
     Assignor,
     CooperativeStickyAssignor,
@@ -17,8 +17,8 @@ from kohort.client.core.assignors import (
     RoundRobinAssignor,
     StickyAssignor,
 )
-from kohort.client.core.assignors.assignor import Assignment
-from kohort.client.core.assignors.user_data import encode_held
+from kohort.client.core.group.assignors.assignor import Assignment
+from kohort.client.core.group.assignors.user_data import encode_held
 from kohort.client.core.partitions import TopicPartition
 from tests.bytecodes import metered
 

@@ -13,11 +13,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kohort.client.core.fetch_plan import LEFTOVER_MS, FetchLimits, FetchPlan
+from kohort.client.core.fetch.batches import Fetched, ReadOptions
+from kohort.client.core.fetch.buffers import CHUNK_OVERHEAD_BYTES, FetchBuffers
+from kohort.client.core.fetch.plan import LEFTOVER_MS, FetchLimits, FetchPlan
+from kohort.client.core.fetch.positions import Positions
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.core.positions import Positions
-from kohort.client.fetch_buffers import CHUNK_OVERHEAD_BYTES, FetchBuffers
-from kohort.client.fetched import Fetched, ReadOptions
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 

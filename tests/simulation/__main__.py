@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from kohort.client.core.assignors import ASSIGNORS
+from kohort.client.core.group.assignors import ASSIGNORS
 from tests.property.test_group import GroupMachine
 from tests.property.walk import WalkError, walk
 from tests.simulation.campaign import (

@@ -8,10 +8,10 @@ import random
 from typing import Any
 
 from kohort.broker.core.group.requests import LeaveEntry
-from kohort.client.core.heartbeat import FindCoordinator, SendHeartbeat, SendLeave
-from kohort.client.core.identity import Identity
+from kohort.client.core.group.heartbeat import FindCoordinator, SendHeartbeat, SendLeave
+from kohort.client.core.group.identity import Identity
+from kohort.client.core.group.steps import Apply, Join, Step, Sync
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.core.steps import Apply, Join, Step, Sync
 from kohort.protocol.errors import ErrorCode
 from tests.driven_members import DrivenMember
 from tests.unit.broker.core.group.scenario import MINUTE, Scenario

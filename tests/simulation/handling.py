@@ -22,13 +22,13 @@ from kohort.client.core.errors import (
 )
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.records import AnyRecord, ConsumerRecord
 from kohort.client.processing.attempts import Attempts
 from kohort.client.processing.dead_letters import CallerBurial, DeadLetter
 from kohort.client.processing.figures import Counts
 from kohort.client.processing.options import RunOptions
 from kohort.client.processing.runner import Runner
 from kohort.client.processing.source import CommitDone, Positions
-from kohort.client.records import AnyRecord, ConsumerRecord
 from kohort.protocol.records.batch import TimestampType
 from tests.virtual_loop import VirtualClockLoop
 

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.records import AnyRecord, ConsumerRecord
+from kohort.client.core.records import AnyRecord, ConsumerRecord
 from kohort.protocol.records.batch import TimestampType
 from tests.simulation.consuming.campaign import STEPS, describe, live_many
 from tests.simulation.consuming.interrupted import Interrupted

@@ -46,7 +46,7 @@ from kohort.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kohort.client.core.offsets import OffsetAndMetadata
-    from kohort.client.records import ConsumerRecord, RawRecord
+    from kohort.client.core.records import ConsumerRecord, RawRecord
 
 
 class ConsumerError(Exception):

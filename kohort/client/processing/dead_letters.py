@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from kohort.client.config import ConsumerConfig
 from kohort.client.core.errors import ConfigError
-from kohort.client.records import ConsumerRecord
+from kohort.client.core.records import ConsumerRecord
 from kohort.protocol.lazy_dataclass import dataclass
 
 logger = logging.getLogger(__name__)

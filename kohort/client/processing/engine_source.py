@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.fetcher import Records
+from kohort.client.fetch.fetcher import Records
 from kohort.client.processing.source import CommitDone, Positions
 
 if TYPE_CHECKING:

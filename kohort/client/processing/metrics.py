@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from kohort.client.core.statistics import NEVER
+from kohort.client.core.group.statistics import NEVER
 from kohort.client.processing.figures import RunFigures
 
 PREFIX: Final = "kohort_consumer_run_"

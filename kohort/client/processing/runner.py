@@ -18,6 +18,7 @@ from typing import Final, TypeAlias
 from kohort.client.core.errors import ConsumerClosedError
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.records import AnyRecord
 from kohort.client.core.work import Entry, Item, Phase, Work
 from kohort.client.processing.attempts import Attempts
 from kohort.client.processing.commits import SOON_S, Commits
@@ -26,7 +27,6 @@ from kohort.client.processing.figures import Counts, RunFigures
 from kohort.client.processing.options import RunOptions
 from kohort.client.processing.outcomes import Outcomes
 from kohort.client.processing.source import Source
-from kohort.client.records import AnyRecord
 
 logger = logging.getLogger(__name__)
 

@@ -10,15 +10,15 @@ from typing import Final, Generic
 
 from kohort.client.config import ConsumerConfig
 from kohort.client.core.errors import IllegalStateError
+from kohort.client.core.records import ConsumerRecord
 from kohort.client.engine import Engine
-from kohort.client.listener import Partitions, RebalanceListener
+from kohort.client.group.listener import Partitions, RebalanceListener
 from kohort.client.processing.attempts import Attempts
 from kohort.client.processing.dead_letters import DeadLetterWriter, burial_for
 from kohort.client.processing.engine_source import EngineSource
 from kohort.client.processing.figures import Counts, RunFigures
 from kohort.client.processing.options import OnFailure, Ordering, RetryOn, RunOptions
 from kohort.client.processing.runner import Runner
-from kohort.client.records import ConsumerRecord
 from kohort.client.typed import K, V
 
 STOP_SHARE: Final = 0.6

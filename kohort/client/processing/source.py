@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeAlias
 
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.fetcher import Records
+from kohort.client.fetch.fetcher import Records
 
 Positions: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
 CommitDone: TypeAlias = Callable[[BaseException | None], None]

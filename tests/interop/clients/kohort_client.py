@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 from kohort import Consumer, RebalanceListener
-from kohort.client.listener import Partitions
+from kohort.client.group.listener import Partitions
 from tests.interop.clients.threads import ThreadMember
 from tests.interop.model import Record, Seat
 

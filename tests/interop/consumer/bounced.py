@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from confluent_kafka import Producer
 
 from kohort import Consumer, RebalanceListener, TopicPartition, errors
-from kohort.client.core.membership import MemberState
-from kohort.client.listener import Partitions
+from kohort.client.core.group.membership import MemberState
+from kohort.client.group.listener import Partitions
 from tests.interop.clients.confluent_client import QUIET
 from tests.interop.consumer.members import numbers
 

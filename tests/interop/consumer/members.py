@@ -11,8 +11,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from kohort import Consumer, ConsumerRecord, RebalanceListener, TopicPartition
-from kohort.client.core.membership import MemberState
-from kohort.client.listener import Partitions
+from kohort.client.core.group.membership import MemberState
+from kohort.client.group.listener import Partitions
 from tests.interop.clients.confluent_client import admin_client
 from tests.interop.model import wait_until
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kohort import Consumer, OffsetAndMetadata, RebalanceListener, TopicPartition, errors
-from kohort.client.listener import Partitions
+from kohort.client.group.listener import Partitions
 from tests.interop.consumer.members import Members, Note, Topics, numbers, read, values
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kohort import OffsetAndMetadata, TopicPartition, errors
-from kohort.client.commit_callbacks import Offsets
+from kohort.client.group.commit_callbacks import Offsets
 from tests.interop.consumer.members import Members, Topics, is_at_rest, read, values
 
 
@@ -73,7 +73,7 @@ async def test_a_commit_that_is_not_waited_for_reports_its_failure_once(
 async def test_too_many_commits_that_nobody_waits_for_are_refused(
     topics: Topics, members: Members, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kohort.client.group_offsets.ASYNC_COMMITS_MAX", 20)
+    monkeypatch.setattr("kohort.client.group.offsets.ASYNC_COMMITS_MAX", 20)
     partition = TopicPartition(topics.create(), 0)
     consumer = members.make()
     consumer.assign([partition])

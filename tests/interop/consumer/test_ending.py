@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kohort import Consumer, RebalanceListener, TopicPartition, errors
-from kohort.client.listener import Partitions
+from kohort.client.group.listener import Partitions
 from tests.interop.consumer.members import PATIENCE_S, Members, Topics
 
 

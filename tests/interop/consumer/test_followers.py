@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from kohort.client.core.fetch.read_replicas import LEADER_ALONE_MS
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.core.read_replicas import LEADER_ALONE_MS
 from kohort.client.net.cluster import FETCHING, Address
 from tests.interop.clients.confluent_client import admin_client
 from tests.interop.fetching import EARLIEST, Reader, produce, reading

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from kohort import Assignor, Consumer, JoinReason, TopicPartition, errors
-from kohort.client.core import membership
-from kohort.client.core.group_requests import MembershipConfig, join_request
-from kohort.client.core.identity import Identity
-from kohort.client.core.rejoin import Rejoin
-from kohort.client.core.subscription import Subscription
+from kohort.client.core.group import membership
+from kohort.client.core.group.identity import Identity
+from kohort.client.core.group.rejoin import Rejoin
+from kohort.client.core.group.requests import MembershipConfig, join_request
+from kohort.client.core.group.subscription import Subscription
 from kohort.protocol.messages.join_group import JoinGroupRequest
 from tests.interop.consumer.members import Members, Topics
 

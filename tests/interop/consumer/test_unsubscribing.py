@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kohort import RebalanceListener, errors
-from kohort.client.listener import Partitions
+from kohort.client.group.listener import Partitions
 from tests.interop.consumer.members import Members, Note, Topics, read, values
 
 LONG_SESSION_MS = 300_000

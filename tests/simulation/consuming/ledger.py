@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.records import AnyRecord
+from kohort.client.core.records import AnyRecord
 from tests.simulation.consuming.brokers import PARTITIONS
 
 

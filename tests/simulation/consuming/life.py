@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
-from kohort.client.records import AnyRecord
+from kohort.client.core.records import AnyRecord
 from tests.simulation.consuming.brokers import NODES, PARTITIONS, Cluster
 from tests.simulation.consuming.ledger import Ledger
 from tests.simulation.consuming.network import ConsumersClock, ConsumersLoop, Host, Network

@@ -26,8 +26,8 @@ from kohort.client.core.errors import (
     OperationTimedOutError,
 )
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.listener import Partitions, RebalanceListener
-from kohort.client.records import AnyRecord
+from kohort.client.core.records import AnyRecord
+from kohort.client.group.listener import Partitions, RebalanceListener
 from tests.simulation.consuming.brokers import TOPIC
 from tests.simulation.consuming.interrupted import Interrupted
 from tests.simulation.consuming.ledger import Ledger

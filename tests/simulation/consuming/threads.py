@@ -1,6 +1,6 @@
 """The heartbeat thread on virtual time: a real thread that runs only while the loop waits for it.
 
-`turns` puts stand-ins for what `kohort.client.heartbeat_thread` has of `threading` and for its
+`turns` puts stand-ins for what the module of the heartbeat thread has of `threading` and for its
 blocking connection. A thread that waits, on a condition or for an answer, hands the turn back to
 the loop, and is given it again when its time has come. So one thing happens at a time, in an order
 that only the seed decides, and the code of the thread is the one that runs in production.
@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from kohort.client import heartbeat_thread
+from kohort.client.group import heartbeat_thread
 from kohort.client.net.cluster import Address
 from kohort.client.net.connection import (
     Connection,

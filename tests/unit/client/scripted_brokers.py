@@ -12,17 +12,17 @@ from collections.abc import Collection, Coroutine
 from typing import Any, Final, cast
 
 from kohort.broker.runtime.clock import VirtualClock
+from kohort.client.core.fetch.batches import NO_DESERIALISERS
+from kohort.client.core.fetch.positions import Positions
 from kohort.client.core.offsets import RESET_EARLIEST
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.core.positions import Positions
+from kohort.client.core.records import AnyRecord
 from kohort.client.core.topics import Leader, TopicInfo
 from kohort.client.deserialising import Deserialisers
-from kohort.client.fetched import NO_DESERIALISERS
-from kohort.client.fetcher import FetchConfig, Fetcher
+from kohort.client.fetch.fetcher import FetchConfig, Fetcher
 from kohort.client.net.cluster import Address, Cluster, ClusterConfig
 from kohort.client.net.connection import Connection, ConnectionConfig, DisconnectedError
 from kohort.client.net.versions import ApiVersionTable
-from kohort.client.records import AnyRecord
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.fetch import (

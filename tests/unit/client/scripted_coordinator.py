@@ -11,19 +11,19 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from kohort.client.config import config_from
-from kohort.client.coordinator import Coordinator
-from kohort.client.core.identity import Identity
-from kohort.client.core.membership import MemberState
+from kohort.client.core.group.identity import Identity
+from kohort.client.core.group.membership import MemberState
+from kohort.client.core.group.subscription import Subscription
 from kohort.client.core.offsets import OffsetAndMetadata
-from kohort.client.core.subscription import Subscription
 from kohort.client.core.topics import TopicInfo
-from kohort.client.group import GroupMember
-from kohort.client.group_offsets import GroupOffsets
+from kohort.client.group.coordinator import Coordinator
+from kohort.client.group.member import GroupMember
+from kohort.client.group.offsets import GroupOffsets
+from kohort.client.group.rebalance import Rebalance
 from kohort.client.metadata import MetadataConfig, MetadataKeeper
 from kohort.client.net.cluster import Address, Cluster, ClusterConfig
 from kohort.client.net.connection import Connection, ConnectionConfig, DisconnectedError
 from kohort.client.net.versions import ApiVersionTable
-from kohort.client.rebalance import Rebalance
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.find_coordinator import (

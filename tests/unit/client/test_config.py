@@ -8,7 +8,7 @@ import pytest
 
 from kohort import Assignor, Consumer, JoinReason, RebalanceListener, errors
 from kohort.client.config import ConsumerConfig, Settings, config_from
-from kohort.client.core.assignors import RangeAssignor
+from kohort.client.core.group.assignors import RangeAssignor
 
 
 @pytest.mark.parametrize(

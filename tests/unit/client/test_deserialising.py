@@ -8,8 +8,10 @@ from typing import TypeAlias
 import pytest
 
 from kohort.client.core.errors import DeserialisationError, RecordError
+from kohort.client.core.fetch.batches import Fetched, ReadOptions
+from kohort.client.core.fetch.buffers import FetchBuffers
+from kohort.client.core.fetch.positions import Positions
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.core.positions import Positions
 from kohort.client.deserialising import (
     AHEAD_RECORDS,
     CALLS_LIMIT,
@@ -17,8 +19,6 @@ from kohort.client.deserialising import (
     Deserialisers,
     NotMadeYet,
 )
-from kohort.client.fetch_buffers import FetchBuffers
-from kohort.client.fetched import Fetched, ReadOptions
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 

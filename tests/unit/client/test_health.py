@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from kohort.client.core.failing import Failing
-from kohort.client.core.membership import MemberState
+from kohort.client.core.group.membership import MemberState
+from kohort.client.core.group.statistics import RebalancePhase
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.core.statistics import RebalancePhase
 from kohort.client.health import Health, HealthLimits
 from kohort.client.processing.figures import RunFigures
 

@@ -40,7 +40,7 @@ def test_all_loggers_of_the_consumer_are_below_one_name() -> None:
         if isinstance(logger, logging.Logger):
             names.add(logger.name)
             assert logger.name == info.name
-    assert "kohort.client.group" in names
+    assert "kohort.client.group.member" in names
 
 
 def test_a_looked_up_offset_has_the_time_under_both_names() -> None:

@@ -4,7 +4,7 @@ from typing import Any, assert_type
 
 from kohort.client.consumer import Consumer
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.records import ConsumerRecord
+from kohort.client.core.records import ConsumerRecord
 
 
 def as_number(raw: bytes | None) -> int:

@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 
 from kohort import Consumer
-from kohort.client.core.membership import MemberState
-from kohort.client.core.statistics import RebalancePhase
+from kohort.client.core.group.membership import MemberState
+from kohort.client.core.group.statistics import RebalancePhase
 from kohort.client.health import Health, HealthLimits
 from kohort.client.metrics import FIGURES, ConsumerCollector
 from kohort.client.net.sasl import MECHANISMS

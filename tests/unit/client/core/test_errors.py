@@ -15,7 +15,7 @@ from kohort.client.core.errors import (
 )
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.records import ConsumerRecord, RawRecord
+from kohort.client.core.records import ConsumerRecord, RawRecord
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records.batch import TimestampType
 

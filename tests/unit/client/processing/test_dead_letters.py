@@ -5,6 +5,7 @@ import pytest
 
 from kohort.client.config import ConsumerConfig
 from kohort.client.core.errors import ConfigError
+from kohort.client.core.records import ConsumerRecord
 from kohort.client.processing.dead_letters import (
     EARLIER_HEADERS_LIMIT,
     PREFIX,
@@ -14,7 +15,6 @@ from kohort.client.processing.dead_letters import (
     TopicBurial,
     burial_for,
 )
-from kohort.client.records import ConsumerRecord
 from kohort.protocol.records.batch import TimestampType
 
 Headers = tuple[tuple[str, bytes | None], ...]

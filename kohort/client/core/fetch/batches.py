@@ -1,0 +1,352 @@
+"""What one answer had for one partition: batches, of which records are made when they are taken.
+
+A batch that was begun can be put back (`rewind`): nothing is forgotten of it until the next one is
+asked for. What it was inflated to can be given up meanwhile (`deflate`): it is made again at need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from struct import Struct
+from typing import Final, NamedTuple
+
+from kohort.client.core.errors import (
+    ConsumerError,
+    CorruptRecordError,
+    DeserialisationError,
+    RecordTooLargeError,
+)
+from kohort.client.core.fetch.unpack import Source, unpack
+from kohort.client.core.offsets import UNKNOWN_EPOCH
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.records import AnyRecord
+from kohort.client.deserialising import Awaiting, Deserialisers, refused
+from kohort.protocol.errors import DecodeError, ErrorCode, InflatedTooLargeError
+from kohort.protocol.lazy_dataclass import dataclass
+from kohort.protocol.records.batch import (
+    HEADER_BYTES,
+    LENGTH_MIN,
+    LENGTH_OVERHEAD_BYTES,
+    MAGIC,
+    BatchHeader,
+    crc_matches,
+    read_header,
+)
+from kohort.protocol.records.control import ControlType, decode_marker
+from kohort.protocol.records.record import inflate, log_append_timestamp
+
+_EXTENT: Final = Struct(">qi4xb6xi")
+"""Base offset, length, magic and last offset delta of a batch."""
+_OFFSET_MAX: Final = (1 << 63) - 2
+_new = tuple.__new__
+
+
+class IsolationLevel(IntEnum):
+    """Whether records of transactions that are open or aborted are returned (KIP-98)."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+NO_DESERIALISERS: Final = Deserialisers()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How batches are read."""
+
+    check_crcs: bool = True
+    inflated_bytes_limit: int = 64 << 20
+    deserialisers: Deserialisers = NO_DESERIALISERS
+    awaiting: Awaiting | None = None
+    """What calls them, if they are coroutine functions."""
+
+
+class Aborted(NamedTuple):
+    """Of a producer: what it wrote from there on, up to its next marker, is not for users."""
+
+    first_offset: int
+    producer_id: int
+
+
+class _Open(NamedTuple):
+    """The batch that records are being taken from."""
+
+    header: BatchHeader
+    view: memoryview
+    source: Source
+
+
+class Fetched:
+    """`data` is whole batches, the last of which may be cut off."""
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        data: memoryview,
+        options: ReadOptions,
+        aborted: Sequence[Aborted] = (),
+        *,
+        offset: int = 0,
+    ) -> None:
+        """`aborted`: as the broker lists them; empty for who reads everything. `offset`: what was
+        asked for, which may be within the first batch.
+
+        Raises:
+            CorruptRecordError, RecordTooLargeError: there is not one batch in it.
+        """
+        self._partition = partition
+        self._options = options
+        self._stop, self.next_offset = _extent(partition, data, offset)
+        # The rest of an answer should not be kept in memory for the sake of a small part of it.
+        data = data[: self._stop]
+        whole = data.obj
+        is_small_part = len(data) * 2 < len(whole) if isinstance(whole, bytes | bytearray) else True
+        self._data = memoryview(bytes(data)) if is_small_part else data
+        self._cursor = 0
+        self._aborted = sorted(aborted, reverse=True)
+        self._aborted_producers: set[int] = set()
+        self._open: _Open | None = None
+        self._block: bytes | None = None
+        """What the open batch inflates to; None: not inflated now."""
+        self._position = 0
+        self._left = 0
+        self.leader_epoch = UNKNOWN_EPOCH
+        """Of the batch that was read last."""
+
+    @property
+    def byte_count(self) -> int:
+        """Of the batches that are not done with, as they were sent."""
+        begun = len(self._open.view) if self._open else 0
+        return self._stop - self._cursor + begun
+
+    @property
+    def inflated_bytes(self) -> int:
+        """What the batch that was begun takes beside those: its records block, inflated."""
+        return 0 if self._block is None else len(self._block)
+
+    def deflate(self) -> None:
+        """Keep the batch that was begun as it was sent alone, until it is read again."""
+        self._block = None
+
+    def read(self, floor: int, wanted: int) -> list[AnyRecord]:
+        """`wanted` records at most, none below offset `floor`; those of one batch at most.
+
+        Empty: there are no more here; go on at `next_offset`.
+
+        Raises:
+            CorruptRecordError, RecordTooLargeError, DeserialisationError: the record at `floor`, or
+                behind it, cannot be given out. The next call begins with it again.
+            NotMadeYet: its deserialisers are coroutine functions, and at work on it.
+        """
+        while True:
+            if not self._left and not self._begin_batch(floor):
+                return []
+            assert self._open is not None
+            block = self._block
+            if block is None:
+                block = self._block = self._inflate(self._open.header, self._open.view, floor)
+            try:
+                records, self._position, self._left = unpack(
+                    block, self._position, self._left, self._open.source, floor, wanted
+                )
+                if not self._left and self._position != len(block):
+                    if not records:
+                        raise DecodeError("there is more behind the last record")
+                    self.rewind()
+            except DecodeError as error:
+                self.rewind()
+                raise self._corrupt(self._open.header, floor, str(error)) from error
+            if records:
+                return self._deserialised(records)
+
+    def rewind(self) -> None:
+        """Begin the present batch anew, at the `floor` that comes next."""
+        if self._open is not None:
+            self._position = 0
+            self._left = self._open.header.record_count
+
+    def _begin_batch(self, floor: int) -> bool:
+        """Go on to the next batch with records for users; False if there is none."""
+        self._open = self._block = None
+        while self._cursor < self._stop:
+            header = read_header(self._data, self._cursor)
+            view = self._data[self._cursor : self._cursor + header.size_bytes]
+            if self._options.check_crcs and not crc_matches(view, header):
+                raise self._corrupt(header, floor, "its checksum is wrong")
+            if header.record_count < 0:
+                raise self._corrupt(header, floor, f"it has {header.record_count} records")
+            if self._is_for_users(header, view, floor):
+                self._block = self._inflate(header, view, floor)
+                self._open = _Open(header, view, self._source(header))
+                self.rewind()
+            self._cursor += header.size_bytes
+            self.leader_epoch = header.partition_leader_epoch
+            if self._open is not None and self._left:
+                return True
+        self._open = self._block = None
+        return False
+
+    def _is_for_users(self, header: BatchHeader, view: memoryview, floor: int) -> bool:
+        while self._aborted and self._aborted[-1].first_offset <= header.last_offset:
+            self._aborted_producers.add(self._aborted.pop().producer_id)
+        if not header.is_control:
+            return not (header.is_transactional and header.producer_id in self._aborted_producers)
+        if header.producer_id in self._aborted_producers:
+            try:
+                marker = decode_marker(view, header)
+            except DecodeError as error:
+                raise self._corrupt(header, floor, str(error)) from error
+            if marker is not None and marker.control_type is ControlType.ABORT:
+                self._aborted_producers.discard(header.producer_id)
+        return False
+
+    def _inflate(self, header: BatchHeader, view: memoryview, floor: int) -> bytes:
+        limit = self._options.inflated_bytes_limit
+        try:
+            return bytes(inflate(view, header, limit))
+        except InflatedTooLargeError as error:
+            name = _name(self._partition)
+            raise RecordTooLargeError(
+                f"{name}: the batch at offset {header.base_offset} inflates to more than {limit}"
+                f" bytes; raise inflated_bytes_limit, or seek to {header.next_offset}",
+                self._partition,
+                max(floor, header.base_offset),
+                header.next_offset,
+                code=ErrorCode.MESSAGE_TOO_LARGE,
+            ) from error
+        except DecodeError as error:
+            raise self._corrupt(header, floor, str(error)) from error
+
+    def _source(self, header: BatchHeader) -> Source:
+        return Source(
+            *self._partition,
+            header.base_offset,
+            header.last_offset,
+            header.base_timestamp,
+            log_append_timestamp(header),
+            header.timestamp_type,
+            header.partition_leader_epoch,
+        )
+
+    def _deserialised(self, records: list[AnyRecord]) -> list[AnyRecord]:
+        read_key, read_value = self._options.deserialisers.key, self._options.deserialisers.value
+        if read_key is None and read_value is None:
+            return records
+        if self._options.awaiting is not None:
+            return self._awaited(self._options.awaiting, records)
+        done: list[AnyRecord] = []
+        for record in records:
+            what, key, value = "key", record.key, record.value
+            try:
+                if read_key is not None:
+                    key = read_key(key)
+                what = "value"
+                if read_value is not None:
+                    value = read_value(value)
+            except Exception as error:
+                self.rewind()
+                if done:
+                    break
+                raise _told_how_to_pass(refused(record, what, error)) from error
+            done.append(record._replace(key=key, value=value))
+        return done
+
+    def _awaited(self, awaiting: Awaiting, records: list[AnyRecord]) -> list[AnyRecord]:
+        done: list[AnyRecord] = []
+        try:
+            done = awaiting.take(self._partition, records)
+        except DeserialisationError as error:
+            raise _told_how_to_pass(error) from error.__cause__
+        finally:
+            if len(done) < len(records):
+                self.rewind()
+        return done
+
+    def _corrupt(self, header: BatchHeader, floor: int, why: str) -> CorruptRecordError:
+        next_offset = self._behind(header)
+        return CorruptRecordError(
+            f"{_name(self._partition)}: the batch at offset {header.base_offset} cannot be read:"
+            f" {why}; seek to {next_offset} to go on",
+            self._partition,
+            max(floor, header.base_offset),
+            next_offset,
+            code=ErrorCode.CORRUPT_MESSAGE,
+        )
+
+    def _behind(self, header: BatchHeader) -> int:
+        """Where reading can go on. A header that is damaged may say too much; where the next batch
+        begins the broker has seen to.
+        """
+        cursor = self._cursor if self._open is not None else self._cursor + header.size_bytes
+        if cursor < self._stop:
+            base, *_ = _EXTENT.unpack_from(self._data, cursor)
+            if header.base_offset < base < header.next_offset:
+                return int(base)
+        return header.next_offset
+
+
+def _told_how_to_pass(error: DeserialisationError) -> DeserialisationError:
+    return DeserialisationError(
+        f"{error}; seek to {error.next_offset} to pass over it", error.record
+    )
+
+
+def _name(partition: TopicPartition) -> str:
+    return f"{partition.topic}-{partition.partition}"
+
+
+def _extent(partition: TopicPartition, data: memoryview, asked: int) -> tuple[int, int]:
+    """Where the last whole batch ends, and the offset behind it.
+
+    What cannot be a batch ends it as well. It will be the first of the next answer, and an error.
+    """
+    cursor = next_offset = 0
+    problem: ConsumerError | None = None
+    while len(data) - cursor >= HEADER_BYTES:
+        base, length, magic, delta = _EXTENT.unpack_from(data, cursor)
+        stop = cursor + length + LENGTH_OVERHEAD_BYTES
+        if (
+            magic != MAGIC
+            or length < LENGTH_MIN
+            or delta < 0
+            or not 0 <= base < _OFFSET_MAX - delta
+        ):
+            problem = _not_a_batch(partition, base, magic, asked)
+            break
+        if stop > len(data):
+            problem = _too_large(partition, max(asked, base), base + delta + 1)
+            break
+        cursor, next_offset = stop, base + delta + 1
+    if cursor:
+        return cursor, next_offset
+    raise problem or _too_large(partition, asked, None)
+
+
+def _too_large(
+    partition: TopicPartition, offset: int, next_offset: int | None
+) -> RecordTooLargeError:
+    return RecordTooLargeError(
+        f"{_name(partition)}: not even one batch fits in an answer, at offset {offset}; raise"
+        " max_partition_fetch_bytes and fetch_max_bytes above the broker's message.max.bytes",
+        partition,
+        offset,
+        next_offset,
+        code=ErrorCode.MESSAGE_TOO_LARGE,
+    )
+
+
+def _not_a_batch(
+    partition: TopicPartition, base: int, magic: int, asked: int
+) -> CorruptRecordError:
+    why = "its header makes no sense"
+    if magic != MAGIC:
+        why = f"it is of format {magic}, and only format {MAGIC} (Kafka 0.11 and later) is read"
+    return CorruptRecordError(
+        f"{_name(partition)}: the batch at offset {base} cannot be read: {why}; seek past it to"
+        " go on",
+        partition,
+        asked,
+        code=ErrorCode.CORRUPT_MESSAGE,
+    )

@@ -1,0 +1,127 @@
+"""Whether a log still has what a position stands behind (KIP-320). Pure.
+
+A leader that takes over without all that the one before it had, goes on from where it is: the same
+offsets get other records. Somebody who has read further than that would go on in the middle of
+them and miss the rest. So when a partition has a newer leader than the one that the last record
+was read from, the new one is asked where the older one's records end before anything is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeAlias
+
+from kohort.client.core.errors import LogTruncatedError
+from kohort.client.core.fetch.positions import PartitionState, Positions
+from kohort.client.core.offsets import OffsetAndMetadata, OffsetSpec
+from kohort.client.core.partitions import TopicPartition
+
+
+class LeaderEpoch(NamedTuple):
+    """Who leads a partition, for the how manieth time it has a leader."""
+
+    node_id: int
+    epoch: int
+
+
+LeaderOf: TypeAlias = Callable[[TopicPartition], LeaderEpoch | None]
+
+
+class Doubt(NamedTuple):
+    """What to ask the leader about: up to where records are from `leader_epoch`, or older."""
+
+    fence: int
+    offset: int
+    leader_epoch: int
+    leader: LeaderEpoch
+
+
+class EpochEnd(NamedTuple):
+    """The answer: the newest epoch that is not newer than the one asked for, and the offset behind
+    its last record; -1 if there is none.
+    """
+
+    leader_epoch: int
+    offset: int
+
+
+class LeaderChecks:
+    """Those of one consumer's positions."""
+
+    def __init__(self, positions: Positions) -> None:
+        self._positions = positions
+        self._seen: dict[TopicPartition, tuple[int, LeaderEpoch]] = {}
+        """The fence of a position and the leader that it was looked at under."""
+
+    def look(self, leader_of: LeaderOf) -> bool:
+        """Leaders or positions may have changed; whether a position is in doubt for that.
+
+        What was fetched for such a position is void, like all that follows it.
+        """
+        seen: dict[TopicPartition, tuple[int, LeaderEpoch]] = {}
+        has_doubts = False
+        for partition in list(self._positions.assigned):
+            state, leader = self._positions.state(partition), leader_of(partition)
+            if state.position is None or leader is None:
+                continue
+            if self._seen.get(partition) != (state.fence, leader):
+                if _is_doubtful(state, leader):
+                    self._positions.doubt(partition)
+                    has_doubts = True
+                elif state.is_doubted:
+                    self._positions.believe(partition)
+            seen[partition] = (state.fence, leader)
+        self._seen = seen
+        return has_doubts
+
+    def doubts(self) -> Mapping[TopicPartition, Doubt]:
+        """What has to be asked."""
+        found = {}
+        for partition, (fence, leader) in self._seen.items():
+            state = self._positions.find(partition)
+            if state is not None and state.is_doubted and state.fence == fence:
+                assert state.position is not None
+                found[partition] = Doubt(fence, state.position, state.leader_epoch, leader)
+        return found
+
+    def believed(self, partition: TopicPartition, doubt: Doubt) -> None:
+        """The leader cannot be asked: brokers before Kafka 2.3."""
+        if self._positions.has_fence(partition, doubt.fence):
+            self._positions.believe(partition)
+
+    def answered(
+        self,
+        partition: TopicPartition,
+        doubt: Doubt,
+        end: EpochEnd,
+        default_reset: OffsetSpec | None,
+    ) -> LogTruncatedError | None:
+        """What the leader says. Nothing happens if the position has moved meanwhile.
+
+        If the log was cut off before the position, that goes back to the place, as in Java; a place
+        that is not known is `default_reset`'s business.
+
+        Returns:
+            the error, if there is no default; the position stays in doubt.
+        """
+        if not self._positions.has_fence(partition, doubt.fence):
+            return None
+        is_known = end.offset >= 0 and end.leader_epoch >= 0
+        if is_known and end.offset >= doubt.offset:
+            self._positions.believe(partition)
+        elif default_reset is None:
+            parted = OffsetAndMetadata(end.offset, "", end.leader_epoch) if is_known else None
+            return LogTruncatedError(partition, doubt.offset, parted)
+        elif is_known:
+            # With an epoch that is older still, so that this is looked at once more.
+            self._positions.seek(partition, end.offset, end.leader_epoch)
+        else:
+            self._positions.seek_to(partition, default_reset)
+        return None
+
+
+def _is_doubtful(state: PartitionState, leader: LeaderEpoch) -> bool:
+    """A leader that is older than the last record is one of old metadata, and knows less than we
+    do. Of the same age, it has what it has given us.
+    """
+    return 0 <= state.leader_epoch < leader.epoch

@@ -1,0 +1,39 @@
+"""Who reads which partition: the leader of a group decides with one of these.
+
+Range, round robin, sticky and cooperative sticky assign as Java's classes of these names do where
+that can be seen from outside (rule, user data, names), so that either may lead a mixed group.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from kohort.client.core.group.assignors.assignor import Assignor, GroupMember, RebalanceProtocol
+from kohort.client.core.group.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kohort.client.core.group.assignors.range import RangeAssignor
+from kohort.client.core.group.assignors.round_robin import RoundRobinAssignor
+from kohort.client.core.group.assignors.sticky import StickyAssignor
+
+ASSIGNORS: Final[Mapping[str, type[Assignor]]] = MappingProxyType(
+    {
+        assignor.name: assignor
+        for assignor in (
+            RangeAssignor,
+            RoundRobinAssignor,
+            StickyAssignor,
+            CooperativeStickyAssignor,
+        )
+    }
+)
+"""The built-in ones, by the name that `partition_assignment_strategy` knows them by."""
+
+__all__ = [
+    "ASSIGNORS",
+    "Assignor",
+    "CooperativeStickyAssignor",
+    "GroupMember",
+    "RangeAssignor",
+    "RebalanceProtocol",
+    "RoundRobinAssignor",
+    "StickyAssignor",
+]

@@ -1,0 +1,76 @@
+"""As sticky, but nobody stops reading what it keeps (KIP-429).
+
+A partition that moves is given to nobody in the first round, in which its owner learns that it has
+lost it. The owner gives it up and joins again; the second round hands it out.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from kohort.client.core.group.assignors.assignor import (
+    Assignment,
+    Assignor,
+    GroupMember,
+    RebalanceProtocol,
+)
+from kohort.client.core.group.assignors.balancing import balanced
+from kohort.client.core.group.assignors.claims import Claim, honoured
+from kohort.client.core.group.assignors.user_data import (
+    UNKNOWN_GENERATION,
+    decode_generation,
+    encode_generation,
+)
+from kohort.client.core.partitions import TopicPartition
+
+
+class CooperativeStickyAssignor(Assignor):
+    """`cooperative-sticky`. It can be eager too, so that a group can change over to it."""
+
+    name = "cooperative-sticky"
+    protocols = frozenset({RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER})
+
+    def __init__(self) -> None:
+        self._generation = UNKNOWN_GENERATION
+
+    def user_data(self, topics: Collection[str]) -> bytes | None:  # noqa: ARG002
+        # Since v2 the subscription says it as well; older leaders read it here.
+        return encode_generation(self._generation)
+
+    def on_assignment(self, partitions: Collection[TopicPartition], generation: int) -> None:  # noqa: ARG002
+        self._generation = generation
+
+    def assign(
+        self, partition_counts: Mapping[str, int], members: Sequence[GroupMember]
+    ) -> Assignment:
+        by_id = {member.member_id: member for member in members}
+        held = honoured(map(_claim, members), by_id, partition_counts)
+        assignment = balanced(held, members, partition_counts)
+        claimants: dict[TopicPartition, set[str]] = {}
+        for member in members:
+            for partition in member.owned:
+                claimants.setdefault(partition, set()).add(member.member_id)
+        return {
+            member_id: _without_transfers(member_id, partitions, held[member_id], claimants)
+            for member_id, partitions in assignment.items()
+        }
+
+
+def _claim(member: GroupMember) -> Claim:
+    generation = member.generation
+    if generation == UNKNOWN_GENERATION:
+        generation = decode_generation(member.user_data)
+    return Claim(member.member_id, generation, member.owned)
+
+
+def _without_transfers(
+    member_id: str,
+    partitions: Sequence[TopicPartition],
+    held: Collection[TopicPartition],
+    claimants: Mapping[TopicPartition, set[str]],
+) -> list[TopicPartition]:
+    """What of its partitions a member can have now: no other one still holds them."""
+    kept = set(held)
+    return [
+        partition
+        for partition in partitions
+        if partition in kept or not claimants.get(partition, set()) - {member_id}
+    ]

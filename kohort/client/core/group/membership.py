@@ -1,0 +1,492 @@
+"""A consumer's membership in its group: when to join, with what, and what the answers mean.
+
+Pure. The consumer asks `next_step`, does it, and tells what came of it, always one step at a time;
+everything else (findings of the heartbeat thread, new metadata, a forced rebalance) may come in
+between.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from enum import Enum
+from typing import Final
+
+from kohort.client.core.backoff import Backoff
+from kohort.client.core.errors import (
+    ConsumerError,
+    IllegalStateError,
+    InconsistentProtocolError,
+    error_for,
+    is_refusal,
+)
+from kohort.client.core.group.assignors.assignor import Assignment, Assignor, RebalanceProtocol
+from kohort.client.core.group.handover import Handover, held_back
+from kohort.client.core.group.heartbeat import Finding, FindingKind, SendLeave
+from kohort.client.core.group.identity import NOBODY, Identity
+from kohort.client.core.group.rebalance_mode import common_mode
+from kohort.client.core.group.rejoin import Rejoin, combined
+from kohort.client.core.group.requests import (
+    PROTOCOL_TYPE,
+    MembershipConfig,
+    join_request,
+    sync_request,
+)
+from kohort.client.core.group.steps import (
+    Apply,
+    Assign,
+    FindCoordinator,
+    Idle,
+    Join,
+    Prepare,
+    RefreshTopics,
+    Step,
+    Sync,
+)
+from kohort.client.core.group.subscription import Subscription, SubscriptionKind
+from kohort.client.core.group.wire_forms import decode_member, decode_share
+from kohort.client.core.partitions import TopicPartition
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.join_reason import JoinReason
+from kohort.protocol.messages.join_group import JoinGroupResponse
+from kohort.protocol.messages.sync_group import SyncGroupResponse
+
+ENFORCED_TEXT: Final = "the application asked for it"
+
+
+class MemberState(Enum):
+    """Where a consumer stands with its group."""
+
+    UNJOINED = "unjoined"
+    PREPARING_REBALANCE = "preparing rebalance"
+    """Its JoinGroup is under way, which keeps it alive without heartbeats."""
+    COMPLETING_REBALANCE = "completing rebalance"
+    STABLE = "stable"
+
+
+_FIRST_TEXTS: Final = {JoinReason.RESTART: "started", JoinReason.UPGRADE: "upgrade"}
+
+
+class Membership:
+    """That of one consumer, for as long as it lives."""
+
+    def __init__(
+        self,
+        config: MembershipConfig,
+        *,
+        assignors: Sequence[Assignor],
+        subscription: Subscription,
+        backoff: Backoff,
+    ) -> None:
+        """`assignors` in order of preference."""
+        self.config = config
+        self.mode = common_mode(assignors)
+        self.state = MemberState.UNJOINED
+        self.identity = NOBODY
+        self.is_leader = False
+        self._assignors = {assignor.name: assignor for assignor in assignors}
+        self._subscription = subscription
+        self._backoff = backoff
+        self._is_coordinator_known = False
+        self._wait_until_ms = 0
+        self._fenced: ConsumerError | None = None
+        """What every poll raises until somebody subscribes anew."""
+        self._refusal: ConsumerError | None = None
+        """What the next poll raises; the one after it tries again."""
+        self.trouble = ""
+        """What the coordinator has last said in place of an answer; empty once it has answered."""
+        self._has_joined = False
+        self._rejoin: Rejoin | None = self._first_rejoin()
+        self._is_prepared = False
+        self._are_topics_fresh = False
+        self._joined_topics: frozenset[str] = frozenset()
+        """What the last JoinGroup asked for."""
+        self._known_topics: frozenset[str] | None = None
+        """Of a static member that is not one now: what the group goes on assuming it wants."""
+        self._watched: Mapping[str, int] | None = None
+        """Of a leader: the partition counts that the assignment was made from."""
+        self._counts_meanwhile: Mapping[str, int] | None = None
+        """The newest that came while that assignment was on its way."""
+        self._handover = Handover(config.max_poll_interval_ms)
+        self._next: Assign | Sync | Apply | None = None
+        """The step after an answer."""
+
+    # What to do.
+
+    def next_step(self, now_ms: int) -> Step:
+        """The next step; it counts as begun.
+
+        Raises:
+            FencedInstanceError: another process has the name of this member. Every time.
+            ConsumerError: the group does not take this member, as an AuthorizationError. Once: then
+                the next attempt is made, because what was refused may be allowed by now.
+        """
+        if self._fenced is not None:
+            raise self._fenced
+        if self._refusal is not None:
+            refusal, self._refusal = self._refusal, None
+            raise refusal
+        if isinstance(self._next, Apply):
+            return self._next
+        if not self._subscription.is_by_group:
+            return Idle()
+        if self._wait_until_ms > now_ms:
+            return Idle(self._wait_until_ms)
+        if not self._is_coordinator_known:
+            return FindCoordinator()
+        if self._next is not None:
+            return self._next
+        return self._next_join(now_ms)
+
+    def _next_join(self, now_ms: int) -> Step:
+        topics = self._subscription.topics
+        if self.state is MemberState.STABLE and topics != self._joined_topics:
+            self._want(JoinReason.SUBSCRIPTION_CHANGE, "subscription changed")
+        if self.state is MemberState.STABLE and (count := self._handover.take_overdue(now_ms)):
+            text = f"partitions that their owners did not give up in time: {count}"
+            self._want(JoinReason.PARTITIONS_REVOKED, text)
+        if self._rejoin is None:
+            return Idle(self._handover.due_ms)
+        if self._subscription.kind is SubscriptionKind.PATTERN and not self._are_topics_fresh:
+            return RefreshTopics()
+        if not self._is_prepared:
+            return self._preparation()
+        self.state = MemberState.PREPARING_REBALANCE
+        self._joined_topics = topics
+        request = join_request(
+            self.config, self.identity, self._assignors.values(), self._subscription, self._rejoin
+        )
+        return Join(self.identity, request)
+
+    def _preparation(self) -> Prepare:
+        owned = self._subscription.assigned
+        nothing: frozenset[TopicPartition] = frozenset()
+        if not self.identity.is_valid:
+            return Prepare(revoked=None, lost=owned, kept=nothing)
+        if self.mode is RebalanceProtocol.EAGER:
+            return Prepare(revoked=owned, lost=nothing, kept=nothing)
+        kept = frozenset(one for one in owned if self._subscription.wants(one.topic))
+        return Prepare(revoked=owned - kept or None, lost=nothing, kept=kept)
+
+    # What came of it.
+
+    def coordinator_found(self) -> None:
+        """Somebody coordinates the group, and can be reached."""
+        self._is_coordinator_known = True
+        self.trouble = ""
+        self._backoff.succeed()
+
+    def coordinator_failed(self, code: ErrorCode, now_ms: int) -> None:
+        """FindCoordinator was answered with an error; NETWORK_EXCEPTION for no answer."""
+        self.trouble = f"FindCoordinator: {code.name}"
+        if is_refusal(code):
+            self._refusal = error_for(code, f"finding the coordinator of {self.config.group_id}")
+        else:
+            self._wait_until_ms = now_ms + self._backoff.fail()
+
+    def round_failed(self, now_ms: int) -> None:
+        """A step ended with an error that the next poll raises. An application that polls on is
+        not to try again at once: a user with a wrong password may be locked out for that.
+        """
+        self._wait_until_ms = now_ms + self._backoff.fail()
+        if self.state is MemberState.PREPARING_REBALANCE:
+            self.state = MemberState.UNJOINED
+
+    def topics_refreshed(self) -> None:
+        """The subscription was matched with the topics that there are."""
+        self._are_topics_fresh = True
+
+    def prepared(self) -> None:
+        """What was to be given up is given up."""
+        self._is_prepared = True
+        self.is_leader = False
+
+    def join_answered(self, sent: Identity, response: JoinGroupResponse, now_ms: int) -> None:
+        """The coordinator's answer to a JoinGroup."""
+        if self.state is not MemberState.PREPARING_REBALANCE:
+            return  # It has left meanwhile.
+        code = ErrorCode(response.error_code)
+        if code is ErrorCode.NONE:
+            self._joined(response)
+        elif code is ErrorCode.MEMBER_ID_REQUIRED:
+            self.state = MemberState.UNJOINED
+            self.identity = Identity(member_id=response.member_id)
+        else:
+            self.state = MemberState.UNJOINED
+            self._failed("JoinGroup", sent, code, now_ms)
+
+    def join_failed(self, sent: Identity, now_ms: int) -> None:
+        """The connection was lost, or no answer came in time."""
+        if self.state is MemberState.PREPARING_REBALANCE:
+            self.state = MemberState.UNJOINED
+            self._failed("JoinGroup", sent, ErrorCode.NETWORK_EXCEPTION, now_ms)
+
+    def assigned(self, assignment: Assignment, partition_counts: Mapping[str, int]) -> None:
+        """A leader's assignor has decided; nothing in it if there was none to run."""
+        if isinstance(self._next, Assign):
+            self._watched = dict(partition_counts)
+            if self._next.assignor is not None:
+                self._handover.assigned(held_back(self._next.members, assignment, partition_counts))
+            self._next = self._sync(assignment)
+
+    def sync_answered(self, sent: Identity, response: SyncGroupResponse, now_ms: int) -> None:
+        """The coordinator's answer to a SyncGroup."""
+        if sent != self.identity or not isinstance(self._next, Sync):
+            return  # Not a member any more, or of another generation: the assignment is void.
+        self._next = None
+        code = ErrorCode(response.error_code)
+        if code is not ErrorCode.NONE:
+            self._failed("SyncGroup", sent, code, now_ms)
+        elif response.protocol_name not in {None, self.identity.protocol_name}:
+            self._refusal = _wrong_protocol(response.protocol_name)
+        else:
+            self._handover.synced(now_ms)
+            self._synced(response.assignment)
+
+    def sync_failed(self, sent: Identity, now_ms: int) -> None:
+        """The connection was lost, or no answer came in time."""
+        if sent == self.identity and isinstance(self._next, Sync):
+            self._next = None
+            self._failed("SyncGroup", sent, ErrorCode.NETWORK_EXCEPTION, now_ms)
+
+    def applied(self) -> None:
+        """The new share is taken over."""
+        if isinstance(self._next, Apply):
+            assigned, self._next = self._next.assigned, None
+            chosen = self._assignors.get(self.identity.protocol_name or "")
+            if chosen is not None:
+                chosen.on_assignment(sorted(assigned), self.identity.generation)
+
+    def _joined(self, response: JoinGroupResponse) -> None:
+        if response.protocol_type not in {None, PROTOCOL_TYPE}:
+            self._refusal = _wrong_protocol(response.protocol_type)
+            return
+        chosen = self._assignors.get(response.protocol_name or "")
+        if chosen is None:
+            self._refusal = _wrong_protocol(response.protocol_name)
+            return
+        self._backoff.succeed()
+        self.trouble = ""
+        self._has_joined = True
+        self.identity = Identity(response.generation_id, response.member_id, chosen.name)
+        self.state = MemberState.COMPLETING_REBALANCE
+        self.is_leader = response.leader == response.member_id
+        self._watched = self._counts_meanwhile = None
+        self._handover.joined(response.generation_id, is_leader=self.is_leader)
+        if not self.is_leader:
+            self._next = self._sync({})
+            return
+        members = [decode_member(member) for member in response.members]
+        topics = frozenset(topic for member in members for topic in member.topics)
+        self._next = Assign(None if response.skip_assignment else chosen, members, topics)
+
+    def _sync(self, assignment: Assignment) -> Sync:
+        return Sync(self.identity, sync_request(self.config, self.identity, assignment))
+
+    def _synced(self, share: bytes) -> None:
+        try:
+            assigned = frozenset(decode_share(share))
+        except InconsistentProtocolError as error:
+            self._refusal = error
+            return
+        self.state = MemberState.STABLE
+        self.trouble = ""
+        self._rejoin = None
+        self._is_prepared = False
+        self._are_topics_fresh = False
+        if self._counts_meanwhile is not None:
+            self.metadata_updated(self._counts_meanwhile)
+        unwanted = {one.topic for one in assigned if not self._subscription.wants(one.topic)}
+        if unwanted:
+            self._want(
+                JoinReason.SUBSCRIPTION_CHANGE,
+                f"assigned topics that are not subscribed to: {', '.join(sorted(unwanted))}",
+            )
+            return
+        known, self._known_topics = self._known_topics, None
+        if known is not None and not self._joined_topics <= known:
+            # Whoever comes back under its name gets what it had, and nobody looks at its wishes.
+            self._want(JoinReason.SUBSCRIPTION_CHANGE, "subscription changed")
+        owned = self._subscription.assigned
+        revoked = owned - assigned
+        if revoked:
+            self._want(JoinReason.PARTITIONS_REVOKED, f"gave up {len(revoked)} partitions")
+        self._next = Apply(revoked, assigned, assigned - owned)
+
+    # What else happens.
+
+    def findings(self, findings: Iterable[Finding]) -> None:
+        """What the heartbeat thread has learnt; only what is about the present identity counts."""
+        for kind, identity, code in findings:
+            if kind is FindingKind.COORDINATOR_LOST:
+                self._is_coordinator_known = False
+            elif identity != self.identity:
+                continue
+            elif kind is FindingKind.REBALANCING:
+                if self.state is MemberState.STABLE:
+                    self._want(JoinReason.GROUP_REBALANCING, "group is rebalancing")
+            elif kind is FindingKind.FENCED:
+                self._fence("heartbeat", code)
+            elif kind is FindingKind.REFUSED:
+                self._refusal = self._error_for("heartbeat", code)
+            elif kind is FindingKind.LOCKED_OUT:
+                self._lose(identity.without_generation(), code.name)
+                self._refusal = self._error_for("heartbeat", code)
+            elif kind is FindingKind.GENERATION_LOST:
+                self._lose(identity.without_generation(), code.name)
+            else:
+                self._lose(NOBODY, code.name if code else "max.poll.interval.ms exceeded")
+
+    def metadata_updated(self, partition_counts: Mapping[str, int]) -> None:
+        """New metadata; `partition_counts` has the topics that exist. Only leaders react."""
+        if not self.is_leader or self._watched is None:
+            return
+        if self.state is not MemberState.STABLE:
+            # The same may not be asked for again for minutes.
+            self._counts_meanwhile = partition_counts
+            return
+        changes = [
+            f"{topic}, {count} -> {partition_counts.get(topic, 0)}"
+            for topic, count in sorted(self._watched.items())
+            if partition_counts.get(topic, 0) != count
+        ]
+        if changes:
+            text = f"topic metadata changed: {'; '.join(changes[:10])}"
+            self._want(JoinReason.TOPIC_METADATA_CHANGE, text)
+
+    @property
+    def watched_topics(self) -> Collection[str]:
+        """Topics of the whole group that a leader has to keep an eye on."""
+        return () if self._watched is None else self._watched.keys()
+
+    def enforce_rebalance(self, reason: str | None = None, *, state_changed: bool = False) -> None:
+        """Have the next poll join again (KIP-568), saying why (KIP-800). Sends nothing.
+
+        Raises:
+            IllegalStateError: partitions are not assigned by a group.
+        """
+        if not self._subscription.is_by_group:
+            raise IllegalStateError(
+                "enforce_rebalance() needs a subscription by a group; call subscribe() first"
+            )
+        kind = JoinReason.ASSIGNOR_STATE_CHANGE if state_changed else JoinReason.ENFORCED
+        self._want(kind, reason or ENFORCED_TEXT)
+
+    def leave(self, reason: str, *, leaves: bool | None = None) -> SendLeave | None:
+        """Stop being a member; what is to be sent about it, None if nothing or to nobody.
+
+        Args:
+            leaves: whether to tell the broker (KIP-1092). By default dynamic members do and static
+                ones, which mean to come back, do not.
+        """
+        identity = self.identity
+        is_known = bool(identity.member_id) and self._is_coordinator_known
+        if leaves is None:
+            leaves = self.config.group_instance_id is None
+        self._lose(NOBODY, "")
+        self._rejoin = self._first_rejoin()
+        if not leaves or not is_known:
+            return None
+        return SendLeave(identity, reason)
+
+    def lost(self, sent: Identity, *, keeps_id: bool, why: str) -> bool:
+        """A request was answered that its identity is not valid; whether it still was ours."""
+        if sent != self.identity:
+            return False
+        self._lose(sent.without_generation() if keeps_id else NOBODY, why)
+        return True
+
+    def rebalance_noticed(self, sent: Identity) -> None:
+        """A request was answered REBALANCE_IN_PROGRESS."""
+        if sent == self.identity and self.state is MemberState.STABLE:
+            self._want(JoinReason.GROUP_REBALANCING, "group is rebalancing")
+
+    def subscribed_anew(self) -> None:
+        """The application has subscribed: one that was fenced tries again, knowingly."""
+        self._fenced = self._refusal = None
+
+    # For those who watch.
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether it has ever been a member of a generation."""
+        return self._has_joined
+
+    @property
+    def failure(self) -> ConsumerError | None:
+        """What every poll raises until somebody subscribes anew; None if nothing."""
+        return self._fenced
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is a member that has taken over its share, and does not mean to join again."""
+        return self.state is MemberState.STABLE and self._next is None and self._rejoin is None
+
+    @property
+    def wish(self) -> str:
+        """Why it wants to join, or is joining; empty if it does not."""
+        return "" if self._rejoin is None else f"{self._rejoin.reason.name}: {self._rejoin.text}"
+
+    # Inside.
+
+    def _first_rejoin(self) -> Rejoin:
+        reason = JoinReason.RESTART if self._has_joined else self.config.first_reason
+        is_static = self.config.group_instance_id is not None
+        text = "restarted" if is_static and reason is JoinReason.RESTART else _FIRST_TEXTS[reason]
+        return Rejoin(reason, text)
+
+    def _want(self, reason: JoinReason, text: str) -> None:
+        self._rejoin = combined(self._rejoin, Rejoin(reason, text))
+
+    def _lose(self, identity: Identity, why: str) -> None:
+        if self.identity.is_valid and self.config.group_instance_id is not None:
+            self._known_topics = self._joined_topics
+        self.identity = identity
+        self.state = MemberState.UNJOINED
+        self.is_leader = False
+        self._watched = None
+        self._next = None
+        # What is owned by now is lost, and the listener has to hear of that.
+        self._is_prepared = False
+        self._want(JoinReason.MEMBERSHIP_LOST, why)
+
+    def _failed(self, doing: str, sent: Identity, code: ErrorCode, now_ms: int) -> None:
+        """A join or sync did not succeed; go on with another join, unless that is senseless."""
+        self.trouble = f"{doing}: {code.name}"
+        if code in _COORDINATOR_GONE:
+            self._is_coordinator_known = False
+        if code in {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND}:
+            self._lose(NOBODY, code.name)
+        elif code is ErrorCode.ILLEGAL_GENERATION:
+            self._lose(sent.without_generation(), code.name)
+        elif code is ErrorCode.REBALANCE_IN_PROGRESS:
+            self._want(JoinReason.GROUP_REBALANCING, "group is rebalancing")
+        elif code is ErrorCode.FENCED_INSTANCE_ID:
+            self._fence(doing, code)
+        else:
+            assert self._rejoin is not None
+            self._rejoin = self._rejoin.after_failure(f"{doing} failed: {code.name}")
+            if is_refusal(code):
+                self._refusal = self._error_for(doing, code)
+            else:
+                self._wait_until_ms = now_ms + self._backoff.fail()
+
+    def _fence(self, doing: str, code: ErrorCode) -> None:
+        self._lose(NOBODY, code.name)
+        self._fenced = self._error_for(doing, code)
+
+    def _error_for(self, doing: str, code: ErrorCode) -> ConsumerError:
+        return error_for(code, f"{doing} in group {self.config.group_id}")
+
+
+_COORDINATOR_GONE: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+
+
+def _wrong_protocol(name: str | None) -> InconsistentProtocolError:
+    return InconsistentProtocolError(
+        f"the group uses {name}, which this consumer does not;"
+        " compare partition_assignment_strategy of all members"
+    )

@@ -1,0 +1,144 @@
+"""OffsetCommit and OffsetFetch as a consumer sends and reads them, in all their versions."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Final, TypeAlias
+
+from kohort.client.core.group.identity import Identity
+from kohort.client.core.offsets import OffsetAndMetadata
+from kohort.client.core.partitions import TopicPartition
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from kohort.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+)
+from kohort.protocol.types import ZERO_UUID
+
+NAMED_UNTIL: Final = 9
+"""The last version of both that names topics; later ones have ids."""
+
+
+def commit_request(
+    group_id: str,
+    identity: Identity,
+    instance_id: str | None,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    topic_ids: Mapping[str, bytes],
+) -> OffsetCommitRequest:
+    """For any version: each leaves out what it does not know. From 10 on ids are needed."""
+    topics = [
+        OffsetCommitRequestTopic(
+            name=topic,
+            topic_id=topic_ids.get(topic, ZERO_UUID),
+            partitions=[
+                OffsetCommitRequestPartition(
+                    partition_index=one.partition,
+                    committed_offset=offsets[one].offset,
+                    committed_leader_epoch=offsets[one].leader_epoch,
+                    committed_metadata=offsets[one].metadata,
+                )
+                for one in partitions
+            ],
+        )
+        for topic, partitions in groupby(sorted(offsets), attrgetter("topic"))
+    ]
+    return OffsetCommitRequest(
+        group_id=group_id,
+        generation_id_or_member_epoch=identity.generation,
+        member_id=identity.member_id,
+        group_instance_id=instance_id,
+        topics=topics,
+    )
+
+
+def errors_in(
+    answer: OffsetCommitResponse, topic_ids: Mapping[str, bytes]
+) -> dict[TopicPartition, ErrorCode]:
+    """Partitions that were not committed, and why."""
+    names = {topic_id: name for name, topic_id in topic_ids.items()}
+    return {
+        TopicPartition(topic.name or names.get(topic.topic_id, ""), one.partition_index): ErrorCode(
+            one.error_code
+        )
+        for topic in answer.topics
+        for one in topic.partitions
+        if one.error_code
+    }
+
+
+def fetch_request(
+    group_id: str,
+    partitions: Iterable[TopicPartition],
+    topic_ids: Mapping[str, bytes],
+    version: int,
+) -> OffsetFetchRequest:
+    """For any version; from 7 on offsets inside of open transactions are not handed out."""
+    by_topic = {
+        topic: [one.partition for one in group]
+        for topic, group in groupby(sorted(partitions), attrgetter("topic"))
+    }
+    if version < 8:
+        return OffsetFetchRequest(
+            group_id=group_id,
+            topics=[
+                OffsetFetchRequestTopic(name=topic, partition_indexes=indexes)
+                for topic, indexes in by_topic.items()
+            ],
+            require_stable=version >= 7,
+        )
+    group = OffsetFetchRequestGroup(
+        group_id=group_id,
+        topics=[
+            OffsetFetchRequestTopics(
+                name=topic, topic_id=topic_ids.get(topic, ZERO_UUID), partition_indexes=indexes
+            )
+            for topic, indexes in by_topic.items()
+        ],
+    )
+    return OffsetFetchRequest(groups=[group], require_stable=True)
+
+
+def committed_in(
+    answer: OffsetFetchResponse, topic_ids: Mapping[str, bytes]
+) -> tuple[ErrorCode, dict[TopicPartition, OffsetAndMetadata], Mapping[TopicPartition, ErrorCode]]:
+    """The group's error, what it has committed, and partitions with errors of their own."""
+    names = {topic_id: name for name, topic_id in topic_ids.items()}
+    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    errors: dict[TopicPartition, ErrorCode] = {}
+    group = answer.groups[0] if answer.groups else answer
+    for name, partitions in _topics(answer, names):
+        for one in partitions:
+            partition = TopicPartition(name, one.partition_index)
+            if one.error_code:
+                errors[partition] = ErrorCode(one.error_code)
+            elif one.committed_offset >= 0:
+                found[partition] = OffsetAndMetadata(
+                    one.committed_offset, one.metadata or "", one.committed_leader_epoch
+                )
+    return ErrorCode(group.error_code), found, errors
+
+
+_Partition: TypeAlias = OffsetFetchResponsePartition | OffsetFetchResponsePartitions
+
+
+def _topics(
+    answer: OffsetFetchResponse, names: Mapping[bytes, str]
+) -> Iterable[tuple[str, Sequence[_Partition]]]:
+    if answer.groups:
+        for topic in answer.groups[0].topics:
+            yield topic.name or names.get(topic.topic_id, ""), topic.partitions
+    else:
+        for named in answer.topics:
+            yield named.name, named.partitions

@@ -1,0 +1,24 @@
+"""Which way to rebalance several assignors have in common."""
+
+from collections.abc import Sequence
+
+from kohort.client.core.errors import ConfigError
+from kohort.client.core.group.assignors.assignor import Assignor, RebalanceProtocol
+
+
+def common_mode(assignors: Sequence[Assignor]) -> RebalanceProtocol:
+    """How to rebalance: the best that all assignors can (KIP-429).
+
+    Raises:
+        ConfigError: there is nothing that all of them can, or there are none.
+    """
+    if not assignors:
+        raise ConfigError("partition_assignment_strategy is empty; name at least one assignor")
+    modes = frozenset(RebalanceProtocol).intersection(*(one.protocols for one in assignors))
+    if not modes:
+        names = ", ".join(one.name for one in assignors)
+        raise ConfigError(
+            f"the assignors {names} have no way to rebalance in common; remove those that are only"
+            " eager or only cooperative"
+        )
+    return max(modes)

@@ -1,0 +1,95 @@
+"""What members of a consumer group tell each other, to and from bytes.
+
+Written as version 3; version 0 and later can be read, newer ones as far as 3 goes, because fields
+are only appended.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
+
+from kohort.client.core.errors import InconsistentProtocolError
+from kohort.client.core.group.assignors.assignor import Assignment, GroupMember
+from kohort.client.core.partitions import TopicPartition, by_topic, from_topics
+from kohort.protocol.codec import decode_versioned, encode_versioned
+from kohort.protocol.errors import DecodeError
+from kohort.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+from kohort.protocol.messages.join_group import JoinGroupResponseMember
+from kohort.protocol.messages.sync_group import SyncGroupRequestAssignment
+
+WRITTEN_VERSION: Final = 3
+
+
+def encode_subscription(
+    topics: Collection[str],
+    user_data: bytes | None,
+    owned: Iterable[TopicPartition],
+    generation: int,
+    rack: str | None,
+) -> bytes:
+    """The metadata of one assignor in a JoinGroup."""
+    return encode_versioned(
+        ConsumerProtocolSubscription(
+            topics=sorted(topics),
+            user_data=user_data,
+            owned_partitions=by_topic(owned),
+            generation_id=generation,
+            rack_id=rack,
+        ),
+        WRITTEN_VERSION,
+    )
+
+
+def decode_member(member: JoinGroupResponseMember) -> GroupMember:
+    """A member, as the leader is told of it.
+
+    Raises:
+        InconsistentProtocolError: its metadata is not that of a consumer.
+    """
+    try:
+        metadata, _ = decode_versioned(
+            ConsumerProtocolSubscription, member.metadata, newer_is_readable=True
+        )
+    except DecodeError as error:
+        raise InconsistentProtocolError(
+            f"the subscription of member {member.member_id} cannot be read: {error}"
+        ) from error
+    return GroupMember(
+        member_id=member.member_id,
+        topics=frozenset(metadata.topics),
+        instance_id=member.group_instance_id,
+        owned=tuple(from_topics(metadata.owned_partitions)),
+        generation=metadata.generation_id,
+        user_data=metadata.user_data,
+        rack=metadata.rack_id,
+    )
+
+
+def encode_assignment(assignment: Assignment) -> list[SyncGroupRequestAssignment]:
+    """Everybody's share, in a leader's SyncGroup."""
+    return [
+        SyncGroupRequestAssignment(member_id=member_id, assignment=encode_share(partitions))
+        for member_id, partitions in assignment.items()
+    ]
+
+
+def encode_share(partitions: Iterable[TopicPartition]) -> bytes:
+    """One member's share."""
+    share = ConsumerProtocolAssignment(assigned_partitions=by_topic(partitions))
+    # It has had the same fields in all versions; the oldest can be read by everybody.
+    return encode_versioned(share, 0)
+
+
+def decode_share(share: bytes) -> Sequence[TopicPartition]:
+    """What the leader gave this member.
+
+    Raises:
+        InconsistentProtocolError: it cannot be read.
+    """
+    try:
+        assignment, _ = decode_versioned(ConsumerProtocolAssignment, share, newer_is_readable=True)
+    except DecodeError as error:
+        raise InconsistentProtocolError(f"the assignment cannot be read: {error}") from error
+    return from_topics(assignment.assigned_partitions)

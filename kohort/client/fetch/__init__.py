@@ -1,0 +1,1 @@
+"""Reads partitions: the sockets, tasks and timers around `kohort.client.core.fetch`."""

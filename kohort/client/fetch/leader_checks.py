@@ -1,0 +1,217 @@
+"""Asks new leaders whether they have what a position stands behind (OffsetForLeaderEpoch).
+
+The rules are in `kohort.client.core.fetch.truncation`. It goes on in the background for as long as
+it takes; what is not in doubt is read meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from itertools import groupby
+from typing import Any, Final
+
+from kohort.client.core.errors import ConsumerError, error_for
+from kohort.client.core.fetch.config import FetchConfig
+from kohort.client.core.fetch.positions import Positions
+from kohort.client.core.fetch.truncation import Doubt, EpochEnd, LeaderChecks, LeaderEpoch
+from kohort.client.core.offsets import OffsetSpec
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.fetch.leader_rounds import LeaderRounds, now_ms
+from kohort.client.net.cluster import Cluster
+from kohort.client.net.connection import DisconnectedError
+from kohort.client.net.versions import UnsupportedVersionError
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+logger = logging.getLogger(__name__)
+
+VERSION_MIN: Final = 3
+"""Before it only other brokers may ask (KIP-320 wants a right to the whole cluster)."""
+
+_CONSUMER: Final = -1
+_FINAL: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+"""What neither time nor newer metadata mends."""
+
+Doubts = Mapping[TopicPartition, Doubt]
+
+
+class PositionChecks:
+    """Those of one consumer."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        positions: Positions,
+        config: FetchConfig,
+        *,
+        default_reset: Callable[[], OffsetSpec | None],
+        on_metadata_wanted: Callable[[], None],
+        on_changed: Callable[[], None],
+        on_failed: Callable[[TopicPartition, ConsumerError], None],
+        on_unheard: Callable[[Collection[TopicPartition], int], object],
+    ) -> None:
+        """`on_changed`: positions were answered for. `on_failed`: to be told to the user, unless
+        the partition's position moves before. `on_unheard`: nobody has answered about these, who
+        were asked at that time of `now_ms`.
+        """
+        self._cluster = cluster
+        self._positions = positions
+        self._config = config
+        self._default_reset = default_reset
+        self._on_failed = on_failed
+        self._on_unheard = on_unheard
+        self._rules = LeaderChecks(positions)
+        self._looked_at: tuple[int, int] | None = None
+        self._cut: dict[TopicPartition, tuple[Doubt, EpochEnd]] = {}
+        """What is known to be gone, and waits for the user to seek."""
+        self._on_metadata_wanted = on_metadata_wanted
+        self._rounds: LeaderRounds[Doubt] = LeaderRounds(
+            "check positions",
+            self._ask,
+            leader_of=self._asked_leader,
+            backoff_ms=(config.retry_backoff_ms, config.retry_backoff_max_ms),
+            on_due=self._ask_doubted,
+            on_answered=self._answered,
+            on_metadata_wanted=self._want_metadata,
+            on_failed=_log_failure,
+        )
+        self._on_changed = on_changed
+
+    def begin(self) -> bool:
+        """Look at all positions, if something has changed, and have questions asked; whether there
+        are new doubts, so that what was fetched may be void. Quick if there is nothing to do.
+        """
+        now = (self._cluster.version, self._positions.version)
+        if now == self._looked_at:
+            return False
+        has_doubts = self._rules.look(self._leader_of)
+        self._looked_at = (self._cluster.version, self._positions.version)
+        self._ask_doubted()
+        return has_doubts
+
+    async def close(self) -> None:
+        """Give up."""
+        await self._rounds.close()
+
+    def _leader_of(self, partition: TopicPartition) -> LeaderEpoch | None:
+        leader = self._cluster.leader(partition)
+        return None if leader is None else LeaderEpoch(leader.node_id, leader.epoch)
+
+    def _asked_leader(self, partition: TopicPartition) -> int | None:
+        """The leader that there is a doubt about, which may not be the newest one."""
+        doubt = self._rules.doubts().get(partition)
+        return None if doubt is None else doubt.leader.node_id
+
+    def _ask_doubted(self) -> None:
+        self._rounds.begin(self._rules.doubts())
+
+    def _answered(self) -> None:
+        self._ask_doubted()  # The same partition may have come into doubt again meanwhile.
+        self._on_changed()
+
+    async def _ask(self, node_id: int, doubts: Doubts) -> Collection[TopicPartition]:
+        """Ask this leader once; those that are to be asked about again, or told of again."""
+        cut = {one: self._cut[one][1] for one in doubts if self._is_cut(one, doubts)}
+        for partition, end in cut.items():
+            self._decide(partition, doubts[partition], end)
+        doubts = {one: doubt for one, doubt in doubts.items() if one not in cut}
+        return {*cut, *(await self._ask_leader(node_id, doubts) if doubts else ())}
+
+    def _is_cut(self, partition: TopicPartition, doubts: Doubts) -> bool:
+        """Whether an answer that no time changes has been given to this doubt."""
+        known = self._cut.get(partition)
+        return known is not None and known[0] == doubts[partition]
+
+    def _want_metadata(self) -> None:
+        doubts = self._rules.doubts()
+        self._cut = {one: known for one, known in self._cut.items() if one in doubts}
+        if not all(self._is_cut(one, doubts) for one in doubts):
+            self._on_metadata_wanted()
+
+    async def _ask_leader(self, node_id: int, doubts: Doubts) -> Collection[TopicPartition]:
+        began_ms = now_ms()
+        try:
+            address = self._cluster.broker(node_id)
+            if address is None:
+                self._on_unheard(doubts.keys(), began_ms)
+                return doubts
+            connection = await self._cluster.connection(address)
+            version = connection.versions.best(OffsetForLeaderEpochRequest)
+            if version < VERSION_MIN:
+                raise UnsupportedVersionError("the broker is too old to be asked")
+            request = _request(doubts)
+            timeout_ms = self._config.request_timeout_ms
+            answer = await connection.call(request, version=version, timeout_ms=timeout_ms)
+        except UnsupportedVersionError as error:
+            logger.debug("positions are not checked: %s", error)
+            for partition, doubt in doubts.items():
+                self._rules.believed(partition, doubt)
+            return ()
+        except ConsumerError as error:
+            logger.debug("asking broker %d about its epochs: %s", node_id, error)
+            if isinstance(error, DisconnectedError):
+                self._on_unheard(doubts.keys(), began_ms)
+            else:
+                self._on_failed(next(iter(doubts)), error)
+            return doubts
+        return self._take_answer(answer, doubts)
+
+    def _take_answer(self, answer: Any, doubts: Doubts) -> Collection[TopicPartition]:  # noqa: ANN401
+        left = dict(doubts)
+        for topic in answer.topics:
+            for one in topic.partitions:
+                partition = TopicPartition(topic.topic, one.partition)
+                code = ErrorCode(one.error_code)
+                if partition not in left:
+                    continue
+                if code is ErrorCode.NONE:
+                    end = EpochEnd(one.leader_epoch, one.end_offset)
+                    if self._decide(partition, left[partition], end):
+                        del left[partition]
+                elif code in _FINAL:
+                    error = error_for(code, f"asking about the epochs of {topic.topic}")
+                    self._on_failed(partition, error)
+        return left
+
+    def _decide(self, partition: TopicPartition, doubt: Doubt, end: EpochEnd) -> bool:
+        error = self._rules.answered(partition, doubt, end, self._default_reset())
+        if error is not None:
+            self._cut[partition] = doubt, end
+            self._on_failed(partition, error)
+            return False
+        if end.offset < doubt.offset:
+            logger.warning(
+                "%s-%d: its log was cut off before offset %d, up to which it was read; going on at"
+                " %s",
+                *partition,
+                doubt.offset,
+                end.offset if end.offset >= 0 else "where auto_offset_reset says",
+            )
+        return True
+
+
+def _log_failure(failure: BaseException) -> None:
+    logger.error("checking positions", exc_info=failure)
+
+
+def _request(doubts: Doubts) -> OffsetForLeaderEpochRequest:
+    topics = [
+        OffsetForLeaderTopic(
+            topic=topic,
+            partitions=[
+                OffsetForLeaderPartition(
+                    partition=one.partition,
+                    current_leader_epoch=doubts[one].leader.epoch,
+                    leader_epoch=doubts[one].leader_epoch,
+                )
+                for one in group
+            ],
+        )
+        for topic, group in groupby(sorted(doubts), lambda one: one.topic)
+    ]
+    return OffsetForLeaderEpochRequest(replica_id=_CONSUMER, topics=topics)

@@ -1,0 +1,265 @@
+"""Offsets by time, and the ends of logs (ListOffsets)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Collection, Coroutine, Iterable, Mapping
+from contextlib import suppress
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from kohort.client.core.backoff import Backoff
+from kohort.client.core.errors import (
+    BrokerUnreachableError,
+    ConsumerError,
+    OperationTimedOutError,
+    UnknownTopicError,
+    error_for,
+)
+from kohort.client.core.fetch.batches import IsolationLevel
+from kohort.client.core.offsets import OffsetAndTimestamp, OffsetSpec
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.net.cluster import Cluster
+from kohort.client.net.connection import DisconnectedError
+from kohort.client.net.versions import UnsupportedVersionError
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+Found = OffsetAndTimestamp | None
+
+_CONSUMER: Final = -1
+_RETRY_BACKOFF_MS: Final = 100
+_RETRY_BACKOFF_MAX_MS: Final = 1_000
+
+_STALE: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+"""To be asked again, of whoever newer metadata names."""
+
+
+class Lookup(NamedTuple):
+    """What came of questions."""
+
+    found: dict[TopicPartition, Found]
+    """None: no record is that late."""
+    failed: dict[TopicPartition, ErrorCode]
+    """To be asked again."""
+
+
+async def list_offsets(
+    cluster: Cluster,
+    specs: Mapping[TopicPartition, OffsetSpec],
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    timeout_ms: int = 30_000,
+    *,
+    request_timeout_ms: int = 30_000,
+) -> Mapping[TopicPartition, Found]:
+    """For each partition the first offset that is not older than a time, or an end of its log.
+
+    With READ_COMMITTED the end is the last stable offset. None: no record is that late. A leader
+    that does not answer holds up its own partitions alone.
+
+    Args:
+        timeout_ms: for all of it.
+        request_timeout_ms: for one answer; then another leader is looked for.
+
+    Raises:
+        UnknownTopicError, OperationTimedOutError: not all were found within `timeout_ms`.
+        AuthorizationError: a topic may not be looked at.
+        UnexpectedResponseError: a broker answers with another error.
+    """
+    result = Lookup({}, {})
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            if any(cluster.leader(partition) is None for partition in specs):
+                await _refresh(cluster, specs)
+            await _look_up(cluster, specs, isolation, request_timeout_ms, result)
+    except TimeoutError:
+        left = specs.keys() - result.found.keys()
+        failed = {one: code for one, code in result.failed.items() if one in left}
+        raise _too_late(left, failed, timeout_ms) from None
+    return result.found
+
+
+async def _look_up(
+    cluster: Cluster,
+    specs: Mapping[TopicPartition, OffsetSpec],
+    isolation: IsolationLevel,
+    request_timeout_ms: int,
+    result: Lookup,
+) -> None:
+    """Ask until all of them are in `result.found`; `result.failed` has the last failures."""
+    backoff = Backoff(_RETRY_BACKOFF_MS, _RETRY_BACKOFF_MAX_MS, random.random)
+    left = dict(specs)
+    while True:
+        by_leader, unled = _by_leader(cluster, left)
+        result.failed.update(unled)
+        if len(by_leader) + bool(unled) > 1:
+            parts = [*by_leader.values(), {one: left[one] for one in unled}]
+            await _all_of(
+                _look_up(cluster, part, isolation, request_timeout_ms, result)
+                for part in parts
+                if part
+            )
+            return
+        for node_id, ours in by_leader.items():
+            answer = await ask_leader(cluster, node_id, ours, isolation, request_timeout_ms)
+            result.found.update(answer.found)
+            result.failed.update(answer.failed)
+            left = {partition: left[partition] for partition in answer.failed}
+        if not left:
+            return
+        await asyncio.sleep(backoff.fail() / 1000)
+        await _refresh(cluster, left)
+
+
+async def _all_of(works: Iterable[Coroutine[None, None, None]]) -> None:
+    """Do them side by side; what the first one to fail raises ends the others."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _by_leader(
+    cluster: Cluster, specs: Mapping[TopicPartition, OffsetSpec]
+) -> tuple[dict[int, dict[TopicPartition, OffsetSpec]], dict[TopicPartition, ErrorCode]]:
+    """By the leader to be asked; and why there is none to ask about the rest."""
+    by_leader: dict[int, dict[TopicPartition, OffsetSpec]] = defaultdict(dict)
+    unled: dict[TopicPartition, ErrorCode] = {}
+    for partition, spec in specs.items():
+        leader = cluster.leader(partition)
+        if leader is not None:
+            by_leader[leader.node_id][partition] = spec
+            continue
+        info = cluster.topics.get(partition.topic)
+        may_come = info is None or partition.partition < info.partition_count
+        code = ErrorCode.LEADER_NOT_AVAILABLE
+        unled[partition] = code if may_come else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return by_leader, unled
+
+
+async def _refresh(cluster: Cluster, partitions: Collection[TopicPartition]) -> None:
+    # Who cannot be reached now may be so in the next round; the timeout ends it.
+    with suppress(BrokerUnreachableError, DisconnectedError):
+        await cluster.refresh({partition.topic for partition in partitions})
+
+
+def _too_late(
+    left: Collection[TopicPartition], failed: Mapping[TopicPartition, ErrorCode], timeout_ms: int
+) -> ConsumerError:
+    names = ", ".join(f"{one.topic}-{one.partition}" for one in sorted(left)[:10])
+    codes = set(failed.values())
+    if codes and codes <= {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}:
+        return UnknownTopicError(
+            f"there are no such partitions: {names}; create the topic, or look at its name",
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        )
+    why = ", ".join(sorted(code.name for code in codes)) or "no answer"
+    return OperationTimedOutError(
+        f"no offsets for {names} within {timeout_ms} ms ({why}); are their leaders up?",
+        ErrorCode.REQUEST_TIMED_OUT,
+    )
+
+
+async def ask_leader(
+    cluster: Cluster,
+    node_id: int,
+    specs: Mapping[TopicPartition, OffsetSpec],
+    isolation: IsolationLevel,
+    timeout_ms: int,
+) -> Lookup:
+    """Ask one broker once.
+
+    Raises:
+        ConsumerError: it answers with an error that asking again does not mend.
+    """
+    address = cluster.broker(node_id)
+    if address is None:
+        return Lookup({}, dict.fromkeys(specs, ErrorCode.BROKER_NOT_AVAILABLE))
+    try:
+        connection = await cluster.connection(address)
+        version = connection.versions.best(ListOffsetsRequest)
+        request = _request(cluster, specs, isolation, version, timeout_ms)
+        answer = await connection.call(request, version=version, timeout_ms=timeout_ms)
+    except DisconnectedError:
+        return Lookup({}, dict.fromkeys(specs, ErrorCode.NETWORK_EXCEPTION))
+    return _read(answer, specs)
+
+
+def _request(
+    cluster: Cluster,
+    specs: Mapping[TopicPartition, OffsetSpec],
+    isolation: IsolationLevel,
+    version: int,
+    timeout_ms: int,
+) -> ListOffsetsRequest:
+    if version < 2 and isolation is IsolationLevel.READ_COMMITTED:
+        raise UnsupportedVersionError(
+            "the broker is too old for isolation_level read_committed (Kafka 0.11)",
+            ErrorCode.UNSUPPORTED_VERSION,
+        )
+    topics = [
+        ListOffsetsTopic(
+            name=topic,
+            partitions=[
+                ListOffsetsPartition(
+                    partition_index=one.partition,
+                    current_leader_epoch=leader.epoch if (leader := cluster.leader(one)) else -1,
+                    timestamp=specs[one],
+                )
+                for one in group
+            ],
+        )
+        for topic, group in groupby(sorted(specs), lambda one: one.topic)
+    ]
+    return ListOffsetsRequest(
+        replica_id=_CONSUMER, isolation_level=isolation, topics=topics, timeout_ms=timeout_ms
+    )
+
+
+def _read(answer: ListOffsetsResponse, specs: Mapping[TopicPartition, OffsetSpec]) -> Lookup:
+    result = Lookup({}, {})
+    for topic in answer.topics:
+        for one in topic.partitions:
+            partition = TopicPartition(topic.name, one.partition_index)
+            if partition not in specs:
+                continue
+            code = ErrorCode(one.error_code)
+            if code is ErrorCode.NONE and one.offset >= 0:
+                result.found[partition] = OffsetAndTimestamp(
+                    one.offset, one.timestamp, one.leader_epoch
+                )
+            elif code in {ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}:
+                # Logs from before Kafka 0.10 have no times to look for.
+                result.found[partition] = None
+            elif code in _STALE:
+                result.failed[partition] = code
+            else:
+                raise error_for(code, f"looking up offsets of {topic.name}")
+    for partition in specs.keys() - result.found.keys() - result.failed.keys():
+        result.failed[partition] = ErrorCode.UNKNOWN_SERVER_ERROR
+    return result

@@ -1,0 +1,130 @@
+"""Runs the callbacks of the application, each to its end once, whoever gives up waiting for it.
+
+A poll that is cancelled does not cut a callback in two: it goes on in a task of its own, and the
+next poll, or the end of the consumer, waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.group.listener import Answer, Partitions
+
+logger = logging.getLogger(__name__)
+
+GRACE_S: Final = 0.1
+"""What callbacks have at least while a consumer is closed, if there is no time left."""
+
+
+class Callbacks:
+    """Calls the methods of a listener one after the other, for one rebalance at a time."""
+
+    def __init__(self, on_error: Callable[[str, Exception], None]) -> None:
+        """`on_error` is told what a callback raised, under the callback's name."""
+        self._on_error = on_error
+        self._over: set[str] = set()
+        self._given_up: set[TopicPartition] = set()
+        self._running: tuple[str, asyncio.Task[None]] | None = None
+        self._cut: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when callbacks have had all the time that the end of the consumer gives them."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def task(self) -> asyncio.Task[None] | None:
+        """The task in which one is running, None if there is none."""
+        return None if self._running is None else self._running[1]
+
+    @property
+    def given_up(self) -> frozenset[TopicPartition]:
+        """The partitions of this rebalance that the listener was told it loses."""
+        return frozenset(self._given_up)
+
+    def has_told(self, name: str) -> bool:
+        """Whether it was called in this rebalance."""
+        return name in self._over or (self._running is not None and self._running[0] == name)
+
+    def begin(self) -> None:
+        """Forget what was told: another rebalance."""
+        self._over.clear()
+        self._given_up.clear()
+
+    async def tell(
+        self, name: str, method: Callable[[Partitions], Answer], partitions: Partitions
+    ) -> None:
+        """Call it, unless it was called in this rebalance, and wait until it is over.
+
+        Raises:
+            CancelledError: whoever waited was cancelled; the callback goes on.
+        """
+        await self.wait_over()
+        if name in self._over:
+            return
+        self._over.add(name)
+        if name != "on_assigned":
+            self._given_up |= partitions
+        try:
+            answer = method(partitions)
+        except Exception as error:  # noqa: BLE001 - the application's; raised by the poll.
+            self._on_error(name, error)
+            return
+        if inspect.isawaitable(answer):
+            task = asyncio.create_task(_wait(answer), name=f"{name} of a consumer")
+            self._running = name, task
+            await self.wait_over()
+
+    async def wait_over(self) -> None:
+        """Until none is running, or what `end_by` allows is over."""
+        while self._running is not None:
+            name, task = self._running
+            if self._cut.done():
+                # It was told when its time was over already.
+                await asyncio.wait([task], timeout=GRACE_S)
+                if not task.done():
+                    _cut_short(name, task)
+            else:
+                await asyncio.wait([task, self._cut], return_when=asyncio.FIRST_COMPLETED)
+            if self._running == (name, task):
+                self._running = None
+                self._take(name, task)
+
+    def end_by(self, deadline_s: float) -> None:
+        """Give up callbacks that last longer, on the clock of `time.monotonic`."""
+        left_s = max(GRACE_S, deadline_s - time.monotonic())
+        self._timer = asyncio.get_running_loop().call_later(left_s, self._give_up)
+
+    def close(self) -> None:
+        """No more callbacks: forget the deadline."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _give_up(self) -> None:
+        if self._running is not None:
+            _cut_short(*self._running)
+        if not self._cut.done():
+            self._cut.set_result(None)
+
+    def _take(self, name: str, task: asyncio.Task[None]) -> None:
+        if not task.done() or task.cancelled():
+            return
+        error = task.exception()
+        if isinstance(error, Exception):
+            self._on_error(name, error)
+        elif error is not None:
+            raise error
+
+
+def _cut_short(name: str, task: asyncio.Task[None]) -> None:
+    logger.warning(
+        "%s has not returned, and the consumer should be closed by now: it is cancelled", name
+    )
+    task.cancel()
+
+
+async def _wait(answer: Awaitable[None]) -> None:
+    await answer

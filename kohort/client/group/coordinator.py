@@ -1,0 +1,84 @@
+"""The broker that looks after one group: found when it is needed, forgotten when it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from kohort.client.core.group.requests import coordinator_in, coordinator_request
+from kohort.client.net.cluster import Address, Cluster
+from kohort.client.net.connection import Connection, DisconnectedError
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
+
+logger = logging.getLogger(__name__)
+
+
+class Coordinator:
+    """That of one consumer's group."""
+
+    def __init__(self, cluster: Cluster, group_id: str) -> None:
+        self.group_id = group_id
+        self.address: Address | None = None
+        self.on_found: Callable[[Address], None] = lambda _: None
+        """Told where it is, whenever a broker has said so."""
+        self._cluster = cluster
+        self._search: asyncio.Task[ErrorCode] | None = None
+
+    async def find(self) -> ErrorCode:
+        """Ask for it, unless it is known. Everybody who asks at the same time shares the answer.
+
+        Returns:
+            NONE if it is known now; else what the broker answered.
+
+        Raises:
+            DisconnectedError, BrokerUnreachableError: nobody answers.
+            AuthenticationError: we are not let in.
+        """
+        if self.address is not None:
+            return ErrorCode.NONE
+        if self._search is None or self._search.done():
+            self._search = asyncio.create_task(
+                self._ask(), name=f"find the coordinator of {self.group_id}"
+            )
+            self._search.add_done_callback(_look_at)
+        return await asyncio.shield(self._search)
+
+    async def connection(self, purpose: str) -> Connection:
+        """A connection to it.
+
+        Raises:
+            DisconnectedError: it is not known, or cannot be reached.
+        """
+        address = self.address
+        if address is None:
+            raise DisconnectedError(f"the coordinator of {self.group_id} is not known")
+        return await self._cluster.connection(address, purpose)
+
+    def lost(self, address: Address | None = None) -> None:
+        """It is not the one any more, or does not answer; `address`: only if it is that one."""
+        if address is None or address == self.address:
+            self.address = None
+
+    def close(self) -> None:
+        """Give up looking."""
+        if self._search is not None:
+            self._search.cancel()
+
+    async def _ask(self) -> ErrorCode:
+        connection = await self._cluster.any_connection()
+        version = connection.versions.best(FindCoordinatorRequest)
+        request = coordinator_request(self.group_id, version)
+        code, node_id, host, port = coordinator_in(await connection.call(request, version=version))
+        if code is ErrorCode.NONE:
+            self.address = Address(host, port)
+            self.on_found(self.address)
+            logger.info("group %s: coordinated by broker %d", self.group_id, node_id)
+        return code
+
+
+def _look_at(task: asyncio.Task[ErrorCode]) -> None:
+    """An error that nobody waits for any more is no news."""
+    if not task.cancelled():
+        task.exception()

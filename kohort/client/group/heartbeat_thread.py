@@ -1,0 +1,363 @@
+"""The heartbeat thread: shows the coordinator that the consumer lives, whatever its loop does.
+
+A consumer whose event loop is held up by its own application keeps its membership, because nothing
+here waits for the loop: the thread has its own connection, looks for the coordinator by itself, and
+what it learns waits until the loop has time. Only max.poll.interval.ms limits how long that may be.
+
+All that both sides share is one set of `HeartbeatRules`, behind one lock that nobody holds while
+waiting for a network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from kohort.client.core.errors import AuthenticationError
+from kohort.client.core.group.heartbeat import (
+    Action,
+    FindCoordinator,
+    Finding,
+    HeartbeatRules,
+    SendHeartbeat,
+    SendLeave,
+    Wait,
+)
+from kohort.client.core.group.identity import Identity
+from kohort.client.core.group.requests import (
+    FoundCoordinator,
+    coordinator_in,
+    coordinator_request,
+    leave_request,
+)
+from kohort.client.core.group.statistics import Figures
+from kohort.client.net.blocking import BlockingConnection
+from kohort.client.net.cluster import Address
+from kohort.client.net.connection import ConnectionConfig, DisconnectedError
+from kohort.client.net.versions import UnsupportedVersionError
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.lazy_dataclass import dataclass
+from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kohort.protocol.messages.leave_group import LeaveGroupRequest
+
+logger = logging.getLogger(__name__)
+
+LEAVE_TIMEOUT_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatThreadConfig:
+    """Of whom it sends heartbeats, and how."""
+
+    group_id: str
+    group_instance_id: str | None
+    request_timeout_ms: int
+    """For one answer. Within a session, so that there is time for another attempt."""
+    connection: ConnectionConfig
+
+
+class HeartbeatThread:
+    """The thread of one consumer. Its methods are for the consumer's side; none of them waits."""
+
+    def __init__(
+        self,
+        config: HeartbeatThreadConfig,
+        rules: HeartbeatRules,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        on_findings: Callable[[], None],
+    ) -> None:
+        """`on_findings` is called on the loop when there is something to take."""
+        self._config = config
+        self._rules = rules
+        self._loop = loop
+        self._on_findings = on_findings
+        self._changed = threading.Condition()
+        self._coordinator: Address | None = None
+        self._brokers: Sequence[Address] = ()
+        self._connection: BlockingConnection | None = None
+        """Open, or being opened."""
+        self._suspects: dict[Address, None] = {}
+        """Brokers that did not answer when they were last asked; the latest is the last."""
+        self._is_stopping = False
+        self._ended = asyncio.Event()
+        self._thread = threading.Thread(
+            target=self._run, name=f"kohort heartbeat of {config.group_id}", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin; it sleeps until there is a member to send heartbeats for."""
+        self._thread.start()
+
+    def begin(self, identity: Identity, coordinator: Address, brokers: Sequence[Address]) -> None:
+        """A JoinGroup was answered. `brokers` can be asked if the coordinator gets lost."""
+        with self._changed:
+            self._rules.begin(identity, _now_ms())
+            self._coordinator = coordinator
+            self._brokers = tuple(brokers)
+            self._changed.notify()
+
+    def coordinator_found(self, address: Address) -> None:
+        """The loop has found the coordinator; the thread does not have to look for it then."""
+        with self._changed:
+            self._coordinator = address
+            self._suspects.pop(address, None)
+            if not self._rules.is_coordinator_known:
+                self._rules.found_coordinator(ErrorCode.NONE, _now_ms())
+            self._changed.notify()
+
+    def know_brokers(self, brokers: Sequence[Address]) -> None:
+        """These can be asked if the coordinator gets lost; the loop has newer metadata."""
+        with self._changed:
+            self._brokers = tuple(brokers)
+            for gone in self._suspects.keys() - set(brokers):
+                del self._suspects[gone]
+
+    def end(self) -> None:
+        """No member any more, or one whose JoinGroup is on its way."""
+        with self._changed:
+            self._rules.end()
+            self._changed.notify()
+
+    def polled(self) -> None:
+        """The application has polled."""
+        with self._changed:
+            self._rules.polled(_now_ms())
+
+    def take_findings(self) -> list[Finding]:
+        """What the thread has learnt since the last call."""
+        with self._changed:
+            return self._rules.take_findings()
+
+    @property
+    def last_success_ms(self) -> int | None:
+        """When a heartbeat was last answered well (time.monotonic, in milliseconds)."""
+        with self._changed:
+            return self._rules.last_success_ms
+
+    @property
+    def trouble(self) -> ErrorCode:
+        """What came instead of the last answer; NONE if it was good."""
+        with self._changed:
+            return self._rules.trouble
+
+    def figures(self, now_ms: int) -> Figures:
+        """What there is to be said of its heartbeats (time.monotonic, in milliseconds)."""
+        with self._changed:
+            return self._rules.statistics.figures(now_ms)
+
+    def stop(self) -> None:
+        """Ask the thread to end; a request under way is given up."""
+        with self._changed:
+            self._is_stopping = True
+            self._rules.end()
+            connection = self._connection
+            self._changed.notify()
+        if connection is not None:
+            connection.close()
+
+    async def wait_stopped(self, timeout_s: float) -> bool:
+        """Whether it has ended within that time."""
+        if self._thread.ident is None:
+            return True
+        # Told by the thread itself: the loop's executor may be full of the application's work.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._ended.wait()
+        return self._ended.is_set()
+
+    # In the thread.
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if self._is_stopping or self._is_forgotten():
+                    break
+                now_ms = _now_ms()
+                action = self._rules.next_action(now_ms)
+                if isinstance(action, Wait):
+                    self._tell()
+                    left_s = None
+                    if action.until_ms is not None:
+                        left_s = max(action.until_ms - now_ms, 1) / 1000
+                    self._changed.wait(left_s)
+                    continue
+            self._act(action)
+        self._disconnect()
+        # The loop may have ended before; then nobody waits.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._ended.set)
+
+    def _is_forgotten(self) -> bool:
+        """Whether nobody can poll or close this consumer any more. To go on would keep partitions
+        from others for as long as the process lives, or max.poll.interval.ms lasts.
+        """
+        if self._loop.is_closed() and self._rules.has_member:
+            logger.warning(
+                "group %s: the loop of a consumer has ended, and it was not closed; use"
+                " `async with`, or call stop()",
+                self._config.group_id,
+            )
+        return self._loop.is_closed()
+
+    def _tell(self) -> None:
+        if self._rules.has_findings and not self._loop.is_closed():
+            try:
+                self._loop.call_soon_threadsafe(self._on_findings)
+            except RuntimeError:
+                logger.debug("the loop ended before the consumer was closed")
+
+    def _act(self, action: Action) -> None:
+        try:
+            match action:
+                case SendHeartbeat(identity):
+                    code = self._send_heartbeat(identity)
+                    with self._changed:
+                        self._rules.answered(identity, code, _now_ms())
+                case FindCoordinator():
+                    code = self._find_coordinator()
+                    with self._changed:
+                        self._rules.found_coordinator(code, _now_ms())
+                case SendLeave(identity, reason):
+                    self._send_leave(identity, reason)
+                case Wait():
+                    pass
+        except AuthenticationError as error:
+            # It let us in before, so somebody has changed users or certificates. To go on trying
+            # would lock the user out in places that count failures.
+            logger.warning("heartbeat of group %s: %s", self._config.group_id, error)
+            self._disconnect()
+            with self._changed:
+                self._rules.refused(error.code)
+        except (DisconnectedError, UnsupportedVersionError) as error:
+            logger.debug("heartbeat of group %s: %s", self._config.group_id, error)
+            self._disconnect()
+            with self._changed:
+                if isinstance(action, FindCoordinator):
+                    self._rules.found_coordinator(ErrorCode.NETWORK_EXCEPTION, _now_ms())
+                else:
+                    self._rules.failed(_now_ms())
+        except Exception:
+            # Nothing that was to be expected; a thread that ends would take the membership with it,
+            # and nobody would know.
+            logger.exception("heartbeat of group %s", self._config.group_id)
+            self._disconnect()
+            with self._changed:
+                self._rules.failed(_now_ms())
+
+    def _send_heartbeat(self, identity: Identity) -> ErrorCode:
+        request = HeartbeatRequest(
+            group_id=self._config.group_id,
+            generation_id=identity.generation,
+            member_id=identity.member_id,
+            group_instance_id=self._config.group_instance_id,
+        )
+        answer: HeartbeatResponse = self._call_coordinator(
+            HeartbeatRequest, lambda _: request, self._timeout_s
+        )
+        return ErrorCode(answer.error_code)
+
+    def _send_leave(self, identity: Identity, reason: str) -> None:
+        logger.warning(
+            "group %s: no poll within max_poll_interval_ms; leaving the group, so that others can"
+            " take over. Poll more often, process less at a time, or set max_poll_interval_ms"
+            " higher",
+            self._config.group_id,
+        )
+
+        def request(version: int) -> object:
+            config = self._config
+            leave = SendLeave(identity, reason)
+            return leave_request(config.group_id, config.group_instance_id, leave, version)
+
+        self._call_coordinator(LeaveGroupRequest, request, LEAVE_TIMEOUT_S)
+
+    def _find_coordinator(self) -> ErrorCode:
+        """Ask the brokers one after the other; the first one that answers decides.
+
+        Those that did not answer when they were last asked come last: a machine that is gone
+        without a word costs the time of a whole attempt.
+        """
+        self._disconnect()
+        with self._changed:
+            brokers = [one for one in self._brokers if one not in self._suspects]
+            brokers += [one for one in self._suspects if one in self._brokers]
+        failure = DisconnectedError("no broker is known")
+        for address in brokers:
+            try:
+                code, _, host, port = self._ask_for_coordinator(address)
+            except DisconnectedError as error:
+                failure = error
+                self._suspect(address)
+                continue
+            with self._changed:
+                self._suspects.pop(address, None)
+                if code is ErrorCode.NONE:
+                    self._coordinator = Address(host, port)
+            return code
+        raise failure
+
+    def _suspect(self, address: Address) -> None:
+        with self._changed:
+            self._suspects.pop(address, None)
+            self._suspects[address] = None
+            if self._is_stopping:
+                raise DisconnectedError("stopped")
+
+    def _ask_for_coordinator(self, address: Address) -> FoundCoordinator:
+        try:
+            connection = self._connect(address)
+            version = connection.versions.best(FindCoordinatorRequest)
+            request = coordinator_request(self._config.group_id, version)
+            answer = connection.call(request, self._timeout_s, version=version)
+        finally:
+            self._disconnect()
+        return coordinator_in(answer)
+
+    def _call_coordinator(
+        self, kind: type, request_for: Callable[[int], object], timeout_s: float
+    ) -> Any:  # noqa: ANN401 - the response that belongs to the request.
+        with self._changed:
+            address = self._coordinator
+            connection = self._connection
+        if address is None:
+            raise DisconnectedError("no coordinator")
+        try:
+            if connection is None or connection.address != address or connection.is_retiring:
+                self._disconnect()
+                connection = self._connect(address)
+            version = connection.versions.best(kind)
+            return connection.call(request_for(version), timeout_s, version=version)
+        except DisconnectedError:
+            self._suspect(address)
+            raise
+
+    def _connect(self, address: Address) -> BlockingConnection:
+        """Where `stop` finds it, from the first moment on."""
+        connection = BlockingConnection(address, self._config.connection)
+        with self._changed:
+            if self._is_stopping:
+                raise DisconnectedError("stopped")
+            self._connection = connection
+        connection.open(self._timeout_s)
+        return connection
+
+    def _disconnect(self) -> None:
+        with self._changed:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    @property
+    def _timeout_s(self) -> float:
+        return self._config.request_timeout_ms / 1000
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -1,0 +1,496 @@
+"""A consumer's place in its group: does what the core's `Membership` asks for, step by step.
+
+What waits for the network (finding the coordinator, joining, leading, syncing) runs in a task of
+its own, a *round*, which one poll begins and which goes on between polls: a poll that is cancelled
+or returns records meanwhile loses nothing, and the other members are not kept waiting. What the
+application takes part in (callbacks, commits before a rebalance) runs within polls only.
+
+The heartbeat thread is begun at each answer to a JoinGroup and ended when there is no member.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from kohort.client.config import ConsumerConfig
+from kohort.client.core.backoff import Backoff
+from kohort.client.core.errors import (
+    BrokerUnreachableError,
+    ConsumerError,
+    error_for,
+)
+from kohort.client.core.group.assignors import Assignor
+from kohort.client.core.group.assignors.assignor import Assignment
+from kohort.client.core.group.heartbeat import Finding, FindingKind, HeartbeatRules, SendLeave
+from kohort.client.core.group.identity import NOBODY
+from kohort.client.core.group.membership import Membership, MemberState
+from kohort.client.core.group.requests import leave_request
+from kohort.client.core.group.statistics import GroupStatistics
+from kohort.client.core.group.steps import (
+    Apply,
+    Assign,
+    FindCoordinator,
+    Idle,
+    Join,
+    Prepare,
+    RefreshTopics,
+    Step,
+    Sync,
+)
+from kohort.client.core.group.subscription import Subscription
+from kohort.client.group.coordinator import Coordinator
+from kohort.client.group.heartbeat_thread import HeartbeatThread, HeartbeatThreadConfig
+from kohort.client.group.member_commits import MemberCommits
+from kohort.client.group.rebalance import Rebalance
+from kohort.client.metadata import MetadataKeeper
+from kohort.client.net.connection import Connection, DisconnectedError
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.join_group import JoinGroupRequest
+from kohort.protocol.messages.leave_group import LeaveGroupRequest
+
+logger = logging.getLogger(__name__)
+
+JOIN_GRACE_MS: Final = 5_000
+"""What Java adds to the rebalance's time for the answer to a JoinGroup."""
+
+INSTANCE_ID_SINCE: Final = 5
+"""The version of JoinGroup that knows static members."""
+
+MEMBER_ID_TIMEOUT_S: Final = 1.0
+"""How long somebody who leaves waits for being told who it was."""
+
+THREAD_END_S: Final = 1.0
+
+LARGE_GROUP: Final = 100
+"""Members from which on an assignor runs in a thread, so that it does not hold up the loop."""
+
+
+class GroupMember:
+    """That of one consumer, for as long as it lives."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        *,
+        coordinator: Coordinator,
+        metadata: MetadataKeeper,
+        subscription: Subscription,
+        rebalance: Rebalance,
+        on_progress: Callable[[], None],
+    ) -> None:
+        """`on_progress` is called when the next poll may find something to do."""
+        self.membership = Membership(
+            config.membership,
+            assignors=config.assignors(),
+            subscription=subscription,
+            backoff=self._backoff(config),
+        )
+        self.statistics = GroupStatistics()
+        self._config = config
+        self.coordinator = coordinator
+        self._metadata = metadata
+        self._subscription = subscription
+        self._rebalance = rebalance
+        self._on_progress = on_progress
+        self._round: asyncio.Task[None] | None = None
+        self._beating = NOBODY
+        """Whom the heartbeat thread works for."""
+        self._error: BaseException | None = None
+        """What ended a round, for the next poll."""
+        self._parked_on: Connection | None = None
+        """Where the answer to a join or sync is waited for."""
+        self._is_started = False
+        self._is_leaving = False
+        self._goodbye: asyncio.Task[None] | None = None
+        """Tells the group that this member leaves."""
+        self.commits = MemberCommits(
+            self.membership,
+            is_joining=lambda: self.is_joining,
+            learn=self._learn,
+            on_changed=self._changed,
+        )
+        self.idle_until_ms: int | None = None
+        """When `advance` may have something to do without anything happening before."""
+        # Half a session for one answer leaves time for another attempt.
+        answer_ms = max(1, min(config.request_timeout_ms, config.session_timeout_ms // 2))
+        self.heartbeats = HeartbeatThread(
+            HeartbeatThreadConfig(
+                group_id=config.membership.group_id,
+                group_instance_id=config.group_instance_id,
+                request_timeout_ms=answer_ms,
+                connection=config.connection,
+            ),
+            HeartbeatRules(config.heartbeat, self._backoff(config)),
+            loop=asyncio.get_running_loop(),
+            on_findings=self._learn,
+        )
+
+        # The thread may know only brokers that are gone by now.
+        coordinator.on_found = self.heartbeats.coordinator_found
+
+    # What polls do.
+
+    def polled(self) -> None:
+        """The application has polled, or waits in a poll."""
+        self.heartbeats.polled()
+
+    async def advance(self, deadline_s: float) -> None:
+        """Do what is to be done now, and begin what takes longer.
+
+        Callbacks run here. Only a commit before a rebalance is waited for, until `deadline_s` (of
+        the loop's clock) at most.
+
+        Raises:
+            ConsumerError: the group cannot go on with this member.
+            whatever a callback raised, once the rebalance is through or `deadline_s` is over.
+        """
+        self.idle_until_ms = None
+        self._learn()
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        while self._round is None:
+            step = self._next_step()
+            match step:
+                case Idle(until_ms):
+                    self.idle_until_ms = until_ms
+                    break
+                case Prepare():
+                    if not await self._prepare(step, deadline_s):
+                        return
+                case Apply():
+                    if not await self._apply(step, deadline_s):
+                        return
+                case _:
+                    self._begin_round(step)
+            self._learn()
+        if self._round is None or time.monotonic() >= deadline_s:
+            self._rebalance.raise_error()
+
+    async def _prepare(self, step: Prepare, deadline_s: float) -> bool:
+        before = self.membership.identity
+        if not await self._rebalance.prepare(step, self.membership.mode, deadline_s):
+            return False
+        if self.membership.identity == before:
+            self.membership.prepared()
+        return True
+
+    async def _apply(self, step: Apply, deadline_s: float) -> bool:
+        identity = self.membership.identity
+        is_done = await self._rebalance.apply(
+            step, deadline_s, is_valid=lambda: self.membership.identity == identity
+        )
+        if is_done:
+            self.membership.applied()
+            logger.info(
+                "group %s, generation %d: %d partitions",
+                self.coordinator.group_id,
+                identity.generation,
+                len(self._subscription.assigned),
+            )
+        return is_done
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether a join or a sync may be parked at the coordinator."""
+        return self._round is not None
+
+    # Rounds.
+
+    def _begin_round(self, step: Step) -> None:
+        if not self._is_started:
+            self._is_started = True
+            self.heartbeats.start()
+        self._round = asyncio.create_task(
+            self._run_round(step), name=f"rebalance of {self.coordinator.group_id}"
+        )
+        self._round.add_done_callback(self._round_ended)
+
+    def _round_ended(self, task: asyncio.Task[None]) -> None:
+        if self._round is task:
+            self._round = None
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self._error = error
+                self.membership.round_failed(_now_ms())
+        elif not task.cancelled():
+            task.exception()
+        self._on_progress()
+
+    async def _run_round(self, step: Step) -> None:
+        backoff = self._backoff(self._config)
+        while True:
+            try:
+                match step:
+                    case FindCoordinator():
+                        await self._find_coordinator()
+                    case RefreshTopics():
+                        await self._metadata.refresh()
+                        self.membership.topics_refreshed()
+                    case Join():
+                        await self._join(step)
+                    case Assign():
+                        await self._assign(step)
+                    case Sync():
+                        await self._sync(step)
+                    case _:
+                        return
+            except (DisconnectedError, BrokerUnreachableError) as error:
+                # Of a refresh. The others tell the membership.
+                logger.debug("group %s: %s", self.coordinator.group_id, error)
+                await asyncio.sleep(backoff.fail() / 1000)
+            self._align_heartbeats()
+            self._note_state()
+            if self._is_leaving:
+                return
+            step = self._next_step()
+
+    def _next_step(self) -> Step:
+        now_ms = _now_ms()
+        step = self.membership.next_step(now_ms)
+        self.statistics.begun(step, self.membership.wish, now_ms)
+        self._note_state()
+        return step
+
+    def _note_state(self) -> None:
+        """At every change: two rebalances with a moment between them do not count as one."""
+        if self._subscription.is_by_group:
+            is_settled = self.membership.state is MemberState.STABLE
+            self.statistics.saw(_now_ms(), is_settled=is_settled)
+
+    async def _find_coordinator(self) -> None:
+        try:
+            code = await self.coordinator.find()
+        except (DisconnectedError, BrokerUnreachableError) as error:
+            logger.debug("group %s: %s", self.coordinator.group_id, error)
+            code = ErrorCode.NETWORK_EXCEPTION
+        if code is ErrorCode.NONE:
+            self.membership.coordinator_found()
+        else:
+            self.membership.coordinator_failed(code, _now_ms())
+            self._metadata.want()
+
+    async def _join(self, step: Join) -> None:
+        self._align_heartbeats()
+        config = self._config
+        timeout_ms = max(config.request_timeout_ms, config.max_poll_interval_ms + JOIN_GRACE_MS)
+        logger.info(
+            "group %s: joining (%s: %s)",
+            self.coordinator.group_id,
+            step.request.join_reason,
+            step.request.reason,
+        )
+        try:
+            answer = await self._call(step.request, timeout_ms)
+        except DisconnectedError as error:
+            logger.debug("group %s: JoinGroup: %s", self.coordinator.group_id, error)
+            self.coordinator.lost()
+            self.statistics.join_answered(ErrorCode.NETWORK_EXCEPTION, _now_ms())
+            self.membership.join_failed(step.identity, _now_ms())
+        else:
+            self.statistics.join_answered(answer.error_code, _now_ms())
+            self.membership.join_answered(step.identity, answer, _now_ms())
+            self._forget_coordinator(answer.error_code)
+
+    async def _sync(self, step: Sync) -> None:
+        config = self._config
+        timeout_ms = max(config.request_timeout_ms, config.max_poll_interval_ms + JOIN_GRACE_MS)
+        try:
+            answer = await self._call(step.request, timeout_ms)
+        except DisconnectedError as error:
+            logger.debug("group %s: SyncGroup: %s", self.coordinator.group_id, error)
+            self.coordinator.lost()
+            self.statistics.sync_answered(ErrorCode.NETWORK_EXCEPTION, _now_ms())
+            self.membership.sync_failed(step.identity, _now_ms())
+        else:
+            self.statistics.sync_answered(answer.error_code, _now_ms())
+            self.membership.sync_answered(step.identity, answer, _now_ms())
+            self._forget_coordinator(answer.error_code)
+
+    async def _call(self, request: object, timeout_ms: int) -> Any:  # noqa: ANN401
+        connection = await self.coordinator.connection("group")
+        version = connection.versions.best(type(request))
+        is_join = isinstance(request, JoinGroupRequest)
+        if is_join and self._config.group_instance_id and version < INSTANCE_ID_SINCE:
+            raise error_for(ErrorCode.UNSUPPORTED_VERSION, "joining with a group_instance_id")
+        self._parked_on = connection
+        try:
+            return await connection.call(request, version=version, timeout_ms=timeout_ms)
+        finally:
+            self._parked_on = None
+
+    def _forget_coordinator(self, error_code: int) -> None:
+        if error_code in {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}:
+            self.coordinator.lost()
+
+    async def _assign(self, step: Assign) -> None:
+        # Whatever others subscribe to is of interest from now on.
+        self._leading = step.topics
+        try:
+            await self._metadata.refresh()
+        finally:
+            self._leading = frozenset()
+        counts = self._metadata.cluster.partition_counts(step.topics)
+        assignment: Assignment = {}
+        if step.assignor is not None:
+            assignment = await self._run_assignor(step.assignor, step, counts)
+        # A topic that does not exist yet is watched as well.
+        self.membership.assigned(assignment, {one: counts.get(one, 0) for one in step.topics})
+
+    _leading: frozenset[str] = frozenset()
+    """Topics of the group that this member has just become the leader of."""
+
+    async def _run_assignor(
+        self, assignor: Assignor, step: Assign, counts: dict[str, int]
+    ) -> Assignment:
+        if len(step.members) < LARGE_GROUP:
+            return assignor.assign(counts, step.members)
+        return await asyncio.to_thread(assignor.assign, counts, step.members)
+
+    # What happens meanwhile.
+
+    @property
+    def watched_topics(self) -> frozenset[str]:
+        """Topics that this member has to know about because it leads the group."""
+        return self._leading.union(self.membership.watched_topics)
+
+    def metadata_updated(self) -> None:
+        """There was an answer about topics and brokers."""
+        self.heartbeats.know_brokers(self._metadata.cluster.addresses)
+        watched = self.membership.watched_topics
+        self.membership.metadata_updated(self._metadata.cluster.partition_counts(watched))
+
+    def coordinator_lost(self) -> None:
+        """A request to the coordinator came back without it."""
+        self.coordinator.lost()
+        self.membership.findings([Finding(FindingKind.COORDINATOR_LOST, self.membership.identity)])
+
+    def _learn(self) -> None:
+        """Take over what the heartbeat thread has found out."""
+        findings = self.heartbeats.take_findings()
+        if not findings:
+            return
+        if any(one.kind is FindingKind.COORDINATOR_LOST for one in findings):
+            self.coordinator.lost()
+        self.membership.findings(findings)
+        self._changed()
+
+    def _changed(self) -> None:
+        self._align_heartbeats()
+        self._note_state()
+        self._on_progress()
+
+    def _align_heartbeats(self) -> None:
+        """Have heartbeats sent for whoever this is now."""
+        membership = self.membership
+        address = self.coordinator.address
+        is_member = membership.state in {MemberState.COMPLETING_REBALANCE, MemberState.STABLE}
+        wanted = membership.identity if is_member and address is not None else NOBODY
+        if is_member and address is None:
+            return  # The thread looks for the coordinator by itself.
+        if wanted == self._beating:
+            return
+        self._beating = wanted
+        if wanted is NOBODY or address is None:
+            self.heartbeats.end()
+        else:
+            self.heartbeats.begin(wanted, address, self._metadata.cluster.addresses)
+
+    # The end.
+
+    async def wait_member_id(self, deadline_s: float) -> None:
+        """Before `leave`: the first JoinGroup of all is answered at once, with an id. If nobody
+        came back with it the group would wait for that member until its session is over.
+        """
+        task = self._round
+        if task is None or self._parked_on is None or self.membership.identity.member_id:
+            return
+        left_s = max(0.0, deadline_s - time.monotonic())
+        self._is_leaving = True
+        try:
+            await asyncio.wait([task], timeout=min(left_s, MEMBER_ID_TIMEOUT_S))
+        finally:
+            self._is_leaving = False
+
+    def leave(
+        self, reason: str, *, leaves: bool | None, deadline_s: float
+    ) -> asyncio.Task[None] | None:
+        """Be no member any more; after the callbacks for that were called.
+
+        Args:
+            leaves: whether to tell the group (KIP-1092); None: dynamic members do.
+            deadline_s: when that is given up, on the clock of `time.monotonic`.
+
+        Returns:
+            what tells the group; None if it is not told.
+        """
+        self._end_round()
+        goodbye = self.membership.leave(reason, leaves=leaves)
+        self.statistics.left(_now_ms())
+        self._align_heartbeats()
+        left_s = deadline_s - time.monotonic()
+        if goodbye is None or left_s <= 0:
+            return None
+        self._goodbye = asyncio.create_task(
+            self._say_goodbye(goodbye, left_s), name=f"leave {self.coordinator.group_id}"
+        )
+        return self._goodbye
+
+    async def _say_goodbye(self, goodbye: SendLeave, timeout_s: float) -> None:
+        config = self._config
+        try:
+            async with asyncio.timeout(timeout_s):
+                connection = await self.coordinator.connection("group")
+                version = connection.versions.best(LeaveGroupRequest)
+                request = leave_request(
+                    self.coordinator.group_id, config.group_instance_id, goodbye, version
+                )
+                answer = await connection.call(request, version=version)
+        except (ConsumerError, TimeoutError) as error:
+            logger.warning(
+                "group %s was not told that this member leaves: %s",
+                self.coordinator.group_id,
+                str(error) or "no answer in time",
+            )
+            return
+        if answer.error_code:
+            logger.info("LeaveGroup: %s", ErrorCode(answer.error_code).name)
+
+    def give_up_goodbye(self) -> None:
+        """Wait no longer for the group to be told of a leave."""
+        if self._goodbye is not None:
+            self._goodbye.cancel()
+
+    async def close(self, timeout_s: float) -> None:
+        """End the rounds and the heartbeat thread, and see that the group is told of a leave."""
+        self._end_round()
+        self.heartbeats.stop()
+        if self._goodbye is not None and not self._goodbye.done():
+            await asyncio.wait([self._goodbye], timeout=timeout_s)
+        self.give_up_goodbye()
+        # It has been told, and what it waits for was ended; this is a matter of moments.
+        if not await self.heartbeats.wait_stopped(max(timeout_s, THREAD_END_S)):
+            logger.warning("the heartbeat thread does not end")
+
+    def _end_round(self) -> None:
+        self._error = None
+        if self._round is None:
+            return
+        self._round.cancel()
+        self._round = None
+        if self._parked_on is not None:
+            # Whatever is sent there would wait behind the join that nobody wants any more.
+            self._parked_on.close()
+            self._parked_on = None
+
+    @staticmethod
+    def _backoff(config: ConsumerConfig) -> Backoff:
+        return Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random.random)
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -1,0 +1,124 @@
+"""Whether a member may commit now, and what a refused commit means for its membership."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kohort.client.core.errors import CommitError, CommitFailedError, RebalanceInProgressError
+from kohort.client.core.group.assignors import RebalanceProtocol
+from kohort.client.core.group.heartbeat import Finding, FindingKind
+from kohort.client.core.group.identity import Identity
+from kohort.client.core.group.membership import Membership, MemberState
+from kohort.protocol.errors import ErrorCode
+
+
+class MemberCommits:
+    """Commits on behalf of a member of a group: a `Committer`."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        *,
+        is_joining: Callable[[], bool],
+        learn: Callable[[], None],
+        on_changed: Callable[[], None],
+    ) -> None:
+        """`learn` takes over what the heartbeat thread knows; `on_changed` is called when there is
+        something for the next poll to do.
+        """
+        self._membership = membership
+        self._is_joining = is_joining
+        self._learn = learn
+        self._on_changed = on_changed
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether the group's own connection may be held up by a join."""
+        return self._is_joining()
+
+    def commit_identity(self) -> Identity:
+        """Who commits now.
+
+        Raises:
+            RebalanceInProgressError: nobody before the rebalance is over.
+            CommitFailedError: this consumer is no member.
+        """
+        self._learn()
+        membership = self._membership
+        state, identity = membership.state, membership.identity
+        if state is MemberState.STABLE:
+            return identity
+        is_cooperative = membership.mode is RebalanceProtocol.COOPERATIVE
+        if identity.is_valid and is_cooperative and state is not MemberState.UNJOINED:
+            # Whether it is too late for what is kept, the coordinator knows.
+            return identity
+        raise self._not_now()
+
+    def check_still(self, asked: Identity) -> None:
+        """See that a commit which was asked for as `asked` is not sent as somebody else.
+
+        Raises:
+            RebalanceInProgressError: the group went on, and this member with it.
+            CommitFailedError: the group went on without it.
+        """
+        self._learn()
+        if asked == self._membership.identity:
+            return
+        if self._membership.identity.is_valid:
+            raise RebalanceInProgressError(
+                "the group rebalanced before this commit was through, so others may read its"
+                " partitions; commit again what is still assigned",
+                ErrorCode.REBALANCE_IN_PROGRESS,
+            )
+        raise self._not_now()
+
+    def _not_now(self) -> CommitError:
+        membership = self._membership
+        if membership.identity.is_valid or self.is_joining:
+            return RebalanceInProgressError(
+                "the group rebalances; poll until that is over, then commit again",
+                ErrorCode.REBALANCE_IN_PROGRESS,
+            )
+        if not membership.has_joined:
+            return CommitFailedError(
+                "this consumer has not joined its group yet; poll first, and commit what was read",
+                ErrorCode.UNKNOWN_MEMBER_ID,
+            )
+        return CommitFailedError(
+            "this consumer is not a member of the group now, so others may read its partitions;"
+            " polls came too seldom (max_poll_interval_ms) or heartbeats did not get through"
+            " (session_timeout_ms)",
+            ErrorCode.UNKNOWN_MEMBER_ID,
+        )
+
+    def commit_refused(self, sent: Identity, code: ErrorCode) -> CommitError | None:
+        """A commit was answered that `sent` is not what the group knows; what to raise, None for
+        what `error_for` makes of it.
+        """
+        membership = self._membership
+        is_same = sent == membership.identity
+        state = membership.state
+        in_progress = RebalanceInProgressError(
+            f"the group rebalances ({code.name}); poll until that is over, then commit again", code
+        )
+        if code is ErrorCode.REBALANCE_IN_PROGRESS:
+            membership.rebalance_noticed(sent)
+            self._on_changed()
+            return in_progress
+        if state is MemberState.PREPARING_REBALANCE:
+            return in_progress  # The answer to its JoinGroup decides.
+        if not is_same and membership.identity.is_valid:
+            # The group went on, and this member with it, while the commit was on its way.
+            return in_progress
+        if code is ErrorCode.FENCED_INSTANCE_ID and is_same:
+            membership.findings([Finding(FindingKind.FENCED, sent, code)])
+            self._on_changed()
+            return None
+        keeps_id = code is ErrorCode.ILLEGAL_GENERATION
+        if membership.lost(sent, keeps_id=keeps_id, why=code.name):
+            self._on_changed()
+        return CommitFailedError(
+            f"the group has gone on without this member ({code.name}), so others may read its"
+            " partitions; poll more often, or set max_poll_interval_ms higher",
+            code,
+        )

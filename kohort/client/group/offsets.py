@@ -1,0 +1,460 @@
+"""Committed positions: stored with the group's coordinator, and fetched from there.
+
+Commits go out one at a time, in the order in which they were asked for, so that an older one never
+overwrites a newer one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from kohort.client.core.backoff import Backoff
+from kohort.client.core.errors import (
+    BrokerUnreachableError,
+    CommitError,
+    CommitFailedError,
+    ConsumerError,
+    IllegalStateError,
+    OperationTimedOutError,
+    RebalanceInProgressError,
+    error_for,
+)
+from kohort.client.core.group.identity import NOBODY, Identity
+from kohort.client.core.group.offset_requests import (
+    commit_request,
+    committed_in,
+    errors_in,
+    fetch_request,
+)
+from kohort.client.core.offsets import OffsetAndMetadata
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.group.commit_callbacks import CommitCallback, CommitCallbacks, Offsets
+from kohort.client.group.coordinator import Coordinator
+from kohort.client.net.cluster import Cluster
+from kohort.client.net.connection import Connection, DisconnectedError
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.offset_commit import OffsetCommitRequest
+from kohort.protocol.messages.offset_fetch import OffsetFetchRequest
+from kohort.protocol.types import ZERO_UUID
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_NO_ORDER: Final = nullcontext()
+
+Committed: TypeAlias = dict[TopicPartition, OffsetAndMetadata | None]
+
+ASYNC_COMMITS_MAX: Final = 1_000
+"""That wait to be sent, or to be told of. Who gets there commits faster than the coordinator
+answers, or never polls."""
+
+_COORDINATOR_GONE: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+_STALE_TOPIC: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID})
+_RETRIED: Final = (
+    _COORDINATOR_GONE
+    | _STALE_TOPIC
+    | {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    }
+)
+_COMMIT_RETRIED: Final = _RETRIED | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+_LOST_MEMBERSHIP: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.STALE_MEMBER_EPOCH,
+    }
+)
+
+
+class Committer(Protocol):
+    """On whose behalf commits are made."""
+
+    def commit_identity(self) -> Identity:
+        """Who commits. Raises a CommitError if that cannot be done now."""
+
+    def check_still(self, asked: Identity) -> None:
+        """Raise a CommitError if `asked`, which a commit was made for, is not who commits now."""
+
+    def commit_refused(self, sent: Identity, code: ErrorCode) -> CommitError | None:
+        """The coordinator does not take `sent` for a member of this generation; what to raise."""
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether the group's own connection may be held up by a join."""
+
+
+class Outsider:
+    """Commits without being a member: with partitions of one's own choice."""
+
+    is_joining = False
+
+    def commit_identity(self) -> Identity:
+        return NOBODY
+
+    def check_still(self, asked: Identity) -> None:
+        """Pass: what is outside a group has one identity for ever."""
+
+    def commit_refused(self, sent: Identity, code: ErrorCode) -> CommitError | None:  # noqa: ARG002
+        return CommitFailedError(
+            f"the group does not take commits from outside ({code.name}): it has members, which"
+            " subscribe; give this consumer a group_id of its own",
+            code,
+        )
+
+
+class _Author(NamedTuple):
+    """Who asked for a commit, and as whom: what every attempt goes out under.
+
+    The offsets are those of that moment. Under a later identity the coordinator would take them,
+    although the partitions may have been another member's meanwhile, whose commit they would undo.
+    """
+
+    committer: Committer
+    identity: Identity
+
+
+class GroupOffsets:
+    """Commits and looks up the positions of one consumer's group."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        coordinator: Coordinator,
+        *,
+        group_instance_id: str | None,
+        backoff_ms: tuple[int, int],
+        on_progress: Callable[[], None],
+    ) -> None:
+        """`on_progress` is called when a callback of `commit_async` is there to be told."""
+        self.committer: Committer = Outsider()
+        self.on_coordinator_lost: Callable[[], None] = coordinator.lost
+        self.on_stale_metadata: Callable[[], None] = lambda: None
+        self.on_committed: Callable[[float], None] = lambda _: None
+        """Told how many seconds a commit took that was stored."""
+        self.on_commit_failed: Callable[[ConsumerError], None] = lambda _: None
+        """Told of each attempt that was not."""
+        self._cluster = cluster
+        self._coordinator = coordinator
+        self._instance_id = group_instance_id
+        self._backoff_ms = backoff_ms
+        self._on_progress = on_progress
+        self._last_place: asyncio.Future[None] | None = None
+        """Done when the commit that was asked for last is over."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.callbacks = CommitCallbacks()
+        """Of commits that are over."""
+
+    # Commits.
+
+    async def commit(
+        self, offsets: Offsets, timeout_s: float, *, is_automatic: bool = False
+    ) -> None:
+        """Store them, after all commits that were asked for before; tries again if that may help.
+
+        Every attempt goes out under the identity that the consumer has now.
+
+        `is_automatic`: topics that are gone by now are not waited for.
+
+        Raises:
+            CommitFailedError, RebalanceInProgressError: see there. Also if the consumer becomes
+                another member, or one of a later generation, before an attempt succeeds.
+            OperationTimedOutError: no success in time.
+            AuthorizationError, CommitError: it is refused.
+        """
+        if offsets:
+            doing = f"commit in group {self._coordinator.group_id}"
+            author = self._author()
+            await self._retrying(
+                lambda: self._commit_once(author, offsets, is_automatic=is_automatic),
+                doing,
+                timeout_s,
+                self._in_turn(),
+            )
+
+    def commit_async(
+        self,
+        offsets: Offsets,
+        callback: CommitCallback | None,
+        *,
+        on_done: Callable[[BaseException | None], None] | None = None,
+    ) -> None:
+        """Have them stored, one attempt only: a later one could overtake another commit.
+
+        `callback` is the application's, and waits for `callbacks.tell`; `on_done` does not.
+
+        Raises:
+            IllegalStateError: far too many are waiting.
+        """
+        is_ours = on_done is not None
+        if len(self._tasks) + len(self.callbacks) >= ASYNC_COMMITS_MAX and not is_ours:
+            raise IllegalStateError(
+                f"{ASYNC_COMMITS_MAX} commits wait to be sent, or to be told of by a poll;"
+                " commit less often, or await some"
+            )
+        # Now, not when the task begins: a commit that is waited for does not wait for that.
+        before, place = self._take_place()
+        author: _Author | CommitError
+        try:
+            author = self._author()
+        except CommitError as error:
+            author = error
+        task = asyncio.create_task(self._once_in_turn(author, offsets, before), name="commit")
+        self._tasks.add(task)
+
+        def done(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            _leave_place(place, before)
+            if task.cancelled():
+                return
+            error = task.exception()
+            if on_done is not None:
+                on_done(error)
+            elif callback is not None:
+                assert error is None or isinstance(error, Exception)
+                self.callbacks.add(callback, offsets, error)
+                self._on_progress()
+            elif error is not None:
+                logger.warning("a commit failed: %s", error)
+
+        task.add_done_callback(done)
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _once_in_turn(
+        self,
+        author: _Author | CommitError,
+        offsets: Offsets,
+        before: asyncio.Future[None] | None,
+    ) -> None:
+        if before is not None:
+            await asyncio.wait([before])
+        if isinstance(author, CommitError):
+            raise author  # In its turn, so that callbacks keep the order of their commits.
+        await self._commit_once(author, offsets)
+
+    @asynccontextmanager
+    async def _in_turn(self) -> AsyncIterator[None]:
+        """Waits for all commits that were asked for before this one was."""
+        before, place = self._take_place()
+        try:
+            if before is not None:
+                await asyncio.wait([before])
+            yield
+        finally:
+            _leave_place(place, before)
+
+    def _take_place(self) -> tuple[asyncio.Future[None] | None, asyncio.Future[None]]:
+        before = self._last_place
+        place = self._last_place = asyncio.get_running_loop().create_future()
+        return before, place
+
+    def _author(self) -> _Author:
+        return _Author(self.committer, self.committer.commit_identity())
+
+    async def _commit_once(
+        self, author: _Author, offsets: Offsets, *, is_automatic: bool = False
+    ) -> None:
+        try:
+            seconds = await self._send_commit(author, offsets, is_automatic=is_automatic)
+        except RebalanceInProgressError:
+            raise  # Nothing is wrong.
+        except ConsumerError as error:
+            self.on_commit_failed(error)
+            raise
+        self.on_committed(seconds)
+
+    async def _send_commit(self, author: _Author, offsets: Offsets, *, is_automatic: bool) -> float:
+        """The seconds that it took."""
+        committer, identity = author
+        connection = await self._connection()
+        # Last of all, because what came before may have taken a while.
+        committer.check_still(identity)
+        ids = self._topic_ids()
+        version = connection.versions.best(OffsetCommitRequest)
+        if version >= 10 and any(one.topic not in ids for one in offsets):
+            version = 9  # Without their ids topics can only be named.
+        instance_id = self._instance_id if identity.is_valid else None
+        request = commit_request(self._coordinator.group_id, identity, instance_id, offsets, ids)
+        began_s = asyncio.get_running_loop().time()
+        answer = await self._call(connection, request, version)
+        seconds = asyncio.get_running_loop().time() - began_s
+        self._look_at(errors_in(answer, ids), author, is_automatic=is_automatic)
+        return seconds
+
+    def _look_at(
+        self,
+        errors: Mapping[TopicPartition, ErrorCode],
+        author: _Author,
+        *,
+        is_automatic: bool,
+    ) -> None:
+        """Raise the error that matters most, if there is one."""
+        codes = set(errors.values())
+        for code in codes & _LOST_MEMBERSHIP | codes & _IDENTITY_ERRORS:
+            if error := author.committer.commit_refused(author.identity, code):
+                raise error
+        refused = codes - (_RETRIED if is_automatic else _COMMIT_RETRIED)
+        if refused:
+            code = min(refused)
+            partitions = sorted(one for one, found in errors.items() if found is code)
+            raise _commit_error(code, partitions)
+        self._raise_retried(codes)
+
+    # Fetching what was committed.
+
+    async def fetch(self, partitions: Collection[TopicPartition], timeout_s: float) -> Committed:
+        """What the group has committed for each of them, None for nothing.
+
+        Raises:
+            OperationTimedOutError: no success in time.
+            AuthorizationError, UnknownTopicError: it is refused.
+        """
+        return await self._retrying(lambda: self._fetch_once(partitions), self._fetching, timeout_s)
+
+    async def fetch_patiently(self, partitions: Collection[TopicPartition]) -> Committed:
+        """As `fetch`, for as long as it takes."""
+        return await self._retrying(lambda: self._fetch_once(partitions), self._fetching, None)
+
+    @property
+    def _fetching(self) -> str:
+        return f"fetching what group {self._coordinator.group_id} has committed"
+
+    async def _fetch_once(self, partitions: Collection[TopicPartition]) -> Committed:
+        if not partitions:
+            return {}
+        connection = await self._connection()
+        ids = self._topic_ids()
+        version = connection.versions.best(OffsetFetchRequest)
+        if version >= 10 and any(one.topic not in ids for one in partitions):
+            version = 9
+        request = fetch_request(self._coordinator.group_id, partitions, ids, version)
+        answer = await self._call(connection, request, version)
+        group_error, found, errors = committed_in(answer, ids)
+        codes = {group_error, *errors.values()} - {ErrorCode.NONE}
+        refused = codes - _RETRIED
+        if refused:
+            code = min(refused)
+            raise _fetch_error(
+                code, self._coordinator.group_id, [one for one in errors if errors[one] is code]
+            )
+        self._raise_retried(codes)
+        return {partition: found.get(partition) for partition in partitions}
+
+    # Attempts.
+
+    def _topic_ids(self) -> dict[str, bytes]:
+        return {
+            topic: info.topic_id
+            for topic, info in self._cluster.topics.items()
+            if info.topic_id != ZERO_UUID
+        }
+
+    async def _connection(self) -> Connection:
+        """To the coordinator; not one that a join holds up."""
+        coordinator = self._coordinator
+        if coordinator.address is None:
+            code = await coordinator.find()
+            if code in _RETRIED:
+                raise _RetriableError(code)
+            if code:
+                raise error_for(code, f"finding the coordinator of {coordinator.group_id}")
+        try:
+            return await coordinator.connection("offsets" if self.committer.is_joining else "group")
+        except DisconnectedError:
+            self.on_coordinator_lost()
+            raise
+
+    async def _call(self, connection: Connection, request: object, version: int) -> Any:  # noqa: ANN401
+        try:
+            return await connection.call(request, version=version)
+        except DisconnectedError:
+            self.on_coordinator_lost()
+            raise
+
+    def _raise_retried(self, codes: Collection[ErrorCode]) -> None:
+        codes = [code for code in codes if code]
+        if not codes:
+            return
+        if any(code in _COORDINATOR_GONE for code in codes):
+            self.on_coordinator_lost()
+        if any(code in _STALE_TOPIC for code in codes):
+            self.on_stale_metadata()
+        raise _RetriableError(codes[0])
+
+    async def _retrying(
+        self,
+        attempt: Callable[[], Awaitable[T]],
+        doing: str,
+        timeout_s: float | None,
+        order: AbstractAsyncContextManager[object] = _NO_ORDER,
+    ) -> T:
+        """Try until it works, or cannot work, or the time is over."""
+        backoff = Backoff(*self._backoff_ms, random.random)
+        last: ConsumerError | None = None
+        try:
+            async with asyncio.timeout(timeout_s), order:
+                while True:
+                    try:
+                        return await attempt()
+                    except (DisconnectedError, BrokerUnreachableError, _RetriableError) as error:
+                        logger.debug("%s: %s", doing, error)
+                        last = error
+                    await asyncio.sleep(backoff.fail() / 1000)
+        except TimeoutError:
+            why = f"; the last attempt: {last}" if last else ""
+            code = last.code if last else ErrorCode.REQUEST_TIMED_OUT
+            text = f"{doing}: no success within {timeout_s:g} s{why}"
+            raise OperationTimedOutError(text, code) from last
+
+
+def _leave_place(place: asyncio.Future[None], before: asyncio.Future[None] | None) -> None:
+    if before is None or before.done():
+        place.set_result(None)
+    else:
+        # Given up while others are still before it; those behind wait for them.
+        before.add_done_callback(lambda _: place.set_result(None))
+
+
+class _RetriableError(CommitError):
+    """Worth another attempt."""
+
+    def __init__(self, code: ErrorCode) -> None:
+        super().__init__(f"{code.name}: try again", code)
+
+
+_IDENTITY_ERRORS: Final = frozenset({ErrorCode.FENCED_INSTANCE_ID, ErrorCode.REBALANCE_IN_PROGRESS})
+
+
+def _commit_error(code: ErrorCode, partitions: Collection[TopicPartition]) -> ConsumerError:
+    topics = ", ".join(sorted({one.topic for one in partitions}))
+    if code is ErrorCode.REBALANCE_IN_PROGRESS:
+        return RebalanceInProgressError("the group rebalances; poll, then commit again", code)
+    return error_for(code, f"committing positions in {topics}")
+
+
+def _fetch_error(
+    code: ErrorCode, group_id: str, partitions: Collection[TopicPartition]
+) -> ConsumerError:
+    names = ", ".join(f"{one.topic}-{one.partition}" for one in sorted(partitions))
+    return error_for(code, f"fetching what group {group_id} has committed in {names or 'topics'}")

@@ -1,0 +1,216 @@
+"""The part of a rebalance that the application takes part in: commits, callbacks, a new share.
+
+A poll that is cancelled in the middle leaves off where it was: a callback that was called goes on,
+is waited for by the next poll and is not called again, and so is the commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection
+from typing import Final
+
+from kohort.client.core.errors import ConsumerError
+from kohort.client.core.fetch.positions import Positions
+from kohort.client.core.group.assignors import RebalanceProtocol
+from kohort.client.core.group.steps import Apply, Prepare
+from kohort.client.core.group.subscription import Subscription
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.fetch.fetcher import Fetcher
+from kohort.client.group.callbacks import Callbacks
+from kohort.client.group.commit_callbacks import Offsets
+from kohort.client.group.listener import (
+    NO_LISTENER,
+    Answer,
+    BothListeners,
+    Partitions,
+    RebalanceListener,
+)
+from kohort.client.group.offsets import GroupOffsets
+
+logger = logging.getLogger(__name__)
+
+NOTHING: Final[Partitions] = frozenset()
+
+
+class Rebalance:
+    """That of one consumer; nothing of it is left between two rebalances."""
+
+    def __init__(
+        self,
+        *,
+        subscription: Subscription,
+        positions: Positions,
+        fetcher: Fetcher,
+        offsets: GroupOffsets | None,
+        processed: Callable[[], Offsets],
+        commits_by_itself: bool,
+        commit_timeout_s: float,
+        on_progress: Callable[[], None],
+    ) -> None:
+        """`processed`: what is to be committed. `commit_timeout_s`: after so long a rebalance goes
+        on without its commit.
+        """
+        self.listener: RebalanceListener = NO_LISTENER
+        self.committer: RebalanceListener | None = None
+        """Told before the listener; commits what is processed, so that nobody else does."""
+        self._subscription = subscription
+        self._positions = positions
+        self._fetcher = fetcher
+        self._offsets = offsets
+        self._processed = processed
+        self._commits_by_itself = commits_by_itself
+        self._commit_timeout_s = commit_timeout_s
+        self._on_progress = on_progress
+        self._commit: asyncio.Task[None] | None = None
+        self._is_committed = False
+        self.callbacks = Callbacks(self._callback_failed)
+        """Those of the step that is under way."""
+        self._error: BaseException | None = None
+
+    # Steps.
+
+    async def prepare(self, step: Prepare, mode: RebalanceProtocol, deadline_s: float) -> bool:
+        """Commit, tell the listener, and keep what is kept; whether that is done."""
+        if step.revoked is not None or mode is RebalanceProtocol.COOPERATIVE:
+            held = self._subscription.assigned - step.kept
+            if not step.lost and not await self._commit_before(held, deadline_s):
+                return False
+        if step.revoked is not None:
+            await self._take_back("on_revoked", self._told.on_revoked, step.revoked)
+        if step.lost:
+            await self._take_back("on_lost", self._told.on_lost, step.lost)
+        await self.callbacks.wait_over()
+        self._finish(step.kept)
+        return True
+
+    async def apply(self, step: Apply, deadline_s: float, is_valid: Callable[[], bool]) -> bool:
+        """Give up what was taken away, own the new share, tell the listener; whether it is done."""
+        if step.revoked and not self.callbacks.has_told("on_assigned"):
+            if not await self._commit_before(step.revoked, deadline_s):
+                return False
+            await self._take_back("on_revoked", self._told.on_revoked, step.revoked)
+        if not is_valid():
+            # Membership was lost meanwhile: what is left is the next step's business.
+            self._finish(self._subscription.assigned - step.revoked)
+            return True
+        self.own(step.assigned)
+        # Also for a poll that comes while the callback still runs, and has another step to do.
+        self._positions.hold(step.added)
+        await self._tell("on_assigned", self._told.on_assigned, step.added)
+        self._positions.release(step.added)
+        self._fetcher.wake()
+        self._finish(None)
+        return True
+
+    async def give_up(self, *, is_lost: bool) -> None:
+        """Own nothing any more, outside of a rebalance: at close and unsubscribe."""
+        await self.callbacks.wait_over()
+        owned = self._subscription.assigned
+        # A rebalance that was cancelled in the middle may have told of some already.
+        left = owned - self.callbacks.given_up
+        has_told = bool(self.callbacks.given_up)
+        self.callbacks.begin()
+        try:
+            if not is_lost and (left or not has_told):
+                await self._take_back("on_revoked", self._told.on_revoked, left)
+            elif is_lost and left:
+                await self._take_back("on_lost", self._told.on_lost, left)
+        finally:
+            self._finish(NOTHING)
+
+    def own(self, partitions: Partitions) -> None:
+        """Read these and no others."""
+        if partitions == self._subscription.assigned == set(self._positions.assigned):
+            # The same, but nothing is held back any more.
+            self._positions.set_assigned(self._positions.assigned)
+            self._fetcher.wake()
+            return
+        self._subscription.assigned = frozenset(partitions)
+        self._positions.set_assigned(sorted(partitions))
+        self._fetcher.assignment_changed()
+
+    def close(self) -> None:
+        """Give up a commit that nobody waits for any more."""
+        if self._commit is not None:
+            self._commit.cancel()
+
+    # Errors.
+
+    def failed(self, error: BaseException) -> None:
+        """To be raised by a poll; the first one is."""
+        if self._error is None:
+            self._error = error
+
+    def raise_error(self) -> None:
+        """Raise what was kept."""
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    # Inside.
+
+    @property
+    def _told(self) -> RebalanceListener:
+        if self.committer is None:
+            return self.listener
+        return BothListeners(self.committer, self.listener)
+
+    def _finish(self, owned: Partitions | None) -> None:
+        if owned is not None:
+            self.own(owned)
+        self.callbacks.begin()
+        self._is_committed = False
+        if self._commit is not None:
+            # What it was asked for is not owned any more.
+            self._commit.cancel()
+            self._commit = None
+
+    async def _tell(
+        self, name: str, method: Callable[[Partitions], Answer], partitions: Partitions
+    ) -> None:
+        await self.callbacks.tell(name, method, partitions)
+
+    async def _take_back(
+        self, name: str, method: Callable[[Partitions], Answer], partitions: Partitions
+    ) -> None:
+        """Nothing of them is returned from the moment on in which the listener is told."""
+        self._positions.hold(partitions)
+        await self._tell(name, method, partitions)
+
+    def _callback_failed(self, name: str, error: Exception) -> None:
+        logger.warning("%s raised %r; the rebalance goes on", name, error)
+        self.failed(error)
+
+    async def _commit_before(self, held: Collection[TopicPartition], deadline_s: float) -> bool:
+        """Commit what was returned, with nothing returned of `held` meanwhile; whether it is over.
+
+        The commit outlives the poll. It is given up after `commit_timeout_s`.
+        """
+        is_wanted = self._commits_by_itself and self.committer is None
+        if not is_wanted or self._offsets is None or self._is_committed:
+            return True
+        if self._commit is None:
+            self._positions.hold(held)
+            processed = self._processed()
+            if not processed:
+                return True
+            self._commit = asyncio.create_task(
+                self._offsets.commit(processed, self._commit_timeout_s, is_automatic=True),
+                name="commit before a rebalance",
+            )
+            self._commit.add_done_callback(lambda _: self._on_progress())
+        left_s = max(0.0, deadline_s - time.monotonic())
+        done, _ = await asyncio.wait([self._commit], timeout=left_s)
+        if not done:
+            return False
+        task, self._commit = self._commit, None
+        self._is_committed = True
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, ConsumerError):
+            logger.warning("the commit before a rebalance failed: %s", error)
+        elif error is not None:
+            raise error
+        return True

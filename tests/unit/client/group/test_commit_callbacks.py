@@ -1,0 +1,111 @@
+"""Callbacks of commits: in order, each to its end once, and each call with a result of its own."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from kohort.client.group.commit_callbacks import CommitCallbacks
+from tests.unit.client.scripted_brokers import run
+
+
+class Scene:
+    """Callbacks that take a second, and what became of them."""
+
+    def __init__(self) -> None:
+        self.callbacks = CommitCallbacks()
+        self.begun: list[int] = []
+        self.ended: list[int] = []
+
+    def add(self, number: int, error: Exception | None = None) -> None:
+        async def callback(*_: object) -> None:
+            self.begun.append(number)
+            await asyncio.sleep(1)
+            self.ended.append(number)
+            if error is not None:
+                raise error
+
+        self.callbacks.add(callback, {}, None)
+
+
+def play(test: Callable[[Scene], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        await test(Scene())
+
+    run(whole())
+
+
+def test_a_callback_goes_on_when_who_waits_for_it_is_cancelled() -> None:
+    async def test(scene: Scene) -> None:
+        scene.add(1)
+        scene.add(2)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await scene.callbacks.tell()
+        await scene.callbacks.tell()
+        assert scene.begun == scene.ended == [1, 2]
+        assert not scene.callbacks.are_due
+
+    play(test)
+
+
+def test_what_a_callback_raises_is_kept_for_a_call_without_a_result_of_its_own() -> None:
+    async def test(scene: Scene) -> None:
+        scene.add(1, ZeroDivisionError())
+        scene.add(2)
+        await scene.callbacks.tell(keeps_error=True)
+        assert scene.ended == [1, 2]
+        assert scene.callbacks.are_due
+        with pytest.raises(ZeroDivisionError):
+            await scene.callbacks.tell()
+        assert not scene.callbacks.are_due
+
+    play(test)
+
+
+def test_a_plain_function_that_raises_keeps_no_other_from_being_called() -> None:
+    async def test(scene: Scene) -> None:
+        def fails(*_: object) -> None:
+            raise ZeroDivisionError
+
+        scene.callbacks.add(fails, {}, None)
+        scene.add(2)
+        with pytest.raises(ZeroDivisionError):
+            await scene.callbacks.tell()
+        assert scene.ended == [2]
+
+    play(test)
+
+
+def test_a_callback_that_commits_does_not_wait_for_itself() -> None:
+    async def test(scene: Scene) -> None:
+        async def commits(*_: object) -> None:
+            await scene.callbacks.tell(keeps_error=True)
+
+        scene.callbacks.add(commits, {}, None)
+        scene.add(2)
+        async with asyncio.timeout(10):
+            await scene.callbacks.tell()
+        assert scene.ended == [2]
+
+    play(test)
+
+
+def test_a_callback_that_hangs_is_cancelled_when_the_consumer_has_to_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test(scene: Scene) -> None:
+        async def hangs(*_: object) -> None:
+            await asyncio.Event().wait()
+
+        scene.callbacks.add(hangs, {}, None)
+        async with asyncio.timeout(10):
+            await scene.callbacks.close(2)
+        task = scene.callbacks.task
+        assert task is not None
+        await asyncio.wait([task])
+
+    caplog.set_level(logging.WARNING)
+    play(test)
+    assert len(caplog.records) == 1

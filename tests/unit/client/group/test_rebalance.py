@@ -1,0 +1,99 @@
+"""What a rebalance does with partitions while the application's callbacks run."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from kohort.client.core.group.assignors import RebalanceProtocol
+from kohort.client.core.group.steps import Apply, Prepare
+from kohort.client.core.group.subscription import Subscription
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.group.listener import Partitions, RebalanceListener
+from kohort.client.group.rebalance import Rebalance
+from tests.unit.client.scripted_brokers import Scene as FetchScene
+from tests.unit.client.scripted_brokers import partition, run
+
+A, B = partition(0), partition(1)
+NOTHING: frozenset[TopicPartition] = frozenset()
+
+
+class SlowListener(RebalanceListener):
+    """Each callback takes ten seconds."""
+
+    async def on_revoked(self, partitions: Partitions) -> None:
+        await asyncio.sleep(10)
+
+    async def on_assigned(self, partitions: Partitions) -> None:
+        await asyncio.sleep(10)
+
+
+class Scene:
+    """A consumer that reads A and B, with a record of each at hand, outside of any rebalance."""
+
+    def __init__(self) -> None:
+        self.fetching = FetchScene(1, 1)
+        self.subscription = Subscription()
+        self.subscription.assigned = frozenset({A, B})
+        self.rebalance = Rebalance(
+            subscription=self.subscription,
+            positions=self.fetching.positions,
+            fetcher=self.fetching.fetcher,
+            offsets=None,
+            processed=dict,
+            commits_by_itself=False,
+            commit_timeout_s=10,
+            on_progress=lambda: None,
+        )
+        self.rebalance.listener = SlowListener()
+
+    def taken(self) -> set[TopicPartition]:
+        return set(self.fetching.fetcher.take(10))
+
+
+def play(test: Callable[[Scene], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        scene = Scene()
+        scene.fetching.one.append(0, b"a")
+        scene.fetching.one.append(1, b"b")
+        await asyncio.sleep(0.1)
+        await test(scene)
+        await scene.fetching.fetcher.close()
+
+    run(whole())
+
+
+def test_nothing_is_returned_of_what_the_listener_is_told_it_loses() -> None:
+    async def test(scene: Scene) -> None:
+        step = Prepare(revoked=frozenset({A, B}), lost=NOTHING, kept=NOTHING)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await scene.rebalance.prepare(step, RebalanceProtocol.EAGER, 0)
+        # The callback runs; another poll may have something else to do, as finding a coordinator.
+        assert not scene.taken()
+        await scene.rebalance.prepare(step, RebalanceProtocol.EAGER, 0)
+        assert not scene.subscription.assigned
+
+    play(test)
+
+
+def test_nothing_is_returned_of_what_is_new_before_the_listener_has_been_told() -> None:
+    async def test(scene: Scene) -> None:
+        scene.rebalance.own(frozenset({A}))
+        step = Apply(revoked=NOTHING, assigned=frozenset({A, B}), added=frozenset({B}))
+
+        async def apply() -> None:
+            await scene.rebalance.apply(step, 0, is_valid=lambda: True)
+
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await apply()
+        scene.fetching.positions.seek(B, 0)
+        scene.fetching.fetcher.wake()
+        await asyncio.sleep(2)
+        assert scene.taken() == {A}
+        await apply()
+        await asyncio.sleep(2)
+        assert scene.taken() == {B}
+
+    play(test)
