@@ -13,6 +13,7 @@ import importlib.metadata
 import re
 import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypedDict
 
 from kohort.client.core.errors import ConfigError
@@ -27,7 +28,6 @@ from kohort.client.net.cluster import ClusterConfig, parse_bootstrap
 from kohort.client.net.connection import ConnectionConfig
 from kohort.client.net.security import SecurityConfig
 from kohort.protocol.join_reason import JoinReason
-from kohort.protocol.lazy_dataclass import dataclass
 
 Strategy: TypeAlias = str | type[Assignor] | Assignor
 """An assignor by its name, as a class, or made already."""

@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from kohort.client.core.errors import DeserialisationError
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord
-from kohort.protocol.lazy_dataclass import dataclass
 
 Deserialiser: TypeAlias = Callable[[Any], Any]
 """Is given bytes, or None; typed loosely so that what refuses None, like json.loads, is one too. It

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from kohort.client.core.failing import Failing
@@ -16,7 +17,6 @@ from kohort.client.core.group.membership import MemberState
 from kohort.client.core.group.statistics import RebalancePhase
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.processing.figures import RunFigures
-from kohort.protocol.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import random
 from collections.abc import Callable, Collection
+from typing import NamedTuple
 
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.errors import (
@@ -20,13 +21,11 @@ from kohort.client.core.expected import Expected
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.net.cluster import Cluster
 from kohort.client.net.connection import DisconnectedError
-from kohort.protocol.lazy_dataclass import dataclass
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataConfig:
+class MetadataConfig(NamedTuple):
     """Kafka's settings of these names, and how long a named topic may be missing (None: ever)."""
 
     metadata_max_age_ms: int = 300_000

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import types
 import typing
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
-from kohort.protocol.lazy_dataclass import dataclass
 from kohort.protocol.types import WireType
 
 FOREVER: Final = 32767
@@ -50,8 +50,7 @@ EVERY_VERSION: Final = VersionRange(0, FOREVER)
 NO_VERSION: Final = VersionRange(0, -1)
 
 
-@dataclass(frozen=True, slots=True)
-class FieldOptions:
+class FieldOptions(NamedTuple):
     """What ``field()`` was given; see :func:`kohort.protocol.message.field`."""
 
     default: Any
@@ -63,8 +62,7 @@ class FieldOptions:
     flexible: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """One field of a structure, over all versions."""
 
     name: str
@@ -100,8 +98,7 @@ class Field:
         return self.kind.zero if isinstance(self.kind, WireType) else self.kind()
 
 
-@dataclass(frozen=True, slots=True)
-class MessageSchema:
+class MessageSchema(NamedTuple):
     """A whole declaration. ``key`` is None for nested structures and data records."""
 
     name: str

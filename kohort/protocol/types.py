@@ -8,6 +8,7 @@ defaults for fields that a version lacks are here too, as ``zero``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Final
 
@@ -15,7 +16,6 @@ import construct
 
 from kohort.protocol.constructs import Blob, Text, fixed
 from kohort.protocol.constructs import LenientInt8 as _LenientInt8
-from kohort.protocol.lazy_dataclass import dataclass
 
 ZERO_UUID: Final = bytes(16)
 """The uuid that stands for "absent" everywhere in the protocol."""

@@ -4,7 +4,6 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -131,7 +130,7 @@ async def test_topics_are_asked_for_by_name_where_no_id_is_known(
         await reader.cluster.refresh([one.topic])
         info = reader.cluster.topics[one.topic]
         assert info.topic_id != ZERO_UUID
-        reader.cluster.learn([replace(info, topic_id=ZERO_UUID)])
+        reader.cluster.learn([info._replace(topic_id=ZERO_UUID)])
         await reader.assign(one)
         assert [record.value for record in await reader.read(3)] == numbered(3)
 
@@ -142,7 +141,7 @@ async def test_what_waits_to_be_taken_is_bounded_over_all_partitions(
     topic = new_topic(4)
     values = {TopicPartition(topic, index): numbered(200, 1_000) for index in range(4)}
     await produce(address, values, max_batch_size=20_000)
-    config = replace(EARLIEST, max_partition_fetch_bytes=50_000, prefetch_bytes_limit=150_000)
+    config = EARLIEST._replace(max_partition_fetch_bytes=50_000, prefetch_bytes_limit=150_000)
     async with reading(address, *values, config=config) as reader:
         await reader.until(lambda: reader.fetcher.waiting_bytes > 50_000)
         most = 0
@@ -162,8 +161,8 @@ async def test_a_batch_that_is_larger_than_all_limits_is_returned(
     values = [b"small", bytes(200_000), b"small again", bytes(300_000)]
     for value in values:
         await produce(address, {one: [value]})
-    config = replace(
-        EARLIEST, fetch_max_bytes=1_000, max_partition_fetch_bytes=1_000, prefetch_bytes_limit=1_000
+    config = EARLIEST._replace(
+        fetch_max_bytes=1_000, max_partition_fetch_bytes=1_000, prefetch_bytes_limit=1_000
     )
     async with reading(address, one, config=config) as reader:
         assert [record.value for record in await reader.read(4)] == values
@@ -175,7 +174,7 @@ async def test_every_partition_has_its_turn_when_only_one_fits_in_an_answer(
     topic = new_topic(5)
     values = {TopicPartition(topic, index): numbered(20, 500) for index in range(5)}
     await produce(address, values, max_batch_size=1_200)
-    config = replace(EARLIEST, fetch_max_bytes=1_500, max_partition_fetch_bytes=1_500)
+    config = EARLIEST._replace(fetch_max_bytes=1_500, max_partition_fetch_bytes=1_500)
     async with reading(address, *values, config=config) as reader:
         records = await reader.read(50)
         assert {record.partition for record in records} == set(range(5))
@@ -187,7 +186,7 @@ async def test_a_batch_that_inflates_beyond_the_limit_is_named_and_can_be_passed
 ) -> None:
     for value in (b"first", bytes(500_000), b"last"):
         await produce(address, {one: [value]}, compression_type="gzip")
-    config = replace(EARLIEST, inflated_bytes_limit=100_000)
+    config = EARLIEST._replace(inflated_bytes_limit=100_000)
     async with reading(address, one, config=config) as reader:
         await reader.read(1)
         for _ in range(2):
@@ -214,7 +213,7 @@ async def test_only_committed_transactions_are_read_if_that_is_wanted(
             else:
                 await producer.commit_transaction()
         committed = [b"%d.%d" % (number, part) for number in (0, 2, 4) for part in range(3)]
-        config = replace(EARLIEST, isolation_level=IsolationLevel.READ_COMMITTED)
+        config = EARLIEST._replace(isolation_level=IsolationLevel.READ_COMMITTED)
         async with reading(address, one, config=config) as reader:
             assert [record.value for record in await reader.read(9)] == committed
             # The markers and the last, aborted transaction are passed over as well.

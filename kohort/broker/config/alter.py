@@ -6,10 +6,10 @@ peer gets instead. Whether the new state as a whole is valid is for the caller t
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
+from typing import NamedTuple
 
 from kohort.broker.config.settings import ConfigType, Setting
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.lazy_dataclass import dataclass
 
 
 class Operation(IntEnum):
@@ -21,8 +21,7 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """One operation on one config."""
 
     name: str

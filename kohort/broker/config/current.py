@@ -7,16 +7,16 @@ is set for all brokers (KIP-226). Each setting thereby has up to four values; th
 import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache, cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from kohort.broker.config.broker import BrokerConfig, problems
 from kohort.broker.config.load import LoadedConfig
 from kohort.broker.config.settings import ConfigType, InvalidValueError, Setting, Value, settings_of
 from kohort.broker.config.topic import TOPIC_SETTINGS, broker_default, parse_overrides
 from kohort.broker.config.unused import unused_settings
-from kohort.protocol.lazy_dataclass import dataclass
 
 BROKER_SETTINGS: Final[Mapping[str, Setting]] = settings_of(BrokerConfig)
 
@@ -37,8 +37,7 @@ class ConfigSource(IntEnum):
     BROKER_LOGGER = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Synonym:
+class Synonym(NamedTuple):
     """One of the values that a config could have, in order of precedence."""
 
     name: str

@@ -6,9 +6,7 @@ is served; a listener of another protocol is refused at start rather than served
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final
-
-from kohort.protocol.lazy_dataclass import dataclass
+from typing import Final, NamedTuple
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SUPPORTED_PROTOCOLS: Final = ("PLAINTEXT",)
@@ -17,8 +15,7 @@ EVERY_INTERFACE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compar
 """Hosts to listen at that are none to connect to."""
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """One entry of ``listeners`` or ``advertised.listeners``."""
 
     listener: str

@@ -14,14 +14,14 @@ refused. What Kubernetes tells every container of a Service called "kohort" or "
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from kohort.broker.config.broker import BrokerConfig, problems
 from kohort.broker.config.ignored import IGNORED, REFUSED, why_ignored
 from kohort.broker.config.properties import parse_properties
 from kohort.broker.config.settings import InvalidValueError, Value, settings_of
-from kohort.protocol.lazy_dataclass import dataclass
 
 _MISSPELT = 0.8
 """Likeness, as difflib counts it, from which a name is taken for another one misspelt."""
@@ -58,8 +58,7 @@ class ConfigError(Exception):
         self.problems = tuple(problems)
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(NamedTuple):
     """One value from outside."""
 
     name: str

@@ -2,16 +2,14 @@
 
 import re
 from collections.abc import Iterator
-
-from kohort.protocol.lazy_dataclass import dataclass
+from typing import NamedTuple
 
 _SEPARATOR = re.compile(r"(?<!\\)(?:\\\\)*(?P<separator>[ \t\f]*[=:][ \t\f]*|[ \t\f]+)")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
-@dataclass(frozen=True, slots=True)
-class Property:
+class Property(NamedTuple):
     """One entry of a properties file."""
 
     name: str

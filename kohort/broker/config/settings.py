@@ -14,6 +14,7 @@ for tests and for callers that know what they do; text from outside goes through
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from typing import (
@@ -28,8 +29,6 @@ from typing import (
     get_args,
     get_origin,
 )
-
-from kohort.protocol.lazy_dataclass import dataclass
 
 T = TypeVar("T")
 

@@ -8,11 +8,10 @@ set.
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from kohort.broker.config.ignored import LINES, REFUSED
 from kohort.broker.config.settings import ConfigType, Declaration, Setting, Value
-from kohort.protocol.lazy_dataclass import dataclass
 
 
 class Rule(StrEnum):
@@ -29,8 +28,7 @@ class Rule(StrEnum):
 _RULES: Final = {rule.value: rule for rule in Rule}
 
 
-@dataclass(frozen=True, slots=True)
-class Unused:
+class Unused(NamedTuple):
     """One setting without effect."""
 
     setting: Setting

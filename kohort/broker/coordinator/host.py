@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from kohort.broker.coordinator.actor import GroupActor
 from kohort.broker.coordinator.command import Command
@@ -28,7 +28,6 @@ from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.clock import Clock
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.lazy_dataclass import dataclass
 
 logger = logging.getLogger(__name__)
 
@@ -48,8 +47,7 @@ CLOSE_PATIENCE_S: Final = 5.0
 """How long a stop waits for appends under way."""
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorConfig:
+class CoordinatorConfig(NamedTuple):
     """What the coordinator itself is told; `group` goes to the groups."""
 
     group: GroupConfig

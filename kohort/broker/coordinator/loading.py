@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from kohort.broker.coordinator.log.offsets_log import OffsetsLog, StoredRecord, partition_of
 from kohort.broker.coordinator.log.rehoming import Rehoming, Stray
@@ -25,7 +25,6 @@ from kohort.broker.core.group.records import (
 )
 from kohort.broker.runtime.clock import Clock
 from kohort.protocol.errors import DecodeError, KafkaError
-from kohort.protocol.lazy_dataclass import dataclass
 
 logger = logging.getLogger(__name__)
 
@@ -42,8 +41,7 @@ RECORDS_PER_TURN: Final = 2_000
 """Before probes get the loop; when they are decoded, each member of a group counts as one."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedGroups:
+class LoadedGroups(NamedTuple):
     """What the log holds."""
 
     records_by_group: dict[str, list[DurableRecord]]

@@ -1,13 +1,12 @@
 """How much may wait in the purgatory, in all and for each owner."""
 
 from collections.abc import Hashable
+from typing import NamedTuple
 
 from kohort.broker.core.delayed_operation import DelayedOperation
-from kohort.protocol.lazy_dataclass import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class ParkingLimits:
+class ParkingLimits(NamedTuple):
     """What may wait. Beyond it operations are answered at once, as if their time were over."""
 
     count_max: int = 250_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kohort.broker.core.partition.verdict import ValidationPolicy
@@ -11,7 +11,6 @@ from kohort.broker.dispatch.encoded import Prepared, TopicAnswers
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.network.service import ConnectionInfo
 from kohort.protocol.framing import RequestHeader
-from kohort.protocol.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kohort.broker.config import BrokerConfig
@@ -26,7 +25,7 @@ READS_ASIDE: Final = 2
 """Reads of logs on other threads at once; there are four of those."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class BrokerServices:
     """The parts of the broker that handlers delegate to; wired in :mod:`kohort.broker.app`."""
 
@@ -62,7 +61,7 @@ class BrokerServices:
     """What Metadata was answered of late."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RequestContext:
     """One request's surroundings."""
 

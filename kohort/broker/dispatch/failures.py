@@ -8,12 +8,11 @@ registered with says which list of the response speaks of which list of the requ
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.framing import API_VERSIONS_KEY
-from kohort.protocol.lazy_dataclass import dataclass
 from kohort.protocol.message import RESPONSES, Struct, schema_of
 from kohort.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from kohort.protocol.schema import Field, VersionRange

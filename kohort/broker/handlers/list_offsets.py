@@ -8,7 +8,7 @@ are none of.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Final
+from typing import Final, NamedTuple
 
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
@@ -16,7 +16,6 @@ from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.leader_epoch import check_leader_epoch
 from kohort.broker.topics.partition import Partition
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.lazy_dataclass import dataclass
 from kohort.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -42,8 +41,7 @@ _SPECIAL: Final[dict[int, tuple[int, Callable[[Partition], tuple[int, int]]]]] =
 every time, is looked for on another thread unless the log is empty."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Search:
+class _Search(NamedTuple):
     """A time that has to be looked up, and where the answer goes."""
 
     partition: Partition

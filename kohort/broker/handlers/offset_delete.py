@@ -6,14 +6,13 @@ are in :mod:`kohort.broker.core.group.offsets.removal`.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from kohort.broker.core.group.requests import DeleteOffsetsResult, TopicPartition
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.promise import Promise
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.lazy_dataclass import dataclass
 from kohort.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestTopic,
@@ -23,7 +22,7 @@ from kohort.protocol.messages.offset_delete import (
 )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Draft:
     """The answer so far, and what is left for the group to decide."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
@@ -28,7 +28,6 @@ from kohort.broker.topics.manager import Topic
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.produce import DelayedProduce, PendingAppend
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.lazy_dataclass import dataclass
 from kohort.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -59,7 +58,7 @@ class _Pause(Enum):
 Steps = Generator[_Pause, None, "_Outcome"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Outcome:
     """What became of a request so far."""
 

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
 from kohort.broker.core.group.events import Event, GroupRemoved, GroupRestored, RebalanceStarted
 from kohort.broker.core.group.requests import Now
@@ -28,7 +28,6 @@ from kohort.broker.history.shelf import Kept, Packed
 from kohort.broker.history.topic import RUNNING, SLOW_FROM_BYTES, Entry, HistoryLog
 from kohort.broker.runtime.clock import Clock, SystemClock
 from kohort.broker.runtime.turns import in_turns
-from kohort.protocol.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     # A start needs none of these; see `RebalanceHistory._making`.
@@ -66,8 +65,7 @@ RECORDS_PER_TURN: Final = 20
 """Small ones, before others get the loop."""
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryLimits:
+class HistoryLimits(NamedTuple):
     """How much is kept."""
 
     size: int = SIZE_DEFAULT

@@ -11,20 +11,18 @@ import asyncio
 import logging
 from enum import IntEnum
 from http import HTTPStatus
-from typing import Final
+from typing import Final, NamedTuple
 
 import h11
 
 from kohort.broker.http.messages import HttpRequest, HttpResponse, Page
-from kohort.protocol.lazy_dataclass import dataclass
 
 logger = logging.getLogger(__name__)
 
 _READ_BYTES: Final = 16 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class HttpLimits:
+class HttpLimits(NamedTuple):
     """What a peer may ask of the HTTP port. Some scrapers and some probes are all it is for."""
 
     connections_max: int = 32

@@ -3,16 +3,13 @@
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
-from typing import Final, Self
-
-from kohort.protocol.lazy_dataclass import dataclass
+from typing import Final, NamedTuple, Self
 
 PLAIN_TEXT: Final = "text/plain; charset=utf-8"
 JSON: Final = "application/json"
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
+class HttpRequest(NamedTuple):
     """A request without a body; there is no page that takes one."""
 
     method: str
@@ -27,8 +24,7 @@ class HttpRequest:
     """What stood where the page's path has a name in braces, decoded; in order."""
 
 
-@dataclass(frozen=True, slots=True)
-class HttpResponse:
+class HttpResponse(NamedTuple):
     """An answer whose length is known."""
 
     status: HTTPStatus

@@ -13,7 +13,6 @@ import asyncio
 import errno
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
@@ -107,7 +106,7 @@ class HttpServer:
                     HTTPStatus.METHOD_NOT_ALLOWED, "GET and HEAD only", ("Allow", "GET, HEAD")
                 )
             page, values = found
-            return await page(replace(request, path_values=values) if values else request)
+            return await page(request._replace(path_values=values) if values else request)
         except BadRequestError as error:
             return HttpResponse.error(HTTPStatus.BAD_REQUEST, str(error))
 

@@ -3,7 +3,7 @@
 Importing this module costs nothing: prometheus-client comes with the first scrape.
 """
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kohort.broker.metrics.gc_pauses import GcPauseMeter
 from kohort.broker.metrics.loop_lag import LoopLagMeter
@@ -16,7 +16,6 @@ from kohort.broker.metrics.sources import (
     PurgatorySource,
     TopicsSource,
 )
-from kohort.protocol.lazy_dataclass import dataclass
 
 
 class BrokerMetrics:
@@ -39,8 +38,7 @@ class BrokerMetrics:
         self.gc_pauses.stop()
 
 
-@dataclass(frozen=True, slots=True)
-class MetricsSource:
+class MetricsSource(NamedTuple):
     """The parts of a broker that a scrape looks at, on the event loop."""
 
     topics: TopicsSource

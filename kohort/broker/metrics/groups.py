@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from prometheus_client.metrics_core import Metric
 
@@ -14,10 +14,9 @@ from kohort.broker.metrics.metric_info import OTHER
 from kohort.broker.metrics.sources import GroupSource, GroupsSource, TopicsSource
 from kohort.broker.metrics.topics import high_watermark
 from kohort.broker.runtime.pacer import Pacer
-from kohort.protocol.lazy_dataclass import dataclass
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class OffsetSample:
     """One committed position, or sums of several."""
 
@@ -32,7 +31,7 @@ class OffsetSample:
             self.lag = (self.lag or 0) + lag
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class GroupSample:
     """One group, or the sums over those that have no series of their own."""
 
@@ -42,7 +41,7 @@ class GroupSample:
     """With the state; None for the sums."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Seen:
     """One look at everything."""
 

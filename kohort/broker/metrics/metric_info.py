@@ -1,8 +1,6 @@
 """How a metric is described; what the catalogue is made of."""
 
-from typing import Final, Literal
-
-from kohort.protocol.lazy_dataclass import dataclass
+from typing import Final, Literal, NamedTuple
 
 Kind = Literal["counter", "gauge", "histogram", "unknown"]
 
@@ -10,8 +8,7 @@ OTHER: Final = "(other)"
 """Label value under which everything beyond a limit is summed. No topic can be called so."""
 
 
-@dataclass(frozen=True, slots=True)
-class MetricInfo:
+class MetricInfo(NamedTuple):
     """One metric family."""
 
     name: str
@@ -21,8 +18,7 @@ class MetricInfo:
     doc: str
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(NamedTuple):
     """Metrics that are documented together."""
 
     title: str

@@ -91,14 +91,14 @@ class RebalanceMetrics:
 
     def _on_offsets_stored(self, group_id: str, event: OffsetsStored, now: Now) -> None:
         del group_id, now
-        self.offsets_stored += event.count
+        self.offsets_stored += event.offset_count
 
     def _on_offsets_removed(self, group_id: str, event: OffsetsRemoved, now: Now) -> None:
         del group_id, now
         if event.expired:
-            self.offsets_expired += event.count
+            self.offsets_expired += event.offset_count
         else:
-            self.offsets_deleted += event.count
+            self.offsets_deleted += event.offset_count
 
     def _on_started(self, group_id: str, event: RebalanceStarted, now: Now) -> None:
         cause = event.trigger.kind.value

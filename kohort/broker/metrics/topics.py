@@ -1,7 +1,7 @@
 """Collects topics and partitions: offsets, sizes, and what kafka_exporter tells of replicas."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final
 
@@ -14,10 +14,9 @@ from kohort.broker.metrics.families import single as one_sample
 from kohort.broker.metrics.metric_info import OTHER, MetricInfo
 from kohort.broker.metrics.sources import PartitionSource, TopicSource, TopicsSource
 from kohort.broker.runtime.pacer import Pacer
-from kohort.protocol.lazy_dataclass import dataclass
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class PartitionSample:
     """What was seen of one partition, or the sums over those that have no series of their own."""
 
@@ -44,7 +43,7 @@ class PartitionSample:
         return self.replicas - self.in_sync
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class TopicSample:
     """One topic, or the sums over those that have no series of their own."""
 
@@ -53,7 +52,7 @@ class TopicSample:
     appended_bytes: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Seen:
     """One look at everything."""
 

@@ -1,9 +1,7 @@
 """What a peer may ask of the network edge: the broker's configs of these names."""
 
 from collections.abc import Mapping
-from dataclasses import field
-
-from kohort.protocol.lazy_dataclass import dataclass
+from dataclasses import dataclass, field
 
 UNLIMITED = 2_147_483_647
 

@@ -2,11 +2,11 @@
 
 from asyncio import Future
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kohort.broker.runtime.promise import Promise
 from kohort.protocol.codec import Buffer
-from kohort.protocol.lazy_dataclass import dataclass
 
 
 class CloseConnection(Exception):  # noqa: N818 - an instruction, not an error of ours

@@ -17,11 +17,10 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from kohort.broker.storage.filesystem import Buffer, DirectoryEntry
-from kohort.protocol.lazy_dataclass import dataclass
 
 SECTOR_BYTES = 512
 
@@ -36,14 +35,14 @@ _Change: TypeAlias = _Write | int
 """A write, or the size of a truncation."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Inode:
     cached: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     unsynced: list[_Change] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Fault:
     operation: Operation
     suffix: str

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from kohort.broker.config.current import CurrentConfig
 from kohort.broker.runtime.clock import Clock
@@ -32,7 +32,6 @@ from kohort.broker.storage.errors import CorruptBatchError, CorruptFileError, St
 from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.topic import Topic
-from kohort.protocol.lazy_dataclass import dataclass
 
 logger = logging.getLogger(__name__)
 
@@ -41,8 +40,7 @@ RETRY_MS_MAX: Final = 600_000
 """At most this long after a failure a log is tried again; the time doubles up to there."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
+class _Failure(NamedTuple):
     """The last run over a log failed."""
 
     retry_ms: int

@@ -7,12 +7,11 @@ with one broker registered.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
 from kohort.broker.config import BrokerConfig
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.lazy_dataclass import dataclass
 
 USE_DEFAULT: Final = -1
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000

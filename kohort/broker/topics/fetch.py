@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from kohort.broker.core.delayed_operation import Completion, DelayedOperation
 from kohort.broker.topics.partition import Partition, Records
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.lazy_dataclass import dataclass
 
 TURN_BYTES: Final = 1 << 20
 """How much one request reads on the loop before others get their turn: a millisecond's worth."""

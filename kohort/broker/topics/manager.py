@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from kohort.broker.config import TopicConfig
 from kohort.broker.config.run_time import check_change
@@ -23,7 +23,6 @@ from kohort.broker.topics.names import collision_key
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.topic import Topic
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.lazy_dataclass import dataclass
 
 __all__ = ["Alteration", "NewTopic", "PlannedTopic", "Topic", "TopicManager"]
 
@@ -56,8 +55,7 @@ def _look_at_outcome(task: asyncio.Future[Any]) -> None:
         logger.debug("A change of the topics failed: %r", error)
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedTopic:
+class PlannedTopic(NamedTuple):
     """A topic that was created, or that could be."""
 
     name: str

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeGuard, cast
 
 from kohort.broker.config import TopicConfig
 from kohort.broker.storage.log.log import PartitionLog
-from kohort.protocol.lazy_dataclass import dataclass
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class OfflineLog:
     """Answers what is asked of a log without using it; a partition that is offline asks no more."""
 

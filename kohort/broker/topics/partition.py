@@ -23,7 +23,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Hashable
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from kohort.broker.config import TopicConfig
 from kohort.broker.core.purgatory import Purgatory
@@ -33,7 +33,6 @@ from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.segment.time_index import TimestampOffset
 from kohort.broker.topics.tail_cache import TailCache
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.lazy_dataclass import dataclass
 from kohort.protocol.records.batch import BatchHeader
 
 if TYPE_CHECKING:
@@ -54,8 +53,7 @@ FIRST_LEADER_EPOCH = 0
 cluster's, whose last epoch goes on here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """Where a batch went. ``next_offset`` is what the high watermark must reach for acks=all."""
 
     base_offset: int

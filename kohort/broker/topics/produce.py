@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import ClassVar
 
 from kohort.broker.core.delayed_operation import Completion, DelayedOperation
 from kohort.broker.topics.partition import Partition
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True, eq=False)

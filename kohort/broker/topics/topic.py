@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from kohort.broker.config import TopicConfig
 from kohort.broker.topics.names import INTERNAL_TOPICS
 from kohort.broker.topics.partition_list import PartitionList
-from kohort.protocol.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True, eq=False)

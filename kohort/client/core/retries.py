@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
-from kohort.protocol.lazy_dataclass import dataclass
 
-
-@dataclass(frozen=True, slots=True)
-class RetryRules:
+class RetryRules(NamedTuple):
     """How often, and how long in between."""
 
     retries: int | None

@@ -8,11 +8,9 @@ had before it was deleted and created again. Neither is taken (KIP-320, KIP-516)
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.lazy_dataclass import dataclass
 from kohort.protocol.types import ZERO_UUID
 
 IDS_MAX: Final = 16
@@ -28,8 +26,7 @@ class Leader(NamedTuple):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class TopicInfo:
+class TopicInfo(NamedTuple):
     """A topic as metadata has it."""
 
     name: str
@@ -103,4 +100,4 @@ def _with_partitions_of(known: TopicInfo, found: TopicInfo, chosen: Iterable[int
     epochs = {
         index: max(epoch, known.epochs.get(index, -1)) for index, epoch in found.epochs.items()
     }
-    return replace(found, leaders=leaders, replicas=replicas, epochs=epochs)
+    return found._replace(leaders=leaders, replicas=replicas, epochs=epochs)

@@ -19,7 +19,6 @@ from typing import Any, Final, NamedTuple
 from kohort.client.core.done_offsets import DoneOffsets
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
-from kohort.protocol.lazy_dataclass import dataclass
 
 ROOM_SHARE: Final = 4
 """What was full takes records again when a quarter of it is free: not one by one."""
@@ -133,8 +132,7 @@ class _Share:
         self.is_dropped = False
 
 
-@dataclass(frozen=True, slots=True)
-class WorkLimits:
+class WorkLimits(NamedTuple):
     """What may be held."""
 
     records: int

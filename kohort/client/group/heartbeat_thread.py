@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kohort.client.core.errors import AuthenticationError
 from kohort.client.core.group.heartbeat import (
@@ -41,7 +41,6 @@ from kohort.client.net.cluster import Address
 from kohort.client.net.connection import ConnectionConfig, DisconnectedError
 from kohort.client.net.versions import UnsupportedVersionError
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.lazy_dataclass import dataclass
 from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kohort.protocol.messages.leave_group import LeaveGroupRequest
@@ -51,8 +50,7 @@ logger = logging.getLogger(__name__)
 LEAVE_TIMEOUT_S: Final = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatThreadConfig:
+class HeartbeatThreadConfig(NamedTuple):
     """Of whom it sends heartbeats, and how."""
 
     group_id: str

@@ -31,7 +31,6 @@ from kohort.client.net.connection import (
     open_connection,
 )
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.lazy_dataclass import dataclass
 from kohort.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -57,8 +56,7 @@ class Address(NamedTuple):
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterConfig:
+class ClusterConfig(NamedTuple):
     """How to find the cluster and how patient to be with it."""
 
     bootstrap: Sequence[Address]

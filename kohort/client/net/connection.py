@@ -8,14 +8,13 @@ use any more, because the late answer would stand before all others.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import random
 import secrets
 import socket
 import ssl
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from kohort.client.core.errors import ConsumerError
 from kohort.client.net.aside import aside
@@ -25,7 +24,6 @@ from kohort.client.net.greeting import Ask, Greeted, Greeting, advance, greeting
 from kohort.client.net.security import SASL_HINT, TLS_HINT, SecurityConfig, tls_error
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.errors import DecodeError, ErrorCode
-from kohort.protocol.lazy_dataclass import dataclass
 
 NONCE_BYTES: Final = 24
 
@@ -51,8 +49,7 @@ class DisconnectedError(ConsumerError):
         super().__init__(message, ErrorCode.NETWORK_EXCEPTION)
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionConfig:
+class ConnectionConfig(NamedTuple):
     """What all connections of a client have in common."""
 
     client_id: str = "kohort"
@@ -64,7 +61,7 @@ class ConnectionConfig:
     """After so long without a request a connection is closed; a negative time means never. Others
     on the way forget idle connections without telling anybody, and a request on such a one would
     wait for its whole time."""
-    security: SecurityConfig = dataclasses.field(default_factory=SecurityConfig)
+    security: SecurityConfig = SecurityConfig()
 
 
 class Connection(asyncio.BufferedProtocol):

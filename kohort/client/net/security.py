@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import ssl
+from dataclasses import dataclass
 from typing import Final
 
 from kohort.client.core.errors import AuthenticationError, CertificateError, ConfigError, TlsError
 from kohort.client.net.sasl import MECHANISMS
-from kohort.protocol.lazy_dataclass import dataclass
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 

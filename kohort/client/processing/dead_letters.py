@@ -11,12 +11,12 @@ import logging
 import ssl
 import traceback
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
 from kohort.client.config import ConsumerConfig
 from kohort.client.core.errors import ConfigError
 from kohort.client.core.records import ConsumerRecord
-from kohort.protocol.lazy_dataclass import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from typing import Any
 
 from kohort.client.core.partitions import TopicPartition
-from kohort.protocol.lazy_dataclass import dataclass
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Counts:
     """Of all runs of one consumer together."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from kohort.client.core.errors import ConfigError
 from kohort.client.core.retries import RetryRules
 from kohort.client.core.work import WorkLimits
 from kohort.client.processing.dead_letters import DeadLetterWriter
-from kohort.protocol.lazy_dataclass import dataclass
 
 Ordering: TypeAlias = Literal["key", "partition"]
 OnFailure: TypeAlias = Literal["stop", "skip"]

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from enum import IntEnum
 from struct import Struct
+from typing import NamedTuple
 
 from kohort.protocol.errors import DecodeError
-from kohort.protocol.lazy_dataclass import dataclass
 from kohort.protocol.records.batch import BatchHeader
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record, decode_records
@@ -29,8 +29,7 @@ class ControlType(IntEnum):
     COMMIT = 1
 
 
-@dataclass(frozen=True, slots=True)
-class EndTransactionMarker:
+class EndTransactionMarker(NamedTuple):
     """One marker: what became of a producer's open transaction in this partition."""
 
     control_type: ControlType

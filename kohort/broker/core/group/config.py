@@ -1,10 +1,9 @@
 """What the rules of a group read from the broker's configuration."""
 
-from kohort.protocol.lazy_dataclass import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class GroupConfig:
+class GroupConfig(NamedTuple):
     """Durations in milliseconds; defaults are Kafka's where Kafka has the setting."""
 
     min_session_timeout_ms: int = 6_000

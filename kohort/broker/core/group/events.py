@@ -16,7 +16,6 @@ from kohort.broker.core.group.reasons import NO_REASON, StatedReason
 from kohort.broker.core.group.records import GroupRecord
 from kohort.broker.core.group.states import GroupState
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.lazy_dataclass import dataclass
 
 
 class MemberRef(NamedTuple):
@@ -98,8 +97,7 @@ class Trigger(NamedTuple):
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RebalanceStarted:
+class RebalanceStarted(NamedTuple):
     """The group moved to PreparingRebalance. A rebalance that was under way is superseded."""
 
     trigger: Trigger
@@ -116,8 +114,7 @@ class CauseAdded(NamedTuple):
     trigger: Trigger
 
 
-@dataclass(frozen=True, slots=True)
-class RebalanceAvoided:
+class RebalanceAvoided(NamedTuple):
     """A join that could have started a rebalance and did not: rows 12, 13 and 15, and row 16 where
     a reason was stated.
     """
@@ -125,8 +122,7 @@ class RebalanceAvoided:
     trigger: Trigger
 
 
-@dataclass(frozen=True, slots=True)
-class InitialDelayExtended:
+class InitialDelayExtended(NamedTuple):
     """New members arrived during the window, so another one follows."""
 
     deadline_ms: int
@@ -147,8 +143,7 @@ class JoinReceived(NamedTuple):
     protocols: tuple[tuple[str, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class JoinPhaseEnded:
+class JoinPhaseEnded(NamedTuple):
     """All parked joins are answered with the new generation."""
 
     end: JoinPhaseEnd
@@ -163,15 +158,13 @@ class JoinPhaseEnded:
     protocol_type: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class JoinPhaseStalled:
+class JoinPhaseStalled(NamedTuple):
     """Time was up, but none of the members, all static, has joined: it waits once more."""
 
     waiting_for: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class UnusedIdDropped:
+class UnusedIdDropped(NamedTuple):
     """An id that was handed out will not become a member: its time is up, it was given back, or
     there is no room. If a join phase waited for nothing else, its end follows.
     """
@@ -194,8 +187,7 @@ class SyncAnswered(NamedTuple):
     member_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class RebalanceEnded:
+class RebalanceEnded(NamedTuple):
     """The rebalance is over. With STABLE, everybody whose sync is parked has its assignment now."""
 
     outcome: Outcome
@@ -214,8 +206,7 @@ class MemberRemoved(NamedTuple):
     """The reason text of a LeaveGroup (KIP-800)."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberReplaced:
+class MemberReplaced(NamedTuple):
     """A static member came back under a new id; or that could not be stored, and it has its old one
     again.
     """
@@ -224,16 +215,14 @@ class MemberReplaced:
     member: MemberRef
 
 
-@dataclass(frozen=True, slots=True)
-class MemberFenced:
+class MemberFenced(NamedTuple):
     """A request came from a process whose instance id belongs to another one now."""
 
     member_id: str
     instance_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class MemberRefused:
+class MemberRefused(NamedTuple):
     """The group is full."""
 
     member_id: str
@@ -241,23 +230,20 @@ class MemberRefused:
     client_host: str
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetsStored:
+class OffsetsStored(NamedTuple):
     """Positions became durable."""
 
-    count: int
+    offset_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetsRemoved:
+class OffsetsRemoved(NamedTuple):
     """Positions are gone."""
 
-    count: int
+    offset_count: int
     expired: bool
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRestored:
+class GroupRestored(NamedTuple):
     """The group was made from what the log says: the first event of its life in this process, or,
     after a mistake of ours, of a new one. What was under way is lost.
     """
@@ -271,8 +257,7 @@ class GroupRestored:
     """The last ones that the log has, this one included, in their order."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRemoved:
+class GroupRemoved(NamedTuple):
     """The group is gone, by DeleteGroups or because nothing was left of it."""
 
     expired: bool

@@ -7,10 +7,9 @@ without notice; it is classified for the rebalance history alone, and marked as 
 import re
 from enum import Enum
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from kohort.protocol.join_reason import JoinReason
-from kohort.protocol.lazy_dataclass import dataclass
 
 FORCING: Final = frozenset(
     {
@@ -32,8 +31,7 @@ class ReasonSource(Enum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class StatedReason:
+class StatedReason(NamedTuple):
     """What a join said about itself."""
 
     reason: JoinReason = JoinReason.UNKNOWN

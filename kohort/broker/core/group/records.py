@@ -15,7 +15,6 @@ from kohort.broker.core.group.requests import CommittedOffset
 from kohort.broker.core.steps import Steps, at_once
 from kohort.protocol.codec import codec, decode_versioned, encode_versioned
 from kohort.protocol.errors import DecodeError
-from kohort.protocol.lazy_dataclass import dataclass
 from kohort.protocol.messages.offsets_topic import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -61,8 +60,7 @@ class StoredMember(NamedTuple):
         return self.rebalance_timeout_ms
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRecord:
+class GroupRecord(NamedTuple):
     """A generation; without members, an empty group."""
 
     group_id: str
@@ -78,8 +76,7 @@ class GroupRecord:
     """How the rebalance began that led to this generation."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupTombstone:
+class GroupTombstone(NamedTuple):
     """The group is gone."""
 
     group_id: str
@@ -94,8 +91,7 @@ class OffsetRecord(NamedTuple):
     committed: CommittedOffset
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetTombstone:
+class OffsetTombstone(NamedTuple):
     """A position is gone."""
 
     group_id: str

@@ -13,7 +13,6 @@ from typing import Final, NamedTuple, TypeAlias
 
 from kohort.broker.core.group.reasons import NO_REASON, StatedReason
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.lazy_dataclass import dataclass
 from kohort.protocol.messages.join_group import JoinGroupResponseMember
 from kohort.protocol.types import ZERO_UUID
 
@@ -168,16 +167,14 @@ class CommitResult(NamedTuple):
     errors: tuple[ErrorCode, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteOffsetsResult:
+class DeleteOffsetsResult(NamedTuple):
     """`error` for the whole request, or one error per partition in the order of the request."""
 
     error: ErrorCode = ErrorCode.NONE
     partitions: tuple[ErrorCode, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedMember:
+class DescribedMember(NamedTuple):
     """One member in a GroupDescription."""
 
     member_id: str
@@ -189,8 +186,7 @@ class DescribedMember:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class GroupDescription:
+class GroupDescription(NamedTuple):
     """A look at a group, as DescribeGroups shows it."""
 
     state: str

@@ -5,7 +5,7 @@ yields whenever somebody else should have a turn, and returns the record at its 
 """
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from kohort.broker.core.group.events import MemberRef
@@ -29,7 +29,6 @@ from kohort.broker.core.history.moves import NONE_TAKEN, PARTITIONS_PER_STEP, Mo
 from kohort.broker.core.history.shares import NOTHING, owns_partitions, parse_share
 from kohort.broker.core.history.triggers import cut_or_none, stated_fields, trigger_record
 from kohort.broker.core.steps import Steps
-from kohort.protocol.lazy_dataclass import dataclass
 
 MEMBERS_PER_STEP: Final = 50
 """About a millisecond."""
@@ -76,7 +75,7 @@ def let_go(remains: list[Any]) -> Steps[None]:
         yield
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Row:
     """One member, before it is known whether it will be listed."""
 
@@ -90,7 +89,7 @@ class _Row:
     mode: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Builder:
     group_id: str
     facts: RebalanceFacts

@@ -5,7 +5,7 @@ event; `build` makes the record of it later.
 """
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from kohort.broker.core.group.events import (
@@ -24,7 +24,6 @@ from kohort.broker.core.history.limits import (
 )
 from kohort.broker.core.history.names import MemberFate, RebalanceOutcome
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.lazy_dataclass import dataclass
 
 
 class Holdings(NamedTuple):
@@ -60,7 +59,7 @@ class Departure(NamedTuple):
     replaced_by: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Awaited:
     """Who the join phase waited for last: the joins, departures and dropped ids of the last moment
     at which there were any.

@@ -8,12 +8,11 @@ the start of the rebalance by the monotonic clock.
 What peers can make long is cut, with a number beside it of what is missing; counts are of all.
 """
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from kohort.broker.core.group.events import TriggerKind
 from kohort.broker.core.history.names import SCHEMA, LeaderChange, MemberFate, RebalanceOutcome
-from kohort.protocol.lazy_dataclass import dataclass
 
 __all__ = [
     "SCHEMA",

@@ -1,13 +1,12 @@
 """What happened to partitions in a rebalance, and how long each had nobody."""
 
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
 from kohort.broker.core.history.limits import PARTITIONS_COUNTED, PARTITIONS_LISTED, cut_id
 from kohort.broker.core.history.model import MemberPartitions, PartitionCounts
 from kohort.broker.core.history.shares import NOTHING, Share, TopicPartition, parse_share
-from kohort.protocol.lazy_dataclass import dataclass
 
 PARTITIONS_PER_STEP: Final = 5_000
 """About a millisecond."""
@@ -38,7 +37,7 @@ class Move(NamedTuple):
 NO_MOVE: Final = Move(0, NOTHING, NOTHING)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Moves:
     """Those of all members of one rebalance, added one by one."""
 

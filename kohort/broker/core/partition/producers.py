@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.lazy_dataclass import dataclass
 from kohort.protocol.records.batch import NO_PRODUCER_EPOCH, SEQUENCE_MODULUS, BatchHeader
 
 BATCHES_REMEMBERED = 5
@@ -53,7 +52,7 @@ class ProducerSnapshot(NamedTuple):
     """-1: none open."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ProducerEntry:
     """One producer as this partition knows it."""
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from kohort.broker.core.partition.verdict import RecordError
 from kohort.protocol.errors import DecodeError
-from kohort.protocol.lazy_dataclass import dataclass
 from kohort.protocol.records.batch import NO_TIMESTAMP, BatchHeader
 from kohort.protocol.records.varint import read_varint
 from kohort.protocol.records.walk import RECORD_BYTES_MIN, read_span, skip_records
@@ -94,7 +93,7 @@ def timestamp_range(wall_ms: int, before_max_ms: int, after_max_ms: int) -> Time
     )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RecordRules:
     """What every single record is held to, and what was found."""
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import NoReturn, Protocol, TypeAlias
+from typing import NamedTuple, NoReturn, Protocol, TypeAlias
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.lazy_dataclass import dataclass
 from kohort.protocol.records.batch import BatchHeader
 from kohort.protocol.records.compression import INFLATED_BYTES_LIMIT
 
@@ -31,8 +30,7 @@ class TopicRules(Protocol):
     def message_timestamp_after_max_ms(self) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
-class ProduceTerms:
+class ProduceTerms(NamedTuple):
     """What one Produce request says for all its partitions, and when it is judged."""
 
     api_version: int
@@ -71,8 +69,7 @@ class ValidationDepth(StrEnum):
     FULL = "full"
 
 
-@dataclass(frozen=True, slots=True)
-class ValidationPolicy:
+class ValidationPolicy(NamedTuple):
     """The broker's own settings for validation."""
 
     depth: ValidationDepth = ValidationDepth.FRAMING
@@ -80,16 +77,14 @@ class ValidationPolicy:
     """A batch that inflates to more is refused, if it is opened at all."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordError:
+class RecordError(NamedTuple):
     """What is wrong with one record of a refused batch, which `batch_index` counts from 0."""
 
     batch_index: int
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class ValidBatch:
+class ValidBatch(NamedTuple):
     """A batch that may be appended, as it has to be stored but for offset and leader epoch."""
 
     header: BatchHeader
@@ -100,8 +95,7 @@ class ValidBatch:
     """What the response tells; -1 unless the topic stamps records itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class RejectedBatch:
+class RejectedBatch(NamedTuple):
     """A batch that is not appended; nothing of it is."""
 
     code: ErrorCode

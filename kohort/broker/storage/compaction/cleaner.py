@@ -37,7 +37,6 @@ from kohort.broker.storage.segment.offset_index import RELATIVE_OFFSET_MAX
 from kohort.broker.storage.segment.segment import LogSegment
 from kohort.broker.storage.segment.times import load_first_timestamp, load_max_timestamp
 from kohort.protocol.errors import DecodeError
-from kohort.protocol.lazy_dataclass import dataclass
 
 logger = logging.getLogger(__name__)
 
@@ -45,8 +44,7 @@ STEP_BYTES = 1 << 20
 """Read between two pauses: some milliseconds of work."""
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionPlan:
+class CompactionPlan(NamedTuple):
     """What a compaction may touch."""
 
     segments: tuple[LogSegment, ...]

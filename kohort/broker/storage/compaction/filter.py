@@ -12,9 +12,9 @@ log never has a gap that is not damage.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from kohort.broker.storage.compaction.key_offsets import KeyOffsets, hash_of
-from kohort.protocol.lazy_dataclass import dataclass
 from kohort.protocol.records.batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -53,8 +53,7 @@ def note_keys(offsets: KeyOffsets, batch: Buffer, header: BatchHeader) -> None:
             offsets.note(hash_of(block[start : start + length]), base_offset + span.offset_delta)
 
 
-@dataclass(frozen=True, slots=True)
-class RetentionTerms:
+class RetentionTerms(NamedTuple):
     """What decides about the records of one compaction."""
 
     offsets: KeyOffsets

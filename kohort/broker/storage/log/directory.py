@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from kohort.broker.storage.compaction.swap import complete_swaps
 from kohort.broker.storage.filesystem import FileSystem
@@ -26,7 +26,6 @@ from kohort.broker.storage.layout import (
     split_file_name,
 )
 from kohort.broker.storage.segment.segment import LogSegment
-from kohort.protocol.lazy_dataclass import dataclass
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +33,7 @@ SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 _LEFT_OVER_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class DirectoryContent:
     """The segments and snapshots in a partition's directory, ascending."""
 
@@ -88,7 +87,7 @@ def _remove_orphans(
         files.remove(f"{directory}/{file_name(base_offset, suffix)}")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class DeletedFiles:
     """Files under their *.deleted names, to be removed when their time has come."""
 

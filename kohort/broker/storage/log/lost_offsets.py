@@ -12,16 +12,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from kohort.broker.storage.log.directory import DirectoryContent
 from kohort.broker.storage.log.recovery import find_end
-from kohort.protocol.lazy_dataclass import dataclass
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class LostOffsets:
+class LostOffsets(NamedTuple):
     """A range of them."""
 
     start: int

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 from kohort.broker.storage.checkpoints.leader_epochs import (
     EpochRun,
@@ -27,13 +28,11 @@ from kohort.broker.storage.log.directory import DeletedFiles, DirectoryContent, 
 from kohort.broker.storage.log.lost_offsets import LostOffsets, lost_inside, proven_end, report
 from kohort.broker.storage.log.recovery import find_end, recover_segment
 from kohort.broker.storage.segment.segment import LogSegment
-from kohort.protocol.lazy_dataclass import dataclass
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class OpeningTerms:
+class OpeningTerms(NamedTuple):
     """What the data directory and the broker know about a log before it is opened."""
 
     clean_shutdown: bool
@@ -47,7 +46,7 @@ class OpeningTerms:
     """Of all .log files when they were closed cleanly, if that was noted."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class OpenedLog:
     """A log ready for use."""
 

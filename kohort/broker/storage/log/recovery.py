@@ -13,6 +13,7 @@ were acknowledged, and so it is passed over and stays: reading it answers CORRUP
 from __future__ import annotations
 
 import logging
+from typing import NamedTuple
 
 from kohort.broker.storage.checkpoints.leader_epochs import LeaderEpochs
 from kohort.broker.storage.errors import CorruptBatchError
@@ -26,7 +27,6 @@ from kohort.broker.storage.segment.search import (
 from kohort.broker.storage.segment.segment import LogSegment
 from kohort.broker.storage.segment.time_index import TimestampOffset
 from kohort.broker.storage.segment.times import batch_of_entry
-from kohort.protocol.lazy_dataclass import dataclass
 from kohort.protocol.records.batch import NO_TIMESTAMP
 
 logger = logging.getLogger(__name__)
@@ -35,8 +35,7 @@ REPORT_BYTES = 256 << 20
 """A segment with more to verify is announced, so that a long start explains itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recovered:
+class Recovered(NamedTuple):
     """What became of one segment."""
 
     end_offset: int

@@ -13,7 +13,7 @@ it is: the files may be sound, and to replace them would lose them.
 import logging
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.metadata.database import (
@@ -27,7 +27,6 @@ from kohort.broker.storage.metadata.database import (
     put_property,
     salvage,
 )
-from kohort.protocol.lazy_dataclass import dataclass
 
 
 class Rebuild(Protocol):
@@ -44,8 +43,7 @@ _SUFFIXES: Final = ("", "-wal", "-shm")
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Copy:
+class _Copy(NamedTuple):
     """What was found of one database."""
 
     path: Path

@@ -19,13 +19,12 @@ import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kohort.broker.storage.errors import StorageError
-from kohort.protocol.lazy_dataclass import dataclass
 
 Statement = tuple[str, tuple[bytes | str | int, ...]]
 """SQL and its parameters."""
@@ -131,8 +130,7 @@ def forget_topic(topic_id: bytes) -> Statement:
     return ("DELETE FROM topics WHERE topic_id = ?", (topic_id,))
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(NamedTuple):
     """All that a database holds."""
 
     topics: list[TopicRecord]

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kohort.broker.storage.errors import CorruptBatchError
 from kohort.broker.storage.segment.batch_walk import FEW_BYTES, MANY_BYTES, BatchAt, walk_batches
 from kohort.broker.storage.segment.search import header_of_entry, locate
 from kohort.broker.storage.segment.segment import LogSegment
-from kohort.protocol.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kohort.broker.storage.file_range import FileRange
@@ -36,8 +35,7 @@ RANGE_BYTES_MIN = 64 << 10
 """Less than this is sent sooner if it is read: a range takes system calls of its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Wish:
+class _Wish(NamedTuple):
     """Positions in a segment: what a read wants and what it may get."""
 
     start: int

@@ -23,7 +23,6 @@ from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord
 from kohort.client.deserialising import Awaiting, Deserialisers, refused
 from kohort.protocol.errors import DecodeError, ErrorCode, InflatedTooLargeError
-from kohort.protocol.lazy_dataclass import dataclass
 from kohort.protocol.records.batch import (
     HEADER_BYTES,
     LENGTH_MIN,
@@ -52,8 +51,7 @@ class IsolationLevel(IntEnum):
 NO_DESERIALISERS: Final = Deserialisers()
 
 
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
+class ReadOptions(NamedTuple):
     """How batches are read."""
 
     check_crcs: bool = True

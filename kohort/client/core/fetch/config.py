@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from kohort.client.core.fetch.batches import IsolationLevel
 from kohort.client.core.offsets import RESET_LATEST, ResetPolicy
-from kohort.protocol.lazy_dataclass import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class FetchConfig:
+class FetchConfig(NamedTuple):
     """Kafka's settings of these names, and two of our own."""
 
     fetch_min_bytes: int = 1

@@ -17,10 +17,10 @@ that were not, and each gets its turn.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from kohort.client.core.partitions import TopicPartition
-from kohort.protocol.lazy_dataclass import dataclass
 
 NodeOf: TypeAlias = Callable[[TopicPartition], int | None]
 """Whom to ask for a partition: its leader, or a follower that the leader has named."""
@@ -33,8 +33,7 @@ request for them alone would be parked by the broker, and the neighbour's next w
 """
 
 
-@dataclass(frozen=True, slots=True)
-class FetchLimits:
+class FetchLimits(NamedTuple):
     """Bytes: of one answer, of one partition in it, and of all that may wait to be taken."""
 
     answer_bytes: int = 50 << 20

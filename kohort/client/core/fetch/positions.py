@@ -12,6 +12,7 @@ no use any more.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from itertools import count
 
 from kohort.client.core.errors import IllegalStateError, NoOffsetError
@@ -23,7 +24,6 @@ from kohort.client.core.offsets import (
     check_offset,
 )
 from kohort.client.core.partitions import TopicPartition
-from kohort.protocol.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True, eq=False)

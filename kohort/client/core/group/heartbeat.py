@@ -13,13 +13,11 @@ from kohort.client.core.errors import is_refusal
 from kohort.client.core.group.identity import NOBODY, Identity
 from kohort.client.core.group.statistics import HeartbeatStatistics
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.lazy_dataclass import dataclass
 
 POLL_TIMEOUT_REASON: Final = "consumer poll timeout has expired"
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatConfig:
+class HeartbeatConfig(NamedTuple):
     """Kafka's settings of these names."""
 
     session_timeout_ms: int = 45_000

@@ -11,7 +11,6 @@ from kohort.client.core.group.subscription import Subscription
 from kohort.client.core.group.wire_forms import encode_assignment, encode_subscription
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
-from kohort.protocol.lazy_dataclass import dataclass
 from kohort.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -23,8 +22,7 @@ from kohort.protocol.messages.sync_group import SyncGroupRequest
 PROTOCOL_TYPE: Final = "consumer"
 
 
-@dataclass(frozen=True, slots=True)
-class MembershipConfig:
+class MembershipConfig(NamedTuple):
     """Kafka's settings of these names; `max_poll_interval_ms` is sent as rebalance timeout."""
 
     group_id: str

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -129,7 +128,7 @@ async def test_probes_are_answered_between_large_groups(size: int, is_slow: bool
     log, turns = Log(), 0
     members = tuple(StoredMember(f"m{n}", None, "", "", 1, 1, b"", b"") for n in range(size))
     for number in range(20):
-        log.write(replace(group(f"g{number}", 1), members=members))
+        log.write(group(f"g{number}", 1)._replace(members=members))
 
     async def count_turns() -> None:
         nonlocal turns

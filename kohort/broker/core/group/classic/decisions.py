@@ -21,11 +21,11 @@ that is collecting joins takes one more. The rest is `decide`; the first matchin
 """
 
 from enum import Enum, auto
+from typing import NamedTuple
 
 from kohort.broker.core.group.reasons import FORCING
 from kohort.broker.core.group.states import GroupState
 from kohort.protocol.join_reason import JoinReason
-from kohort.protocol.lazy_dataclass import dataclass
 
 
 class Joiner(Enum):
@@ -39,8 +39,7 @@ class Joiner(Enum):
     """No id, but the instance id of a member (KIP-345)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """What a row says."""
 
     row: int

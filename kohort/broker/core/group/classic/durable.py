@@ -5,6 +5,7 @@ last record of each key matters, so a group is made from at most one group recor
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import assert_never
 
 from kohort.broker.core.group.classic.member import Member, metadata_for
@@ -22,7 +23,6 @@ from kohort.broker.core.group.records import (
 from kohort.broker.core.group.requests import JoinResult, Now
 from kohort.broker.core.group.states import GroupState
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.lazy_dataclass import dataclass
 
 
 def apply(group: GroupBase, record: DurableRecord, now: Now) -> None:
@@ -141,7 +141,7 @@ def _restored(stored: StoredMember, protocol_name: str | None) -> Member:
     )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class EmptyWrite:
     """A group without members: a new one, or one whose last member went. In force already; if it
     cannot be stored, a restart finds no group, or members whose sessions then end.
@@ -179,7 +179,7 @@ def store_emptied(group: GroupBase) -> None:
     group.stage(EmptyWrite(group, group_record(group)))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ReplacementWrite:
     """Static members under new ids, all that came in one step; see `GroupBase.held`.
 

@@ -5,8 +5,6 @@ the group is even looked up, `check_request`), size, Dead, protocols, identity. 
 the wrong assignor learns just that and gets no member id.
 """
 
-from dataclasses import replace
-
 from kohort.broker.core.group.classic import rebalance, replacement
 from kohort.broker.core.group.classic.decisions import Decision, Joiner, decide
 from kohort.broker.core.group.classic.member import Member, PendingMember, size_of, size_of_ids
@@ -156,7 +154,7 @@ def _join_reasons(first: StatedReason, second: StatedReason) -> StatedReason:
     """What both legs of a first join said: a stated reason outranks a guess from a text."""
     if second.source is ReasonSource.TAG or first.source is not ReasonSource.TAG:
         return second
-    return replace(first, text=second.text or first.text)
+    return first._replace(text=second.text or first.text)
 
 
 def _add_member(

@@ -1,13 +1,12 @@
 """One member of a classic group, and an id that may become one."""
 
-from dataclasses import field
-from typing import TypeAlias
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
 
 from kohort.broker.core.group.effects import TimerKey
 from kohort.broker.core.group.events import MemberRef
 from kohort.broker.core.group.reasons import NO_REASON, StatedReason
 from kohort.broker.core.group.requests import Ticket
-from kohort.protocol.lazy_dataclass import dataclass
 
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 """(name, metadata), in order of preference."""
@@ -113,8 +112,7 @@ def metadata_for(name: str | None, protocols: Protocols) -> bytes:
     return b""
 
 
-@dataclass(frozen=True, slots=True)
-class PendingMember:
+class PendingMember(NamedTuple):
     """An id that was handed out with MEMBER_ID_REQUIRED and not used yet."""
 
     member_id: str

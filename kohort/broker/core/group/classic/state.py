@@ -17,6 +17,7 @@ and the shell drops the group and replays it.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from kohort.broker.core.group.classic.member import Member, Protocols, cut_text, metadata_for
@@ -40,7 +41,6 @@ from kohort.broker.core.group.records import DurableRecord
 from kohort.broker.core.group.requests import JoinResult, Now, SyncResult, Ticket
 from kohort.broker.core.group.states import LEGAL_PREVIOUS, GroupState
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.lazy_dataclass import dataclass
 
 NewMemberId = Callable[[str], str]
 """Makes an id that was never used before, beginning with the given text."""
@@ -72,7 +72,7 @@ class Write(Protocol):
         ...
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class InitialDelay:
     """The state of an initial rebalance, which waits for members instead of for joins (KIP-134)."""
 
@@ -84,7 +84,7 @@ class InitialDelay:
     """Somebody came during this window."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class HeldJoin:
     """A static member under a new id, not to be answered before that id is durable."""
 

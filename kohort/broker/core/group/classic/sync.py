@@ -1,6 +1,7 @@
 """SyncGroup: the leader hands in the assignment, everybody gets theirs once it is durable."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from kohort.broker.core.group.classic import durable, rebalance
 from kohort.broker.core.group.classic.member import Member
@@ -19,7 +20,6 @@ from kohort.broker.core.group.records import DurableRecord, GroupRecord
 from kohort.broker.core.group.requests import Now, SyncRequest, SyncResult, Ticket
 from kohort.broker.core.group.states import GroupState
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.lazy_dataclass import dataclass
 
 
 def sync(group: GroupBase, request: SyncRequest, ticket: Ticket, now: Now) -> None:
@@ -92,7 +92,7 @@ def _record(group: GroupBase, assignments: dict[str, bytes], now: Now) -> GroupR
     )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class AssignmentWrite:
     """The leader's assignment. In force once durable, if the group still waits for it then."""
 

@@ -3,6 +3,7 @@
 A commit changes nothing before it is durable: until then OffsetFetch finds what was there before.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 from kohort.broker.core.group.classic import durable
@@ -20,7 +21,6 @@ from kohort.broker.core.group.requests import (
 )
 from kohort.broker.core.group.states import GroupState
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.lazy_dataclass import dataclass
 
 TIMESTAMP_MAX: Final = (1 << 63) - 1
 """The end of the calendar that records have; what is kept for longer is kept for ever."""
@@ -123,7 +123,7 @@ def _record(
     return OffsetRecord(group.group_id, offset.topic, offset.partition, committed)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class OffsetsWrite:
     """One commit."""
 

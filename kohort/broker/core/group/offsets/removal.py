@@ -5,6 +5,7 @@ force once its tombstones are durable. So none of them can race with a commit or
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from kohort.broker.core.group.classic import durable
 from kohort.broker.core.group.classic.state import GroupBase
@@ -20,7 +21,6 @@ from kohort.broker.core.group.requests import (
 )
 from kohort.broker.core.group.states import GroupState
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.lazy_dataclass import dataclass
 
 
 def delete_group(group: GroupBase, ticket: Ticket) -> None:
@@ -132,7 +132,7 @@ def _expiry_rule(group: GroupBase, now: Now) -> Callable[[TopicPartition, Commit
     return is_expired
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Answers:
     """Who asked for a removal, and what it is told."""
 
@@ -156,7 +156,7 @@ def _stage(
         write.answer(ErrorCode.NONE)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RemovalWrite:
     """Tombstones."""
 

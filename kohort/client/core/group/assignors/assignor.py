@@ -6,11 +6,11 @@ must have one in common, by name.
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar
 
 from kohort.client.core.partitions import TopicPartition
-from kohort.protocol.lazy_dataclass import dataclass
 
 
 class RebalanceProtocol(IntEnum):

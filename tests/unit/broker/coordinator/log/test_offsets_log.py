@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -176,7 +175,7 @@ async def test_in_memory_appends_can_be_held_and_can_fail() -> None:
 async def test_others_have_the_loop_while_a_large_group_is_written(tmp_path: Path) -> None:
     member = StoredMember("m", None, "c", "/h", 45_000, 300_000, b"metadata", b"share")
     members = tuple(member._replace(member_id=str(n)) for n in range(5_000))
-    large = replace(GROUP, members=members)
+    large = GROUP._replace(members=members)
     async with a_log("topic", tmp_path) as log:
         await done(log.append(0, [OFFSET], wall_ms=99))
         append = log.append(0, [large, NEXT_OFFSET], wall_ms=99)

@@ -2,8 +2,6 @@
 definitions of the topic.
 """
 
-from dataclasses import replace
-
 import pytest
 
 from kohort.broker.core.group.records import (
@@ -31,7 +29,7 @@ OFFSET = OffsetRecord("g", "t", 5, CommittedOffset(42, 7, "note", 99, -1, A_TOPI
 EXPIRING = OffsetRecord("g", "t", 5, CommittedOffset(42, -1, "note", 99, 1_000))
 RECORDS: list[DurableRecord] = [
     GROUP,
-    replace(GROUP, topics_hash=None),
+    GROUP._replace(topics_hash=None),
     GroupRecord("g", None, 0, None, None, 99, ()),
     GroupTombstone("g"),
     OFFSET,

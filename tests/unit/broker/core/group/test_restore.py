@@ -1,7 +1,5 @@
 """What is written, and what a group is after a restart."""
 
-from dataclasses import replace
-
 import pytest
 
 from kohort.broker.core.group.classic.group import client_error
@@ -183,14 +181,14 @@ class TestRestored:
         s.stable(1)
         record = s.last_group_record()
         old = record.members[0]._replace(rebalance_timeout_ms=-1)
-        s.log.append(replace(record, members=(old,)))
+        s.log.append(record._replace(members=(old,)))
         s.restart()
         assert s.group.roster.rebalance_timeout_ms() == 10_000
 
     def test_a_stored_leader_that_is_no_member_is_replaced_by_the_first(self) -> None:
         s = Scenario()
         first, _ = s.stable(2)
-        s.log.append(replace(s.last_group_record(), leader_id="gone"))
+        s.log.append(s.last_group_record()._replace(leader_id="gone"))
         s.restart()
         assert s.group.roster.leader_id == first
 

@@ -1,7 +1,5 @@
 """Static membership (KIP-345, KIP-814): replacement, fencing, and who is not bothered by it."""
 
-from dataclasses import replace
-
 import pytest
 
 from kohort.broker.core.group.config import GroupConfig
@@ -337,7 +335,7 @@ class TestPartitionCounts:
     def test_a_record_without_a_fingerprint_means_no_check(self) -> None:
         s = Scenario(partition_counts={"t": 3})
         s.stable_static("a", "b")
-        s.log[-1] = replace(s.last_group_record(), topics_hash=None)
+        s.log[-1] = s.last_group_record()._replace(topics_hash=None)
         s.restart()
         s.partition_counts["t"] = 4
         assert s.join(instance="a").answer.error is ErrorCode.NONE

@@ -1,7 +1,5 @@
 """Which rebalances there are, why each began, and how it ended."""
 
-from dataclasses import replace
-
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.events import TriggerKind
 from kohort.broker.core.group.requests import LeaveEntry
@@ -171,7 +169,7 @@ class TestCauses:
         s = Chronicle()
         first, second, third = s.stable(3)
         s.leave(first)
-        s.group.config = replace(s.config, max_size=1)
+        s.group.config = s.config._replace(max_size=1)
         s.join(second)
         s.join(third)
         record = s.running() if s.fold.open is not None else s.last

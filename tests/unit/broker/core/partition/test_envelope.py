@@ -25,12 +25,12 @@ from tests.produced import (
 
 @pytest.mark.parametrize("acks", [2, -2, 100])
 def test_acks_other_than_minus_one_zero_and_one_are_refused(acks: int) -> None:
-    assert code_of(OK, terms=replace(TERMS, acks=acks)) is ErrorCode.INVALID_REQUIRED_ACKS
+    assert code_of(OK, terms=TERMS._replace(acks=acks)) is ErrorCode.INVALID_REQUIRED_ACKS
 
 
 @pytest.mark.parametrize("acks", [-1, 0, 1])
 def test_the_three_values_of_acks_are_accepted(acks: int) -> None:
-    accepted(validate(OK, PLAIN, replace(TERMS, acks=acks)))
+    accepted(validate(OK, PLAIN, TERMS._replace(acks=acks)))
 
 
 @pytest.mark.parametrize("nothing", [None, b""])
@@ -150,7 +150,7 @@ def test_fields_that_the_broker_sets_and_bits_without_meaning_are_accepted(
 @pytest.mark.parametrize("version", [3, 6, 7])
 def test_zstd_needs_version_seven_and_no_other_codec_does(codec: Codec, version: int) -> None:
     verdict = validate(
-        encode_batch(records(), codec=codec), PLAIN, replace(TERMS, api_version=version)
+        encode_batch(records(), codec=codec), PLAIN, TERMS._replace(api_version=version)
     )
     if codec is Codec.ZSTD and version < 7:
         assert rejected(verdict).code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
@@ -166,7 +166,7 @@ def test_a_transactional_batch_needs_a_transactional_id_in_its_request(attribute
 
 def test_a_transactional_batch_is_refused_where_no_transaction_can_be_open() -> None:
     batch = with_header(OK, attributes=0x10, producer_id=5, producer_epoch=0, base_sequence=0)
-    terms = replace(TERMS, has_transactional_id=True)
+    terms = TERMS._replace(has_transactional_id=True)
     assert code_of(batch, terms=terms) is ErrorCode.INVALID_TXN_STATE
     accepted(validate(OK, PLAIN, terms))
 

@@ -279,7 +279,7 @@ def test_a_compressed_record_above_its_decompressed_limit_is_invalid(
 
 @pytest.mark.parametrize("policy", OPENING)
 def test_a_batch_that_inflates_beyond_the_limit_is_invalid(policy: ValidationPolicy) -> None:
-    limited = replace(policy, inflated_bytes_limit=10_000)
+    limited = policy._replace(inflated_bytes_limit=10_000)
     batch = encode_batch([Record(bytes(10_000))], codec=Codec.ZSTD)
     verdict = rejected(validate(batch, PLAIN, TERMS, limited))
     assert verdict.code is ErrorCode.INVALID_RECORD

@@ -36,7 +36,7 @@ class TestAccepted:
             42, 7, "note", s.now.wall_ms, -1, A_TOPIC_ID
         )
         assert s.group.committed("t", 4) is None
-        assert s.told(OffsetsStored)[-1].count == 1
+        assert s.told(OffsetsStored)[-1].offset_count == 1
 
     def test_a_retention_time_of_its_own_becomes_an_expiry(self) -> None:
         s = Scenario()
