@@ -20,12 +20,6 @@ KEPT_MAX_BYTES: Final = 16_384
 """Larger answers are not kept. Peers who ask what they like make us hold some 3 MB."""
 
 
-FIELD_MAX_BYTES: Final = 126
-"""With which the length of a compact text or bytes field is one byte, as it nearly always is."""
-
-_EMPTY: Final = b"\1"
-
-
 class Prepared:
     """An answer without errors in the version of its request: what a handler may return in place of
     a response.
@@ -36,20 +30,6 @@ class Prepared:
     def __init__(self, body: bytes) -> None:
         self.body = body
         """The encoded response, without a header."""
-
-
-def head_of(body: bytes, tail: bytes) -> bytes:
-    """What comes before a compact field that is empty in `body`, and has `tail` behind it."""
-    end = _EMPTY + tail
-    assert body.endswith(end)
-    return body[: -len(end)]
-
-
-def with_field(head: bytes, field: bytes, tail: bytes) -> Prepared:
-    """An answer of which all but one compact field is told to many; that one is of up to
-    `FIELD_MAX_BYTES`.
-    """
-    return Prepared(b"%b%c%b%b" % (head, len(field) + 1, field, tail))
 
 
 class _Kept(NamedTuple):

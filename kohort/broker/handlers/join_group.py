@@ -7,38 +7,27 @@ skip assignment. The rules are in :mod:`kohort.broker.core.group.classic.join`.
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import partial
 from typing import Final
 
 from kohort.broker.core.group.reasons import state_reason
 from kohort.broker.core.group.requests import JoinRequest, JoinResult
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.encoded import FIELD_MAX_BYTES, Prepared, head_of, with_field
 from kohort.broker.dispatch.failures import OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.promise import Promise
-from kohort.protocol.codec import codec
-from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 REBALANCE_TIMEOUT_SINCE: Final = 1
 MEMBER_ID_REQUIRED_SINCE: Final = 4
-FLEXIBLE_SINCE: Final = 6
 NULL_PROTOCOL_NAME_SINCE: Final = 7
 SKIP_ASSIGNMENT_SINCE: Final = 9
-
-GENERATIONS_REMEMBERED: Final = 8
-"""Of which the answers to followers are kept. They are given out a hundred in a turn, so that many
-groups can have theirs at once; what is kept may be as long as the names that clients choose."""
-
-_NO_MEMBERS: Final = b"\1\0"
-"""And no tags: what comes after the id of a follower."""
 
 
 @handles(JoinGroupRequest, versions="0-9", on_error=OnError(generation_id=-1))
 def join_group(
     ctx: RequestContext, request: JoinGroupRequest
-) -> JoinGroupResponse | Prepared | Promise[JoinGroupResponse | Prepared]:
+) -> JoinGroupResponse | Promise[JoinGroupResponse]:
     """Usually held back until the join phase of the rebalance ends."""
     version = ctx.api_version
     ticket = ctx.broker.groups.join(
@@ -64,40 +53,7 @@ def join_group(
     return ticket.then(_RESPONDERS[version])
 
 
-def _respond(version: int, result: JoinResult) -> JoinGroupResponse | Prepared:
-    if not (result.error or result.members) and version >= FLEXIBLE_SINCE:
-        follower = _respond_to_follower(version, result)
-        if follower is not None:
-            return follower
-    return _respond_to_any(version, result)
-
-
-def _respond_to_follower(version: int, result: JoinResult) -> Prepared | None:
-    """All of a generation are told the same but for their own ids; None for a long one."""
-    member_id = result.member_id.encode()
-    if len(member_id) > FIELD_MAX_BYTES or result.skip_assignment:
-        return None
-    head = _head(
-        version, result.generation, result.protocol_type, result.protocol_name, result.leader
-    )
-    return with_field(head, member_id, _NO_MEMBERS)
-
-
-@lru_cache(maxsize=GENERATIONS_REMEMBERED)
-def _head(
-    version: int,
-    generation: int,
-    protocol_type: str | None,
-    protocol_name: str | None,
-    leader: str,
-) -> bytes:
-    """What comes before the member id."""
-    result = JoinResult(ErrorCode.NONE, "", generation, protocol_type, protocol_name, leader)
-    body = codec(JoinGroupResponse, version).encode(_respond_to_any(version, result))
-    return head_of(body, _NO_MEMBERS)
-
-
-def _respond_to_any(version: int, result: JoinResult) -> JoinGroupResponse:
+def _respond(version: int, result: JoinResult) -> JoinGroupResponse:
     name = result.protocol_name
     if name is None and version < NULL_PROTOCOL_NAME_SINCE:
         name = ""
