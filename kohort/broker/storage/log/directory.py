@@ -25,6 +25,7 @@ from kohort.broker.storage.layout import (
     file_name,
     split_file_name,
 )
+from kohort.broker.storage.segment.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from kohort.broker.storage.segment.segment import LogSegment
 
 logger = logging.getLogger(__name__)
@@ -40,9 +41,9 @@ class DirectoryContent:
     segments: list[LogSegment] = field(default_factory=list)
     snapshots: list[int] = field(default_factory=list)
     """Offsets of producer snapshots."""
-    orphans: list[int] = field(default_factory=list)
-    """Base offsets of indexes without a .log, removed by now: normal after a crash amid a deletion
-    alone."""
+    orphans: dict[int, int] = field(default_factory=dict)
+    """Indexes, removed by now, whose .log is gone though nobody deleted it: base offset -> the
+    offset that the segment had reached at least."""
 
 
 def scan_directory(files: FileSystem, directory: str) -> DirectoryContent:
@@ -53,12 +54,13 @@ def scan_directory(files: FileSystem, directory: str) -> DirectoryContent:
         entries = files.entries(directory)
     sizes: dict[int, dict[str, int]] = {}
     modified_ms: dict[int, int] = {}
+    left_over: dict[str, tuple[int, str] | None] = {}
     content = DirectoryContent()
     for entry in entries:
-        if entry.name.endswith(_LEFT_OVER_SUFFIXES):
-            files.remove(f"{directory}/{entry.name}")
-            continue
         named = split_file_name(entry.name)
+        if entry.name.endswith(_LEFT_OVER_SUFFIXES):
+            left_over[entry.name] = named
+            continue
         if named is None:
             continue
         offset, suffix = named
@@ -69,15 +71,36 @@ def scan_directory(files: FileSystem, directory: str) -> DirectoryContent:
             if suffix == LOG_SUFFIX:
                 modified_ms[offset] = entry.modified_ms
     content.snapshots.sort()
+    deleted = {named[0] for named in left_over.values() if named and _is_deleted_log(named[1])}
     for base_offset in sorted(sizes):
         if LOG_SUFFIX not in sizes[base_offset]:
-            content.orphans.append(base_offset)
+            if base_offset not in deleted:
+                reached = _reached(files, directory, base_offset, sizes[base_offset])
+                content.orphans[base_offset] = reached
             _remove_orphans(files, directory, base_offset, sizes[base_offset])
             continue
         segment = LogSegment(files, directory, base_offset, sizes[base_offset])
         segment.created_ms = modified_ms[base_offset]
         content.segments.append(segment)
+    for name in left_over:
+        # Not before the indexes that lie there because of them.
+        files.remove(f"{directory}/{name}")
     return content
+
+
+def _is_deleted_log(suffix: str) -> bool:
+    return suffix.startswith(f"{LOG_SUFFIX}.") and suffix.endswith(DELETED_SUFFIX)
+
+
+def _reached(files: FileSystem, directory: str, base_offset: int, sizes: Mapping[str, int]) -> int:
+    """The offset behind the last batch that an index tells of."""
+    path = f"{directory}/{file_name(base_offset, INDEX_SUFFIX)}"
+    index = OffsetIndex(files, path, base_offset, sizes.get(INDEX_SUFFIX))
+    try:
+        last_offset = index[len(index) - 1].last_offset if len(index) else base_offset - 1
+    finally:
+        index.close()
+    return last_offset + 1 if last_offset <= base_offset + RELATIVE_OFFSET_MAX else base_offset
 
 
 def _remove_orphans(

@@ -82,7 +82,13 @@ class PartitionLog:
             leader_epoch_max: the current epoch, if known. A batch of a later one is damaged.
         """
         terms = OpeningTerms(
-            clean_shutdown, recovery_point, log_start_offset, leader_epoch_max, wall_ms, noted_bytes
+            clean_shutdown,
+            recovery_point,
+            log_start_offset,
+            leader_epoch_max,
+            wall_ms,
+            noted_bytes,
+            may_have_gaps="compact" in config.cleanup_policy,
         )
         path = str(directory)
         try:

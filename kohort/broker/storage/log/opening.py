@@ -25,7 +25,13 @@ from kohort.broker.storage.errors import CorruptBatchError, CorruptFileError
 from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.storage.layout import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name
 from kohort.broker.storage.log.directory import DeletedFiles, DirectoryContent, scan_directory
-from kohort.broker.storage.log.lost_offsets import LostOffsets, lost_inside, proven_end, report
+from kohort.broker.storage.log.lost_offsets import (
+    LostOffsets,
+    is_short,
+    lost_inside,
+    proven_end,
+    report,
+)
 from kohort.broker.storage.log.recovery import find_end, recover_segment
 from kohort.broker.storage.segment.segment import LogSegment
 
@@ -44,6 +50,8 @@ class OpeningTerms(NamedTuple):
     wall_ms: int
     noted_bytes: int | None = None
     """Of all .log files when they were closed cleanly, if that was noted."""
+    may_have_gaps: bool = False
+    """Kafka may have compacted the log."""
 
 
 @dataclass(slots=True, eq=False)
@@ -73,7 +81,7 @@ def open_log(files: FileSystem, directory: str, terms: OpeningTerms) -> OpenedLo
         files.make_directory(directory)
     content = DirectoryContent() if is_new else scan_directory(files, directory)
     proven = proven_end(
-        content.snapshots,
+        content,
         recovery_point=terms.recovery_point,
         log_start_offset=terms.log_start_offset,
         clean_shutdown=terms.clean_shutdown,
@@ -91,7 +99,7 @@ def open_log(files: FileSystem, directory: str, terms: OpeningTerms) -> OpenedLo
         _find_end(opened, files, directory, content, terms, proven)
     else:
         _begin_anew(opened, files, directory, terms, proven)
-    report(directory, opened.lost)
+    report(directory, opened.lost, content.orphans)
     _remove_stray_snapshots(files, directory, content, opened.end_offset)
     return opened
 
@@ -116,11 +124,12 @@ def _find_end(
 ) -> None:
     """Verify what is not trusted, and learn where the next batch goes."""
     end_offset = _clean_end(content) if terms.clean_shutdown else None
+    _look_inside(opened, content, terms)
     if end_offset is None:
         point = content.segments[-1].base_offset if terms.clean_shutdown else terms.recovery_point
         epochs = opened.epochs
         epochs.defer()
-        end_offset, opened.is_tail_known = _recover(content, epochs, opened.deleted, terms, point)
+        end_offset = _recover(opened, content, terms, point)
         try:
             epochs.save()
         except OSError as error:
@@ -128,8 +137,6 @@ def _find_end(
             logger.warning("%s: the leader epochs cannot be written: %s", directory, error)
         files.sync_directory(directory)
         opened.newest_epoch = max(opened.newest_epoch, epochs.latest)
-    if terms.clean_shutdown:
-        opened.lost += lost_inside(content, terms.noted_bytes, terms.log_start_offset)
     found = _found_end(content, terms, end_offset)
     opened.end_offset = end_offset
     if found < proven:
@@ -139,12 +146,30 @@ def _find_end(
             opened.lost.append(LostOffsets(max(found, terms.log_start_offset), proven))
 
 
+def _look_inside(opened: OpenedLog, content: DirectoryContent, terms: OpeningTerms) -> None:
+    """Notice what is gone before the end: after a clean stop if something says that there is."""
+    may_have_gaps = terms.may_have_gaps
+    up_to_offset = terms.recovery_point
+    if terms.clean_shutdown:
+        up_to_offset = content.segments[-1].base_offset
+        if is_short(content, terms.noted_bytes):
+            may_have_gaps = False
+        elif not content.orphans:
+            return
+    opened.lost += lost_inside(
+        content,
+        log_start_offset=terms.log_start_offset,
+        up_to_offset=up_to_offset,
+        may_have_gaps=may_have_gaps,
+    )
+
+
 def _found_end(content: DirectoryContent, terms: OpeningTerms, end_offset: int) -> int:
     """Where the batches end; taken from notes unless those prove that bytes are gone."""
-    size_bytes = sum(segment.size_bytes for segment in content.segments)
     if not terms.clean_shutdown or (
         content.segments[-1].size_bytes
-        and (terms.noted_bytes is None or size_bytes >= terms.noted_bytes)
+        and not content.orphans
+        and not is_short(content, terms.noted_bytes)
     ):
         return end_offset
     found = find_end(content.segments[-1])
@@ -162,36 +187,39 @@ def _clean_end(content: DirectoryContent) -> int | None:
 
 
 def _recover(
-    content: DirectoryContent,
-    epochs: LeaderEpochs,
-    deleted: DeletedFiles,
-    terms: OpeningTerms,
-    recovery_point: int,
-) -> tuple[int, bool]:
+    opened: OpenedLog, content: DirectoryContent, terms: OpeningTerms, recovery_point: int
+) -> int:
     """Verify what lies beyond the recovery point and end the log before what is bad.
 
-    Returns the end offset and whether the active segment ends well.
+    Returns the end offset. The tail is known then if the active segment ends well.
     """
-    segments = content.segments
-    end_offset, is_end_good = segments[0].base_offset, True
+    segments, epochs = content.segments, opened.epochs
+    end_offset, opened.is_tail_known = segments[0].base_offset, True
     for number, segment in enumerate(segments):
         following = segments[number + 1] if number + 1 < len(segments) else None
         if following is not None and following.base_offset <= recovery_point:
             continue
         recovered = recover_segment(segment, recovery_point, epochs, terms.leader_epoch_max)
-        end_offset, is_end_good = recovered.end_offset, recovered.is_end_good
-        if following is not None and following.base_offset != end_offset:
-            for lost in segments[number + 1 :]:
-                logger.warning("%r lies behind the end of the log at %d: gone", lost, end_offset)
-                deleted.delete_segment(lost, terms.wall_ms)
-                if lost.base_offset in content.snapshots:
-                    content.snapshots.remove(lost.base_offset)
-            del segments[number + 1 :]
-            break
+        end_offset, opened.is_tail_known = recovered.end_offset, recovered.is_end_good
+        if following is None or following.base_offset == end_offset:
+            continue
+        is_orphaned = end_offset in content.orphans
+        if end_offset < following.base_offset and (is_orphaned or end_offset < recovery_point):
+            # No power loss did that: no reason to give up what lies behind it.
+            if is_orphaned or not terms.may_have_gaps:
+                opened.lost.append(LostOffsets(end_offset, following.base_offset))
+            continue
+        for late in segments[number + 1 :]:
+            logger.warning("%r lies behind the end of the log at %d: gone", late, end_offset)
+            opened.deleted.delete_segment(late, terms.wall_ms)
+            if late.base_offset in content.snapshots:
+                content.snapshots.remove(late.base_offset)
+        del segments[number + 1 :]
+        break
     segments[-1].is_sealed = segments[-1].is_synced = False
     segments[-1].following_offset = None
     epochs.truncate_from(end_offset)
-    return end_offset, is_end_good
+    return end_offset
 
 
 def _remove_stray_snapshots(

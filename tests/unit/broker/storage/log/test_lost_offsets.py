@@ -43,13 +43,16 @@ class Stopped:
         self.files.file(path).sync()
         return stop
 
-    def remove(self, number: int) -> None:
-        self.files.remove(f"{DIRECTORY}/{self.bases[number]:020}.log")
+    def remove(self, number: int, *suffixes: str) -> None:
+        for suffix in suffixes or (".log",):
+            self.files.remove(f"{DIRECTORY}/{self.bases[number]:020}{suffix}")
 
-    def opened(self, *, clean: bool = True, is_size_noted: bool = True) -> PartitionLog:
+    def opened(
+        self, *, clean: bool = True, is_size_noted: bool = True, policy: str = "delete"
+    ) -> PartitionLog:
         return PartitionLog.open(
             DIRECTORY,
-            settings(),
+            settings(cleanup_policy=(policy,)),
             wall_ms=WALL_MS,
             clean_shutdown=clean,
             recovery_point=self.end,
@@ -108,11 +111,12 @@ def test_an_end_that_is_cut_off_between_batches_is_told_and_not_given_out_again(
 
 
 @pytest.mark.parametrize("kept", [0, 1, 5])
-def test_a_sealed_segment_that_is_cut_off_between_batches_is_told_after_a_clean_stop(
-    stopped: Stopped, caplog: pytest.LogCaptureFixture, kept: int
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_sealed_segment_that_is_cut_off_between_batches_is_told(
+    stopped: Stopped, caplog: pytest.LogCaptureFixture, *, clean: bool, kept: int
 ) -> None:
     found = stopped.cut(1, kept)
-    log = stopped.opened()
+    log = stopped.opened(clean=clean)
     assert f"offsets {found} to {stopped.bases[2] - 1} are lost" in caplog.text
     assert log.lost_offsets == stopped.bases[2] - found
     assert log.log_end_offset == stopped.end
@@ -122,16 +126,88 @@ def test_a_sealed_segment_that_is_cut_off_between_batches_is_told_after_a_clean_
     ]
 
 
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+@pytest.mark.parametrize("is_size_noted", [True, False])
 @pytest.mark.parametrize("number", [0, 1, 2])
-def test_a_segment_whose_log_file_is_gone_is_told_after_a_clean_stop(
-    stopped: Stopped, caplog: pytest.LogCaptureFixture, number: int
+def test_a_segment_whose_log_file_is_gone_is_told(
+    stopped: Stopped,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    number: int,
+    clean: bool,
+    policy: str,
+    is_size_noted: bool,
 ) -> None:
     stopped.remove(number)
-    log = stopped.opened()
-    stop = [*stopped.bases[1:], stopped.end][number]
-    assert f"offsets {stopped.bases[number]} to {stop - 1} are lost" in caplog.text
-    assert log.lost_offsets == stop - stopped.bases[number]
+    log = stopped.opened(clean=clean, policy=policy, is_size_noted=is_size_noted)
+    start, stop = stopped.bases[number], [*stopped.bases[1:], stopped.end][number]
+    assert f"offsets {start} to {stop - 1} are lost" in caplog.text
+    assert log.lost_offsets == stop - start
+    starts = [header.base_offset for data in read_all(log) for header, _ in split_batches(data)]
+    assert starts == [one for one in stopped.starts if not start <= one < stop]
     assert append(log, batch_of(b"new")).base_offset == stopped.end
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_segment_of_which_nothing_is_left_is_told_by_where_the_next_one_begins(
+    stopped: Stopped, caplog: pytest.LogCaptureFixture, number: int
+) -> None:
+    stopped.remove(number, ".log", ".index", ".timeindex")
+    stop = [*stopped.bases[1:], stopped.end][number]
+    log = stopped.opened(clean=False)
+    assert f"offsets {stopped.bases[number]} to {stop - 1} are lost" in caplog.text
+    assert log.log_end_offset == stopped.end
+
+
+def test_a_gap_that_a_compaction_may_have_left_is_no_loss(
+    stopped: Stopped, caplog: pytest.LogCaptureFixture
+) -> None:
+    stopped.remove(1, ".log", ".index", ".timeindex")
+    stopped.end = stopped.bases[1] + 10  # Where Kafka's recovery point may be.
+    log = stopped.opened(clean=False, policy="compact")
+    assert log.lost_offsets == 0
+    assert "lost" not in caplog.text
+    assert [one.base_offset for one in log.segments] == [stopped.bases[0], stopped.bases[2]]
+
+
+def test_the_index_of_an_end_that_is_gone_proves_how_far_it_reached(
+    stopped: Stopped, caplog: pytest.LogCaptureFixture
+) -> None:
+    stopped.remove(2)
+    end, stopped.end = stopped.end, stopped.bases[2]
+    log = stopped.opened(clean=False)
+    assert "are lost" in caplog.text
+    # What lies behind the last entry of the index is not known.
+    assert stopped.bases[2] < log.log_end_offset <= end
+    assert append(log, batch_of(b"new")).base_offset == log.log_end_offset - 1
+
+
+def test_an_end_that_is_gone_is_told_though_nothing_tells_how_far_it_reached(
+    stopped: Stopped, caplog: pytest.LogCaptureFixture
+) -> None:
+    stopped.remove(2)
+    path = f"{DIRECTORY}/{stopped.bases[2]:020}.index"
+    stopped.files.file(path).truncate(0)
+    stopped.end = stopped.bases[2]
+    assert stopped.opened(clean=False).log_end_offset == stopped.bases[2]
+    assert f"the .log of the segment at {stopped.bases[2]} is gone" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("number", "policy", "name"), [(0, "delete", ".log.deleted"), (1, "compact", ".log.1.deleted")]
+)
+def test_a_deletion_that_was_cut_short_is_no_loss(
+    stopped: Stopped, caplog: pytest.LogCaptureFixture, number: int, policy: str, name: str
+) -> None:
+    path = f"{DIRECTORY}/{stopped.bases[number]:020}"
+    stopped.files.rename(f"{path}.log", f"{path}{name}")
+    log = stopped.opened(clean=False, policy=policy)
+    assert log.lost_offsets == 0
+    assert "lost" not in caplog.text
+    assert not stopped.files.exists(f"{path}.index")
+    # A start that was cut short must not make it one either.
+    assert stopped.opened(clean=False, policy=policy).lost_offsets == 0
 
 
 @pytest.mark.parametrize("clean", [True, False])

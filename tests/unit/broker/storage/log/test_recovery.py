@@ -71,14 +71,27 @@ def test_the_log_ends_before_the_first_bad_batch_and_later_segments_go() -> None
     assert append(log, batch_of(b"v")).base_offset == end
 
 
-def test_a_segment_missing_in_the_middle_ends_the_log_before_it() -> None:
+def test_a_segment_that_never_reached_the_disk_ends_the_log_before_it() -> None:
     files, batches = filled(120, segment_bytes=4000)
     log = open_log(files, clean=False)
     missing = log.segments[2]
-    files.remove(missing.path(".log"))
+    for suffix in (".log", ".index", ".timeindex"):
+        files.remove(missing.path(suffix))
     log = open_log(files, clean=False)
     assert log.log_end_offset == missing.base_offset
     assert read_all(log) == batches[: missing.base_offset // 2]
+
+
+def test_a_segment_that_somebody_took_away_leaves_what_lies_behind_it() -> None:
+    files, batches = filled(120, segment_bytes=4000)
+    log = open_log(files, clean=False)
+    missing, following = log.segments[2:4]
+    files.remove(missing.path(".log"))
+    log = open_log(files, clean=False)
+    assert log.log_end_offset == 240
+    assert log.lost_offsets == following.base_offset - missing.base_offset
+    kept = batches[: missing.base_offset // 2] + batches[following.base_offset // 2 :]
+    assert read_all(log) == kept
 
 
 def test_below_the_recovery_point_nothing_is_cut_and_damage_is_told_when_it_is_read() -> None:
