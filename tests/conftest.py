@@ -41,7 +41,7 @@ class Scale:
 SCALES: Final = (
     Scale("--crash-runs", 20, 200, "how often tests/crash kills the broker"),
     Scale("--history-kills", 4, 500, "how often tests/crash kills the broker around rebalances"),
-    Scale("--fuzz-frames", 200_000, 2_000_000, "how many frames tests/fuzz sends"),
+    Scale("--fuzz-frames", 50_000, 2_000_000, "how many frames tests/fuzz sends"),
     Scale("--captured-frames", 20_000, 5_000_000, "how many of what clients sent, damaged"),
     Scale("--pipeline-kills", 1, 20, "how often tests/pipeline kills the driver, and the broker"),
     Scale("--what-if-traces", 8, 120, "how many lives the advisor's predictions are held against"),

@@ -6,24 +6,25 @@ import pytest
 
 from tests.simulation.campaign import Tally, attribution, describe, live_many
 
-REBALANCES = 10_000
-WORLDS_MAX = 100
+REBALANCES_SHORT, REBALANCES_LONG = 2_000, 10_000
+REBALANCES_OF_A_WORLD_MIN = 100
 CRAMPED_WORLDS = 6
 
 
 @pytest.mark.timeout(1800)
 def test_each_rebalance_has_one_record_with_its_true_cause(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], long_form: bool
 ) -> None:
     begun_s, total = time.monotonic(), Tally()
-    for tally in live_many("calm.test", "calm", WORLDS_MAX):
+    wanted = REBALANCES_LONG if long_form else REBALANCES_SHORT
+    for tally in live_many("calm.test", "calm", wanted // REBALANCES_OF_A_WORLD_MIN):
         total.add(tally)
-        if total.recorded >= REBALANCES:
+        if total.recorded >= wanted:
             break
     with capsys.disabled():
         print(f"\n{describe(total, begun_s)}\n{attribution(total)}")
 
-    assert total.recorded >= REBALANCES
+    assert total.recorded >= wanted
     assert total.misses == 0
     assert total.recorded + total.unfinished + total.killed == total.rebalances.total()
     # Nothing that can begin a rebalance was left out.
