@@ -29,6 +29,7 @@ from tests.server_process import ServerProcess, answers_metadata, free_port
 
 _KAFKA_FLAGS: Final = (
     # What bin/kafka-server-start.sh and bin/kafka-run-class.sh give it.
+    "-Xmx1G",
     "-Xms1G",
     "-server",
     "-XX:+UseG1GC",
@@ -167,9 +168,7 @@ class Kafka(Contender):
 
 
 class _KafkaServer(KafkaServer):
-    def command(self) -> list[str]:
-        java, _heap, *rest = super().command()
-        return [java, "-Xmx1G", *_KAFKA_FLAGS, *rest]
+    java_options = _KAFKA_FLAGS
 
 
 def contenders(*, with_kafka: bool, profiles: Path | None = None) -> list[Contender]:

@@ -10,6 +10,12 @@ from tests.server_process import ServerProcess, free_port
 _CLUSTER_ID = "a29ob3J0LXRlc3RzLTAwMQ"
 _LOG_SETTINGS = Path(__file__).parent / "java" / "log4j2.properties"
 
+_QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Half the work of a start; the best code after an hour does not count here."""
+
+_AFTER_A_KILL = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+"""A controller takes a broker back when the session of the one that was killed has ended: 9 s."""
+
 
 class KafkaServer(ServerProcess):
     """`overrides` replace the settings below, which are Kafka's own but for what one node needs."""
@@ -17,6 +23,7 @@ class KafkaServer(ServerProcess):
     clean_exit = 143  # A JVM's way to say SIGTERM.
     format_arguments: Sequence[str] = ()
     """More of them for `kafka-storage format`."""
+    java_options: Sequence[str] = ("-Xmx512M", *_QUICK_START)
 
     def __init__(
         self,
@@ -52,12 +59,16 @@ class KafkaServer(ServerProcess):
         properties.write_text("".join(lines))
         if not (self.data / "meta.properties").exists():
             self._format(properties)
-        return [*self._java("512M"), "kafka.Kafka", str(properties)]
+        return [*self._java(*self.java_options), "kafka.Kafka", str(properties)]
 
-    def _java(self, heap: str) -> list[str]:
+    def kill(self) -> None:
+        super().kill()
+        self.properties |= _AFTER_A_KILL
+
+    def _java(self, *options: str) -> list[str]:
         return [
             java_env.java(),
-            f"-Xmx{heap}",
+            *options,
             f"-Dlog4j2.configurationFile={_LOG_SETTINGS}",
             "-cp",
             java_env.classpath("broker"),
@@ -66,7 +77,7 @@ class KafkaServer(ServerProcess):
     def _format(self, properties: Path) -> None:
         subprocess.run(
             [
-                *self._java("128M"),
+                *self._java("-Xmx128M", *_QUICK_START),
                 "kafka.tools.StorageTool",
                 "format",
                 "--cluster-id",
