@@ -11,10 +11,10 @@ import random
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -22,6 +22,13 @@ from confluent_kafka.cimpl import NewTopic
 from tests.kohort_server import KohortServer
 
 PARTITIONS = 3
+
+BROKERS = 4
+"""At a time: what one of them does is waiting, for the most part."""
+
+RECORD_BYTES = 1_000
+"""So large that segments are rolled in the midst of it, and so few that checking them is quick."""
+
 Records = dict[int, list[tuple[int, str]]]
 """partition -> (offset, value) of each record, in offset order."""
 
@@ -42,7 +49,7 @@ class Load:
                 "enable.idempotence": True,
                 "linger.ms": 1,
                 # While the broker is away no more than these gather, however long that takes.
-                "queue.buffering.max.messages": 5_000,
+                "queue.buffering.max.messages": 1_000,
                 "message.timeout.ms": 0,
                 "reconnect.backoff.max.ms": 200,
                 "log_level": 0,
@@ -67,7 +74,7 @@ class Load:
             try:
                 self._producer.produce(
                     self.topic,
-                    f"{self.name}:{number}".encode(),
+                    f"{self.name}:{number}".encode().ljust(RECORD_BYTES, b"."),
                     partition=partition,
                     on_delivery=self._on_delivery(number),
                 )
@@ -76,9 +83,9 @@ class Load:
                 continue
             self.sent[partition].append(number)
             number += 1
-            if number % 100 == 0:
+            if number % 50 == 0:
                 self._producer.poll(0)
-                time.sleep(0.005)
+                time.sleep(0.02)
 
     def _on_delivery(self, number: int) -> Callable[[object, Message], None]:
         def note(error: object, message: Message) -> None:
@@ -89,13 +96,6 @@ class Load:
             self.acknowledged[number] = (partition, offset)
 
         return note
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[KohortServer]:
-    # The smallest segments that Kafka allows, so that a crash meets rolls and snapshots.
-    with KohortServer(tmp_path, overrides={"log.segment.bytes": str(1024 * 1024)}) as server:
-        yield server
 
 
 def create_topic(bootstrap: str, topic: str) -> None:
@@ -139,7 +139,7 @@ def read_everything(bootstrap: str, *topics: str) -> dict[str, Records]:
                 assert offset is not None
                 if error is None:
                     assert value is not None
-                    found[topic][partition].append((offset, value.decode()))
+                    found[topic][partition].append((offset, value.rstrip(b".").decode()))
                     at = offset + 1
                 elif error.code() == KafkaError._PARTITION_EOF:
                     at = offset
@@ -169,32 +169,45 @@ def check(loads: list[Load], found: Records) -> None:
             assert stored == sent, "lost, doubled or out of order"
 
 
+def live(directory: Path, kills: int, chance: random.Random) -> int:
+    """A broker's life of so many kills; returns how many records were acknowledged in it."""
+    rounds: list[tuple[str, list[Load]]] = []
+    # The smallest segments that Kafka allows, so that a crash meets rolls and snapshots.
+    with KohortServer(directory, overrides={"log.segment.bytes": str(1024 * 1024)}) as broker:
+        for run in range(kills):
+            topic = f"crash-{run}"
+            create_topic(broker.bootstrap, topic)
+            loads = [Load(broker.bootstrap, topic, f"producer{i}") for i in range(2)]
+            rounds.append((topic, loads))
+            for load in loads:
+                load.start()
+            try:
+                time.sleep(chance.uniform(0.1, 0.7))
+                broker.kill()
+                broker.start()
+            finally:
+                for load in loads:
+                    load.stop()
+            check(loads, read_everything(broker.bootstrap, topic)[topic])
+        # Later crashes must not have harmed what was written before them.
+        found = read_everything(broker.bootstrap, *(topic for topic, _ in rounds))
+        for topic, loads in rounds:
+            check(loads, found[topic])
+    return sum(len(load.acknowledged) for _, loads in rounds for load in loads)
+
+
 def test_no_acknowledged_record_is_lost_doubled_or_reordered_by_kill_9(
-    broker: KohortServer, crash_runs: int
+    tmp_path: Path, crash_runs: int
 ) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}, {crash_runs} kills")
-    chance = random.Random(seed)
-    rounds: list[tuple[str, list[Load]]] = []
-    for run in range(crash_runs):
-        topic = f"crash-{run}"
-        create_topic(broker.bootstrap, topic)
-        loads = [Load(broker.bootstrap, topic, f"producer{i}") for i in range(2)]
-        rounds.append((topic, loads))
-        for load in loads:
-            load.start()
-        try:
-            time.sleep(chance.uniform(0.1, 0.7))
-            broker.kill()
-            broker.start()
-        finally:
-            for load in loads:
-                load.stop()
-        check(loads, read_everything(broker.bootstrap, topic)[topic])
-    # Later crashes must not have harmed what was written before them.
-    found = read_everything(broker.bootstrap, *(topic for topic, _ in rounds))
-    for topic, loads in rounds:
-        check(loads, found[topic])
-    total = sum(len(load.acknowledged) for _, loads in rounds for load in loads)
+    shares = [crash_runs // BROKERS + (number < crash_runs % BROKERS) for number in range(BROKERS)]
+    with ThreadPoolExecutor(BROKERS) as pool:
+        lives = [
+            pool.submit(live, tmp_path / f"broker{number}", kills, random.Random(seed + number))
+            for number, kills in enumerate(shares)
+            if kills
+        ]
+        total = sum(life.result() for life in lives)
     print(f"{crash_runs} kills, {total} acknowledged records, all read back in place")
     assert total > crash_runs
