@@ -1,11 +1,16 @@
-"""Our consumer behind a relay that spoils answers: it reads everything all the same."""
+"""Our consumer behind a relay that spoils answers: it reads everything all the same.
+
+All scenes run at once, each with a relay of its own: what they do is waiting, for the most part.
+"""
 
 import asyncio
 import random
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import pytest
 from confluent_kafka.admin import NewTopic
@@ -30,29 +35,12 @@ TIMES = 2
 
 JOIN_GROUP, SYNC_GROUP, PRODUCE = 11, 14, 0
 
+GIVE_UP_S = 180
+
 Change = Callable[[bytes], Spoiled]
-
-
-@pytest.fixture(scope="module")
-def relay_port() -> int:
-    return free_port()
-
-
-@pytest.fixture(scope="module", params=[KohortServer, KafkaServer], ids=["kohort", "kafka"])
-def server(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, relay_port: int
-) -> Iterator[ServerProcess]:
-    """It sends its clients to the relay."""
-    directory: Path = tmp_path_factory.mktemp("spoiled")
-    overrides = {
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{relay_port}",
-        "group.min.session.timeout.ms": "1000",
-        "group.initial.rebalance.delay.ms": "0",
-        "offsets.topic.num.partitions": "3",
-    }
-    with request.param(directory, overrides=overrides) as server:
-        wait_ready(server)
-        yield server
+Scene: TypeAlias = Callable[[ServerProcess, Relay, str], Coroutine[Any, Any, None]]
+Running: TypeAlias = Mapping[tuple[str, str], Future[None]]
+"""By broker and scene."""
 
 
 def cut(frame: bytes) -> Spoiled:
@@ -84,6 +72,11 @@ def twice(frame: bytes) -> Spoiled:
     return Spoiled(whole + whole)
 
 
+CHANGES: Mapping[str, Change] = {
+    change.__name__: change for change in (cut, garbage, nonsense, another_protocol, silence, twice)
+}
+
+
 def settings(relay: Relay, name: str) -> dict[str, object]:
     return {
         "bootstrap_servers": relay.bootstrap,
@@ -99,12 +92,10 @@ def settings(relay: Relay, name: str) -> dict[str, object]:
 
 
 def fill_topic(server: ServerProcess, name: str) -> None:
-    """Behind the relay's back as far as libraries let us: what it spoils comes later."""
-    bootstrap = f"127.0.0.1:{server.port}"
-    admin = admin_client(bootstrap)
+    admin = admin_client(server.bootstrap)
     admin.create_topics([NewTopic(name, 2, 1)])[name].result(30)
     records = [Record(b"%d" % number, partition=number % 2) for number in range(RECORD_COUNT)]
-    ConfluentClient(bootstrap).produce(name, records)
+    ConfluentClient(server.bootstrap).produce(name, records)
 
 
 async def read_all(consumer: Consumer) -> Counter[bytes]:
@@ -117,41 +108,31 @@ async def read_all(consumer: Consumer) -> Counter[bytes]:
     return seen
 
 
-@pytest.mark.parametrize(
-    "change",
-    [cut, garbage, nonsense, another_protocol, silence, twice],
-    ids=lambda one: one.__name__,
-)
-async def test_spoiled_answers_cost_time_and_nothing_else(
-    server: ServerProcess, relay_port: int, change: Change
-) -> None:
-    name = f"spoiled-{uuid.uuid4().hex[:12]}"
+async def read_spoiled_answers(server: ServerProcess, relay: Relay, scene: str) -> None:
+    name, change = f"spoiled-{uuid.uuid4().hex[:12]}", CHANGES[scene]
+    await asyncio.to_thread(fill_topic, server, name)
     spoilt: Counter[int] = Counter()
 
     def spoil(key: int, frame: bytes) -> Spoiled | None:
         # A join may wait as long as a rebalance may take; its answer is not given up sooner.
         is_late = change is silence and key in {JOIN_GROUP, SYNC_GROUP}
         times = 1 if change is silence else TIMES
-        if not is_spoiling or is_late or spoilt[key] >= times:
+        if is_late or spoilt[key] >= times:
             return None
         spoilt[key] += 1
         return change(frame)
 
-    is_spoiling = False
-    async with Relay(relay_port, server.port) as relay:
-        relay.spoil = spoil
-        await asyncio.to_thread(fill_topic, server, name)
-        is_spoiling = True
-        seen = await _read_with_patience(relay, name)
-        is_spoiling = False
-        assert len(spoilt) >= 7, f"APIs that were answered: {sorted(spoilt)}"
-        # Each attempt may have begun at the last commit.
-        assert set(seen) == {b"%d" % number for number in range(RECORD_COUNT)}
-        async with Consumer(**settings(relay, name)) as consumer:  # type: ignore[call-overload]
-            committed = await consumer.committed_offsets(
-                [TopicPartition(name, 0), TopicPartition(name, 1)]
-            )
-        assert {one.offset for one in committed.values() if one} == {RECORD_COUNT // 2}
+    relay.spoil = spoil
+    seen = await _read_with_patience(relay, name)
+    relay.spoil = lambda _key, _frame: None
+    assert len(spoilt) >= 7, f"APIs that were answered: {sorted(spoilt)}"
+    # Each attempt may have begun at the last commit.
+    assert set(seen) == {b"%d" % number for number in range(RECORD_COUNT)}
+    async with Consumer(**settings(relay, name)) as consumer:  # type: ignore[call-overload]
+        committed = await consumer.committed_offsets(
+            [TopicPartition(name, 0), TopicPartition(name, 1)]
+        )
+    assert {one.offset for one in committed.values() if one} == {RECORD_COUNT // 2}
 
 
 async def _read_with_patience(relay: Relay, name: str) -> Counter[bytes]:
@@ -169,11 +150,94 @@ async def _read_with_patience(relay: Relay, name: str) -> Counter[bytes]:
     return seen
 
 
-async def test_a_broker_that_accepts_and_says_nothing_is_given_up(
-    server: ServerProcess, relay_port: int
+async def start_in_silence(_server: ServerProcess, relay: Relay, _scene: str) -> None:
+    relay.spoil = lambda _key, _frame: Spoiled(b"")
+    async with asyncio.timeout(30):
+        with pytest.raises(errors.BrokerUnreachableError, match=f"{REQUEST_TIMEOUT_MS} ms"):
+            await Consumer("any", **settings(relay, "any")).start()  # type: ignore[call-overload]
+
+
+FROM_THE_START = "silence from the start"
+
+SCENES: Mapping[str, Scene] = {
+    **dict.fromkeys(CHANGES, read_spoiled_answers),
+    FROM_THE_START: start_in_silence,
+}
+BROKERS: Mapping[str, type[KohortServer | KafkaServer]] = {
+    "kohort": KohortServer,
+    "kafka": KafkaServer,
+}
+
+
+class Stage:
+    """A broker with a listener for each scene, which sends its clients to that scene's relay."""
+
+    def __init__(self, kind: type[KohortServer | KafkaServer], directory: Path) -> None:
+        overrides = {
+            "group.min.session.timeout.ms": "1000",
+            "group.initial.rebalance.delay.ms": "0",
+            "offsets.topic.num.partitions": "3",
+        }
+        server = kind(directory, overrides=overrides)
+        settings = server.properties if isinstance(server, KafkaServer) else server.overrides
+        names = {scene: f"SCENE{number}" for number, scene in enumerate(SCENES)}
+        self._upstream_ports = {scene: free_port() for scene in SCENES}
+        self._relay_ports = {scene: free_port() for scene in SCENES}
+        own, protocols = f"PLAINTEXT://{server.bootstrap}", "PLAINTEXT:PLAINTEXT"
+        if "CONTROLLER" in settings["listeners"]:
+            protocols += ",CONTROLLER:PLAINTEXT"
+        settings["listeners"] += _places(names, self._upstream_ports)
+        settings["advertised.listeners"] = own + _places(names, self._relay_ports)
+        settings["listener.security.protocol.map"] = protocols + "".join(
+            f",{name}:PLAINTEXT" for name in names.values()
+        )
+        self.server = server
+
+    def play(self, scene: str) -> None:
+        """From beginning to end, on a loop of its own."""
+        asyncio.run(self._play(scene), debug=True)
+
+    async def _play(self, scene: str) -> None:
+        async with Relay(self._relay_ports[scene], self._upstream_ports[scene]) as relay:
+            await SCENES[scene](self.server, relay, scene)
+
+
+def _places(names: Mapping[str, str], ports: Mapping[str, int]) -> str:
+    return "".join(f",{name}://127.0.0.1:{ports[scene]}" for scene, name in names.items())
+
+
+@pytest.fixture(scope="module")
+def running(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    """All that the session has tests for, at both brokers."""
+    chosen = [
+        (item.callspec.params["broker"], item.callspec.params["scene"])
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and item.path == request.path
+    ]
+    stages = {name: Stage(kind, tmp_path_factory.mktemp(name)) for name, kind in BROKERS.items()}
+    with (
+        stages["kohort"].server,
+        stages["kafka"].server as kafka,
+        ThreadPoolExecutor(len(chosen)) as pool,
+    ):
+        wait_ready(kafka)
+        yield {(broker, scene): pool.submit(stages[broker].play, scene) for broker, scene in chosen}
+        pool.shutdown(cancel_futures=True)
+
+
+@pytest.mark.parametrize("broker", BROKERS)
+@pytest.mark.parametrize("scene", CHANGES)
+def test_spoiled_answers_cost_time_and_nothing_else(
+    running: Running, broker: str, scene: str
 ) -> None:
-    async with Relay(relay_port, server.port) as relay:
-        relay.spoil = lambda _key, _frame: Spoiled(b"")
-        async with asyncio.timeout(30):
-            with pytest.raises(errors.BrokerUnreachableError, match=f"{REQUEST_TIMEOUT_MS} ms"):
-                await Consumer("any", **settings(relay, "any")).start()  # type: ignore[call-overload]
+    running[broker, scene].result(GIVE_UP_S)
+
+
+@pytest.mark.parametrize("broker", BROKERS)
+@pytest.mark.parametrize("scene", [FROM_THE_START])
+def test_a_broker_that_accepts_and_says_nothing_is_given_up(
+    running: Running, broker: str, scene: str
+) -> None:
+    running[broker, scene].result(GIVE_UP_S)
