@@ -212,7 +212,7 @@ def running(
 ) -> Iterator[Running]:
     """All that the session has tests for, at both brokers."""
     chosen = [
-        (item.callspec.params["broker"], item.callspec.params["scene"])
+        (str(item.callspec.params["broker"]), str(item.callspec.params["scene"]))
         for item in request.session.items
         if isinstance(item, pytest.Function) and item.path == request.path
     ]
