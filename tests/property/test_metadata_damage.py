@@ -182,7 +182,7 @@ def test_both_databases_damaged_keep_what_rows_and_directories_prove(
         for index in range(3):
             directory = sample.root / f"{name}-{index}"
             directory.mkdir(exist_ok=True)
-            write_topic_id(OS_FILES, str(directory), topic(name, number).topic_id)
+            write_topic_id(OS_FILES, str(directory), topic(name, number).topic_id, sync=False)
     config = load(overrides=[f"log.dirs={sample.root}"]).config
     rebuilding = Rebuilding(OS_FILES, sample.root, config, wall_ms=WALL_MS)
     random = Random(1)

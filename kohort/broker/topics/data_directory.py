@@ -108,7 +108,9 @@ class DataDirectory:
                 partition_count=len(topic.partitions),
                 created_ms=0,
             )
-            refuse += directories.rename_deleted(directories.remains_of(unopened))
+            remains = directories.remains_of(unopened, is_name_free=True)
+            refuse += directories.rename_deleted(remains)
+            directories.sync_names()
         except (OSError, StorageError) as error:
             logger.warning("the remains of topic %s stay until the next start: %s", topic, error)
         else:
@@ -120,8 +122,10 @@ class DataDirectory:
         directories = self.directories
         refuse = directories.deleted()
         for topic in self.store.deleted_topics():
+            remains = directories.remains_of(topic, is_name_free=topic.name not in living)
             try:
-                refuse += directories.rename_deleted(directories.remains_of(topic))
+                refuse += directories.rename_deleted(remains)
+                directories.sync_names()
             except OSError as error:
                 logger.warning("remains of topic %s cannot be moved: %s", topic.name, error)
             else:

@@ -24,6 +24,7 @@ from kohort.broker.storage.checkpoints.offset_checkpoint import (
     read_offsets,
     write_offsets,
 )
+from kohort.broker.storage.checkpoints.partition_metadata import FILE_NAME as TOPIC_ID_FILE
 from kohort.broker.storage.checkpoints.partition_metadata import read_topic_id, write_topic_id
 from kohort.broker.storage.errors import CorruptFileError, StorageError
 from kohort.broker.storage.filesystem import FileSystem
@@ -99,19 +100,21 @@ class PartitionDirectories:
                 leader_epoch_max=self.leader_epoch(name, index),
                 files=self.files,
             )
-            if found is not _Found.OURS:
-                self._note_topic_id(directory, topic_id, is_new=found is not _Found.WITHOUT_ID)
+            if found is _Found.WITHOUT_ID:
+                self._note_lost_id(directory, topic_id)
+            elif found is not _Found.OURS:
+                # The first flush forces it to disk, before any batch, along with the directory's
+                # own name: a disk takes milliseconds for each of a topic's partitions.
+                write_topic_id(self.files, str(directory), topic_id, sync=False)
+                log.flush_first(TOPIC_ID_FILE)
         except OSError as error:
             raise StorageError(f"{directory} cannot be opened: {error}") from error
         return log
 
-    def _note_topic_id(self, directory: Path, topic_id: bytes, *, is_new: bool) -> None:
+    def _note_lost_id(self, directory: Path, topic_id: bytes) -> None:
         try:
-            # The directory's own name is forced to disk by the first flush, and by a checkpoint.
-            write_topic_id(self.files, str(directory), topic_id)
+            write_topic_id(self.files, str(directory), topic_id, sync=True)
         except OSError as error:
-            if is_new:
-                raise
             # A full disk must not keep a log from being read; the next start tries again.
             logger.warning("%s: the topic's id cannot be noted: %s", directory, error)
 
@@ -127,15 +130,28 @@ class PartitionDirectories:
         """Whether a partition has a directory."""
         return self.files.exists(str(self.path(name, index)))
 
-    def remains_of(self, topic: TopicRecord) -> Iterator[Path]:
-        """Directories of a deleted topic that still bear its name."""
+    def remains_of(self, topic: TopicRecord, *, is_name_free: bool) -> Iterator[Path]:
+        """Directories of a deleted topic that still bear its name.
+
+        Args:
+            is_name_free: no other topic has it, whose a directory without an id might be.
+        """
+        of_topic = {topic.topic_id, None} if is_name_free else {topic.topic_id}
         for index in range(topic.partition_count):
             directory = self.path(topic.name, index)
-            if self.files.exists(str(directory)) and self._topic_id(directory) == topic.topic_id:
+            if self.files.exists(str(directory)) and self._topic_id(directory) in of_topic:
                 yield directory
 
+    def sync_names(self) -> None:
+        """Force to disk which directories there are. Raises OSError."""
+        self.files.sync_directory(str(self.root))
+
     def rename_deleted(self, directories: Iterable[Path]) -> list[Path]:
-        """Free the names of a deleted topic's directories; the new paths are to be removed."""
+        """Free the names of a deleted topic's directories; the new paths are to be removed.
+
+        `sync_names` must come before a name is used again: a power loss would bring the old
+        directory back under it.
+        """
         renamed = []
         for directory in directories:
             parsed = parse_partition_directory(directory.name)

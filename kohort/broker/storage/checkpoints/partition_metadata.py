@@ -15,15 +15,19 @@ _TEXT = "version: 0\ntopic_id: "
 _ID_BYTES = 16
 
 
-def write_topic_id(files: FileSystem, directory: str, topic_id: bytes) -> None:
+def write_topic_id(files: FileSystem, directory: str, topic_id: bytes, *, sync: bool) -> None:
     """Note the id (16 bytes) in a partition's directory. Raises OSError.
 
-    It is on the disk when this returns: nothing else in the directory says whose batches these are.
+    Args:
+        sync: it is on the disk when this returns, as it must be where batches are: nothing else in
+            the directory says whose they are.
     """
     encoded = urlsafe_b64encode(topic_id).rstrip(b"=").decode()
     path = f"{directory}/{FILE_NAME}"
-    replace_checked(files, path, (_TEXT + encoded).encode(), sync_sums=files.exists(path))
-    files.sync_directory(directory)
+    content = (_TEXT + encoded).encode()
+    replace_checked(files, path, content, sync=sync, sync_sums=files.exists(path))
+    if sync:
+        files.sync_directory(directory)
 
 
 def read_topic_id(files: FileSystem, directory: str) -> bytes | None:

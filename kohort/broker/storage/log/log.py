@@ -212,6 +212,10 @@ class PartitionLog:
             state.fail(f"{state.directory}: what was appended may be lost: {error}")
             raise StorageError(f"{state.directory} cannot be flushed: {error}") from error
 
+    def flush_first(self, name: str) -> None:
+        """Have a file of its directory on the disk before any batch that is flushed from now on."""
+        self._state.flusher.note_file(self._state.directory, name)
+
     def read(self, offset: int, max_bytes: int, *, up_to_offset: int, min_one: bool) -> bytes:
         """Whole batches from the one that holds `offset` on, all from one segment.
 
@@ -383,7 +387,8 @@ class PartitionLog:
     def delete(self, unique_hex: str) -> Path:
         """Rename the directory out of the way; its new path is for the caller to remove.
 
-        The log cannot be used any more.
+        The log cannot be used any more. A power loss may undo the renaming until the directory
+        above is synced.
         """
         state = self._state
         name = parse_partition_directory(self.directory.name)
@@ -395,7 +400,6 @@ class PartitionLog:
             segment.close()
         with state.errors_as("the directory cannot be renamed"):
             state.files.rename(state.directory, str(target))
-            state.files.sync_directory(str(target.parent))
         return target
 
     def _check_readable(self, offset: int) -> None:

@@ -25,7 +25,7 @@ def files() -> SimulatedFileSystem:
 
 
 def test_the_text_is_what_kafka_writes(files: SimulatedFileSystem) -> None:
-    write_topic_id(files, "/t-0", TOPIC_ID)
+    write_topic_id(files, "/t-0", TOPIC_ID, sync=True)
     assert read_file(files, f"/t-0/{FILE_NAME}") == KAFKA_TEXT
     assert read_topic_id(files, "/t-0") == TOPIC_ID
 
@@ -46,7 +46,7 @@ def test_other_text_is_refused(files: SimulatedFileSystem, text: bytes) -> None:
 
 @pytest.mark.parametrize("position", range(len(KAFKA_TEXT)))
 def test_every_damaged_byte_is_noticed(files: SimulatedFileSystem, position: int) -> None:
-    write_topic_id(files, "/t-0", TOPIC_ID)
+    write_topic_id(files, "/t-0", TOPIC_ID, sync=True)
     files.flip(f"/t-0/{FILE_NAME}", position, 1)
     with pytest.raises(CorruptFileError):
         read_topic_id(files, "/t-0")
