@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-PACKAGES = ("kohort/protocol", "kohort/broker", "kohort/client")
+PACKAGE = "kohort"
 
 _SMALL = ["-g0", "-O2", "-fno-asynchronous-unwind-tables"]
 """A module's code becomes resident, though most of it runs once, and its size is what compiling
@@ -66,7 +67,7 @@ def compile_modules(root: Path) -> list[Path]:
     from setuptools import Distribution, Extension  # noqa: PLC0415
 
     hot_codecs = _written_codecs(root)
-    types = sorted(path for name in PACKAGES for path in (root / name).rglob("*.pxd"))
+    types = sorted((root / PACKAGE).rglob("*.pxd"))
     sources = [path.with_suffix(".py").relative_to(root) for path in types]
     before = Path.cwd()
     os.chdir(root)  # Cython and setuptools both name modules by their paths from here.
@@ -104,9 +105,18 @@ def compile_modules(root: Path) -> list[Path]:
         command.parallel = min(os.cpu_count() or 1, _COMPILERS_MAX)
         command.ensure_finalized()
         command.run()
-        return [Path(command.get_ext_fullpath(one.name)).resolve() for one in extensions]
+        made = [Path(command.get_ext_fullpath(one.name)).resolve() for one in extensions]
     finally:
         os.chdir(before)
+    _remove_leftovers(root, made)
+    return made
+
+
+def _remove_leftovers(root: Path, made: list[Path]) -> None:
+    """Modules that were compiled once and are not any more: Python would take them all the same."""
+    for path in (root / PACKAGE).rglob(f"*{sysconfig.get_config_var('EXT_SUFFIX')}"):
+        if path.resolve() not in made:
+            path.unlink()
 
 
 def _written_codecs(root: Path) -> Path:

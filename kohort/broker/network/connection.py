@@ -58,17 +58,20 @@ class ConnectionHost(Protocol):
     sends_files: bool
     """Its sockets are written to as they are, so that the kernel may write to them as well."""
 
-    def connection_made(self, connection: "ServedConnection") -> str | None:
+    def connection_made(self, connection: "Connection") -> str | None:
         """Admit `connection`, or say which config forbids it."""
         ...
 
-    def connection_lost(self, connection: "ServedConnection") -> None:
+    def connection_lost(self, connection: "Connection") -> None:
         """Called once for each that was admitted."""
         ...
 
 
-class ServedConnection:
-    """All of `Connection` but its base class, which no compiled class can have."""
+class Connection(asyncio.BufferedProtocol):
+    """The protocol object of one accepted socket.
+
+    asyncio's own transports look for the base class; uvloop's look for its methods.
+    """
 
     __slots__ = (
         "_close_reason",
@@ -495,17 +498,5 @@ class ServedConnection:
         self._transport.abort()
 
 
-class Connection(ServedConnection, asyncio.BufferedProtocol):
-    """The protocol object of one accepted socket.
-
-    asyncio's own transports look for the base class; uvloop's look for its methods.
-    """
-
-    __slots__ = ()
-
-
 def _byte_count(buffers: list[Buffer]) -> int:
-    count = 0
-    for buffer in buffers:
-        count += len(buffer)
-    return count
+    return sum(map(len, buffers))

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from kohort.broker.network.admission import Admission
-from kohort.broker.network.connection import Connection, ServedConnection
+from kohort.broker.network.connection import Connection
 from kohort.broker.network.file_sending import Reads
 from kohort.broker.network.frames import RECEIVE_BUFFER_BYTES
 from kohort.broker.network.limits import NetworkLimits
@@ -63,7 +63,7 @@ class NetworkServer:
         self.sends_files = False
         """Until there are sockets; how the kernel sends files is particular to Linux."""
         self._admission = Admission(limits)
-        self._connections: dict[ServedConnection, None] = {}
+        self._connections: dict[Connection, None] = {}
         self._listeners: list[asyncio.Server] = []
         self._check_handle: asyncio.Handle | None = None
         self._shortage = Shortage(self.memory)
@@ -121,7 +121,7 @@ class NetworkServer:
 
     # For the connections.
 
-    def connection_made(self, connection: ServedConnection) -> str | None:
+    def connection_made(self, connection: Connection) -> str | None:
         if self._is_stopping:
             return "shutdown"
         refused_by = self._admission.admit(connection.ip)
@@ -129,7 +129,7 @@ class NetworkServer:
             self._connections[connection] = None
         return refused_by
 
-    def connection_lost(self, connection: ServedConnection) -> None:
+    def connection_lost(self, connection: Connection) -> None:
         del self._connections[connection]
         self._admission.release(connection.ip)
         if not self._connections and self._all_gone is not None and not self._all_gone.done():
@@ -187,7 +187,7 @@ class NetworkServer:
             self._loop.run_in_executor(None, give_back_free_memory)
         self._had_large_requests = has_large_requests
 
-    def _check_some(self, left: Iterator[ServedConnection]) -> None:
+    def _check_some(self, left: Iterator[Connection]) -> None:
         """Look at the next slice of the connections there were, those that are gone included."""
         now_ms = self._clock.monotonic_ms()
         some = list(islice(left, CONNECTIONS_PER_TURN))

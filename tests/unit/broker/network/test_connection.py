@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from kohort.broker.network import frames
 from kohort.broker.network.frames import FrameReader
 from kohort.broker.network.limits import REQUESTS_PER_TURN, WRITE_HIGH_WATER_BYTES, NetworkLimits
 from tests.unit.broker.network.edge import Edge, bodies, framed, turns
@@ -317,10 +316,6 @@ async def test_memory_that_is_short_stops_the_reading_of_large_frames_only() -> 
     await edge.server.close(100)
 
 
-@pytest.mark.skipif(
-    not frames.__file__.endswith(".py"),
-    reason="a compiled class cannot be given a fault; tests/unit/project/test_both_forms.py does",
-)
 async def test_who_cannot_make_room_ends_and_not_who_gave_memory_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
