@@ -13,11 +13,15 @@ import pytest
 
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord, ConsumerRecord
+from kohort.client.group.commit_callbacks import Offsets
+from kohort.client.group.offsets import GroupOffsets
 from kohort.protocol.records.batch import TimestampType
+from tests.simulation.consuming import process
 from tests.simulation.consuming.campaign import STEPS, describe, live_many
+from tests.simulation.consuming.group_host import Author
 from tests.simulation.consuming.interrupted import Interrupted
 from tests.simulation.consuming.ledger import Ledger
-from tests.simulation.consuming.life import Tally, live
+from tests.simulation.consuming.life import Life, LifeError, Tally, live
 from tests.simulation.consuming.network import ConsumersClock, ConsumersLoop, Network
 
 ROOT = Path(__file__).parents[2]
@@ -72,6 +76,8 @@ def record(offset: int) -> AnyRecord:
 
 
 HELD = {TopicPartition("t", 0)}
+FIRST = Author(process=1, generation=5, member_id="first")
+SECOND = Author(process=2, generation=6, member_id="second")
 
 
 def test_a_record_of_a_partition_that_is_not_held_is_noticed() -> None:
@@ -84,18 +90,66 @@ def test_a_commit_of_what_is_not_processed_is_noticed() -> None:
     ledger.handed_out(1, [record(0), record(1), record(2)], HELD)
     ledger.process(record(0))
     ledger.process(record(2))
-    ledger.commit(1, 0, 1)
+    ledger.commit(FIRST, 0, 1, {0})
     with pytest.raises(AssertionError, match="committed 2 of partition 0, of which records are"):
-        ledger.commit(1, 0, 2)
+        ledger.commit(FIRST, 0, 2, {0})
 
 
 def test_a_commit_behind_that_of_another_owner_is_noticed() -> None:
     ledger = Ledger()
     ledger.process(record(0))
     ledger.process(record(1))
-    ledger.commit(1, 0, 2)
+    ledger.commit(FIRST, 0, 2, {0})
     with pytest.raises(AssertionError, match="committed 1 of partition 0 behind 2 of process 1"):
-        ledger.commit(2, 0, 1)
+        ledger.commit(SECOND, 0, 1, {0})
+
+
+def test_a_commit_for_a_partition_that_is_not_held_is_noticed() -> None:
+    ledger = Ledger()
+    ledger.process(record(0))
+    with pytest.raises(AssertionError, match=r"committed 1 of partition 0, and holds \[1, 2\]"):
+        ledger.commit(FIRST, 0, 1, {2, 1})
+
+
+def test_a_commit_as_another_than_it_was_asked_for_is_noticed() -> None:
+    ledger = Ledger()
+    ledger.process(record(0))
+    ledger.ask(FIRST, 0, 1)
+    ledger.commit(FIRST, 0, 1, {0})
+    ledger.commit(SECOND, 0, 1, {0})  # It never asks: its consumer commits of itself.
+    with pytest.raises(AssertionError, match=r"1 of partition 0 committed as .* and asked for as"):
+        ledger.commit(FIRST._replace(generation=6), 0, 1, {0})
+
+
+class Undisturbed(Life):
+    """Nothing goes wrong but what processes bring upon themselves."""
+
+    def _happen(self) -> None:
+        self._go_on()
+
+
+def test_a_commit_that_goes_out_as_whoever_the_member_is_by_then_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The fault is put back: an attempt after a rebalance has offsets of the time before it."""
+    send = GroupOffsets._send_commit
+
+    async def send_as_of_now(
+        self: GroupOffsets, author: object, offsets: Offsets, *, is_automatic: bool
+    ) -> float:
+        del author
+        return await send(self, self._author(), offsets, is_automatic=is_automatic)
+
+    monkeypatch.setattr(GroupOffsets, "_send_commit", send_as_of_now)
+    monkeypatch.setattr(process, "COMMITS_LOST", 1.0)
+    monkeypatch.setattr(process, "BACKOFFS_MS", [2_000])
+
+    def live_on() -> None:
+        for number in range(300):  # One in ten comes across it.
+            live(f"by then.{number}", 60, kind=Undisturbed)
+
+    with pytest.raises(LifeError, match="committed"):
+        live_on()
 
 
 # The parts that are made up.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from typing import Any, Final
 
@@ -93,7 +93,7 @@ from kohort.protocol.messages.offset_for_leader_epoch import (
 from kohort.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
-from tests.simulation.consuming.group_host import GroupHost
+from tests.simulation.consuming.group_host import Author, GroupHost
 from tests.simulation.consuming.network import Host, Network, Wire
 
 TOPIC: Final = "t"
@@ -120,8 +120,9 @@ _VERSIONS: Final = {
 }
 
 Answer = Callable[[Any], None]
-Committed = Callable[[int, int, int], None]
-"""Told of a commit that was taken: the process, the partition, the offset."""
+Committed = Callable[[Author, int, int, Collection[int]], None]
+"""Told of a commit that was taken: whose it is, the partition, the offset, and the partitions that
+this member may commit for."""
 
 
 @cache
@@ -353,12 +354,14 @@ class Node:
         self, request: OffsetCommitRequest, answer: Answer, wire: Wire
     ) -> None:
         partitions = [one for topic in request.topics for one in topic.partitions]
+        host, member_id = self.cluster.group, request.member_id
+        author = Author(wire.process, request.generation_id_or_member_epoch, member_id)
 
         def committed(result: CommitResult) -> None:
             for one, code in zip(partitions, result.errors, strict=True):
                 if not code:
                     self.cluster.on_committed(
-                        wire.process, one.partition_index, one.committed_offset
+                        author, one.partition_index, one.committed_offset, host.holds(member_id)
                     )
             answer(_committed(partitions, result.errors))
 
@@ -370,11 +373,10 @@ class Node:
                 OffsetToCommit(TOPIC, one.partition_index, one.committed_offset)
                 for one in partitions
             ),
-            request.member_id,
+            member_id,
             request.group_instance_id,
-            request.generation_id_or_member_epoch,
+            author.generation,
         )
-        host = self.cluster.group
         host.ask(lambda ticket: host.group.commit(asked, ticket, host.now), committed)
 
     def _OffsetFetch(self, request: OffsetFetchRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802

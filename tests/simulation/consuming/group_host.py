@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
 
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.effects import Reply
+from kohort.broker.core.group.requests import JoinResult
+from kohort.client.core.group.wire_forms import decode_member, decode_share
 from tests.unit.broker.core.group.scenario import Scenario, Ticket
 
 Answered = Callable[[Any], None]
+
+
+class Author(NamedTuple):
+    """Who commits: a process, and as which member of which generation."""
+
+    process: int
+    generation: int
+    member_id: str
 
 
 class GroupHost(Scenario):
@@ -21,6 +31,9 @@ class GroupHost(Scenario):
         self._begun_ms = round(self._loop.time() * 1000)
         self._waiting: dict[Ticket, Answered] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._claimed: dict[tuple[int, str], set[int]] = {}
+        """By generation and member the partitions that it had when the generation began; of the
+        present generation only."""
         config = GroupConfig(initial_rebalance_delay_ms=200)
         super().__init__(config, partition_counts={topic: partitions})
 
@@ -31,6 +44,15 @@ class GroupHost(Scenario):
         self._waiting[ticket] = answered
         self.step(lambda: step(ticket))
         self.set_timer()
+
+    def holds(self, member_id: str) -> Collection[int]:
+        """The partitions that a member may commit for: those that it was given, and those that it
+        had when it joined and may not have given up yet.
+        """
+        (member,) = [one for one in self.group.roster if one.member_id == member_id]
+        given = decode_share(member.assignment) if member.assignment else ()
+        claimed = self._claimed.get((self.group.generation, member_id), ())
+        return {one.partition for one in given}.union(claimed)
 
     def catch_up(self) -> None:
         """Let the time pass that has passed on the loop."""
@@ -61,6 +83,14 @@ class GroupHost(Scenario):
         if self._timer is not None:
             self._timer.cancel()
 
+    def _note_claims(self, result: JoinResult) -> None:
+        """What the leader is told of the members. Later ones of theirs are of the next round."""
+        claimed = self._claimed
+        for one in map(decode_member, result.members):
+            known = claimed.setdefault((result.generation, one.member_id), set())
+            known.update(partition.partition for partition in one.owned)
+        self._claimed = {key: claimed[key] for key in claimed if key[0] == self.group.generation}
+
     def _due(self) -> None:
         self.catch_up()
         self.set_timer()
@@ -68,6 +98,8 @@ class GroupHost(Scenario):
     def _answer(self, reply: Reply) -> None:
         super()._answer(reply)
         assert isinstance(reply.ticket, Ticket)
+        if isinstance(reply.body, JoinResult):
+            self._note_claims(reply.body)
         answered = self._waiting.pop(reply.ticket, None)
         self.tickets.clear()
         if answered is not None:

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord
 from tests.simulation.consuming.brokers import PARTITIONS
+from tests.simulation.consuming.group_host import Author
 
 
 class Ledger:
@@ -21,6 +22,8 @@ class Ledger:
         self._ahead: list[set[int]] = [set() for _ in range(PARTITIONS)]
         self._authors = [0] * PARTITIONS
         """Processes whose commits stand."""
+        self._asked: dict[int, dict[tuple[int, int], set[Author]]] = {}
+        """By process, for those that commit themselves; then by partition and offset."""
 
     def handed_out(
         self, process: int, records: Collection[AnyRecord], held: Collection[TopicPartition]
@@ -46,16 +49,30 @@ class Ledger:
         self.processed[record.partition] = upto
         ahead.difference_update([one for one in ahead if one < upto])
 
-    def commit(self, process: int, partition: int, offset: int) -> None:
-        """The coordinator has taken it."""
+    def ask(self, author: Author, partition: int, offset: int) -> None:
+        """An application commits a position, and is `author` in that moment."""
+        asked = self._asked.setdefault(author.process, {})
+        asked.setdefault((partition, offset), set()).add(author)
+
+    def commit(self, author: Author, partition: int, offset: int, holds: Collection[int]) -> None:
+        """The coordinator has taken it. `holds`: what this member may commit for."""
         self.commits += 1
+        process = author.process
+        if process in self._asked:
+            asked = self._asked[process].get((partition, offset), set())
+            assert author in asked, (
+                f"{offset} of partition {partition} committed as {author}, and asked for as {asked}"
+            )
+        assert partition in holds, (
+            f"{author} committed {offset} of partition {partition}, and holds {sorted(holds)}"
+        )
         assert offset <= self.processed[partition], (
             f"process {process} committed {offset} of partition {partition}, of which records are"
             f" processed below {self.processed[partition]}"
         )
-        author, before = self._authors[partition], self.committed[partition]
-        assert offset >= before or author == process, (
+        other, before = self._authors[partition], self.committed[partition]
+        assert offset >= before or other == process, (
             f"process {process} committed {offset} of partition {partition} behind {before} of"
-            f" process {author}"
+            f" process {other}"
         )
         self._authors[partition], self.committed[partition] = process, offset

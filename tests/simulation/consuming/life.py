@@ -78,6 +78,13 @@ class Life:
         """Something was done."""
         self.steps += 1
 
+    def lose_connections(self, process: int) -> None:
+        """All that a process has, in a moment: what it sends until then may have arrived."""
+        self.note(f"connections of p{process} are lost")
+        delay_s = self.random.choice([0.001, 0.003, 0.01])
+        network = self.network
+        self._loop.call_later(delay_s, network.lose, lambda wire: wire.process == process)
+
     def note(self, what: str) -> None:
         """For the trace."""
         self.trace.append(f"{self._loop.time() - self._begun_s:9.3f} {what}")
@@ -119,11 +126,7 @@ class Life:
 
     def _happen(self) -> None:
         random, cluster = self.random, self.cluster
-        if len(self._processes) < 2:
-            self._start()
-        for partition in range(PARTITIONS):
-            if random.random() < 0.7:
-                cluster.append(partition, random.randint(1, 3))
+        self._go_on()
         node = random.randrange(NODES)
         happenings: list[Callable[[], None]] = [
             self._disturb_network,
@@ -135,6 +138,14 @@ class Life:
             lambda: None,
         ]
         random.choice(happenings)()
+
+    def _go_on(self) -> None:
+        """Nothing bad: there are processes, and records for them."""
+        if len(self._processes) < 2:
+            self._start()
+        for partition in range(PARTITIONS):
+            if self.random.random() < 0.7:
+                self.cluster.append(partition, self.random.randint(1, 3))
 
     def _disturb_network(self) -> None:
         network, random = self.network, self.random
@@ -261,7 +272,13 @@ class Life:
         assert not self.network.wires, f"connections are left: {len(self.network.wires)}"
 
 
-def live(seed: str, steps: int, tell: Callable[[str], object] | None = None) -> Tally:
+def live(
+    seed: str,
+    steps: int,
+    tell: Callable[[str], object] | None = None,
+    *,
+    kind: type[Life] = Life,
+) -> Tally:
     """One life. Raises a LifeError. `tell` is given each line of its trace in the end."""
     clock = ConsumersClock()
     network = Network(Random(seed))
@@ -278,7 +295,7 @@ def live(seed: str, steps: int, tell: Callable[[str], object] | None = None) -> 
         nonlocal life
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(unhandled)
-        life = Life(seed, loop, network)
+        life = kind(seed, loop, network)
         life.problems = problems
         tally = await life.run(steps)
         for one in list(network.waiting):

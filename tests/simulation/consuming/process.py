@@ -29,6 +29,7 @@ from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord
 from kohort.client.group.listener import Partitions, RebalanceListener
 from tests.simulation.consuming.brokers import TOPIC
+from tests.simulation.consuming.group_host import Author
 from tests.simulation.consuming.interrupted import Interrupted
 from tests.simulation.consuming.ledger import Ledger
 from tests.simulation.consuming.network import PROCESS
@@ -37,6 +38,13 @@ Owned: TypeAlias = frozenset[TopicPartition]
 
 WAITS_MAX: Final = 12
 """A call that waits more often is cancelled somewhere before that, if it is to be cancelled."""
+
+
+COMMITS_LOST: Final = 0.3
+"""The part of commits, of those that readers do not wait for, whose first attempt is lost."""
+
+BACKOFFS_MS: Final = (50, 2_000)
+"""Between two attempts; the longer one leaves time for a whole rebalance."""
 
 
 class End(Enum):
@@ -66,6 +74,9 @@ class Surroundings(Protocol):
 
     def step(self) -> None:
         """Something was done."""
+
+    def lose_connections(self, process: int) -> None:
+        """All that a process has at the moment, in a moment."""
 
     def note(self, what: str) -> None:
         """For the trace."""
@@ -123,7 +134,7 @@ class Listener(RebalanceListener):
     async def _run(self, partitions: Partitions, *, commits: bool) -> None:
         try:
             await self._process.be_slow()
-            if commits:
+            if commits and self._process.commits_when_revoked:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(5):
                         await self._process.commit_done(partitions)
@@ -141,8 +152,7 @@ class Process:
 
     def __init__(self, life: Surroundings, number: int, instance: str | None) -> None:
         random = life.random
-        # So long that a whole rebalance fits between two attempts of a commit.
-        backoff_ms = random.choice([50, 50, 2_000])
+        backoff_ms = random.choice(BACKOFFS_MS)
         self.number = number
         self.instance = instance
         self.listener = Listener(self)
@@ -164,8 +174,12 @@ class Process:
         """One of two readers reads all partitions, for want of its own; the other one waits."""
         self._in_calls = 0
         self._commits_itself = random.random() < 0.6
+        self.commits_when_revoked = random.random() < 0.5
+        """As many do not, who commit as they go."""
         self._reader_count = random.choice([1, 1, 2])
         self._readers: list[asyncio.Task[None]] = []
+        self._beside: set[asyncio.Task[None]] = set()
+        """Commits that are waited for while the readers read on."""
         self.consumer = Consumer(
             bootstrap_servers=life.bootstrap,
             client_id=f"p{number}",
@@ -221,9 +235,10 @@ class Process:
             await self._until_nothing_is_in_hand()
             await self._stop(hastily=how is End.HASTY)
         else:
-            for reader in self._readers:
-                reader.cancel()
-            await asyncio.gather(*self._readers, return_exceptions=True)
+            tasks = [*self._readers, *self._beside]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             await self._leave_by_error(crashes=how is End.CRASH)
         listener = self.listener
         if how in {End.STOP, End.ERROR}:
@@ -237,7 +252,7 @@ class Process:
         assert self._is_ending, "closed by nobody"
 
     async def _until_nothing_is_in_hand(self) -> None:
-        while self._processing:  # noqa: ASYNC110 - readers do not tell.
+        while self._processing or self._beside:  # noqa: ASYNC110 - readers do not tell.
             await asyncio.sleep(0.01)
 
     async def _stop(self, *, hastily: bool) -> None:
@@ -372,7 +387,7 @@ class Process:
             if turns[partition] == self._turns[partition]:
                 self._done[partition] = record.offset + 1
         if not self._commits_itself:
-            await self.commit_done({TopicPartition(one.topic, one.partition) for one in records})
+            await self._commit({TopicPartition(one.topic, one.partition) for one in records})
 
     async def _do_something_else(self) -> None:
         random = self._random
@@ -393,11 +408,28 @@ class Process:
 
     # Commits.
 
+    async def _commit(self, partitions: Iterable[TopicPartition]) -> None:
+        """Commit, and read on before or after that is through."""
+        if self._random.random() < 0.5:
+            await self.commit_done(partitions)
+            return
+        task = asyncio.create_task(self.commit_done(partitions), name="commit beside")
+        self._beside.add(task)
+        if not self._life.is_calm and self._random.random() < COMMITS_LOST:
+            # This attempt fails, and the next one may come after the rebalance.
+            self._life.lose_connections(self.number)
+            self.consumer.enforce_rebalance("chance")
+        task.add_done_callback(self._beside.discard)
+
     async def commit_done(self, partitions: Iterable[TopicPartition]) -> None:
         """Commit what was processed of these, where the consumer does not do it."""
         if self._commits_itself:
             return
         wanted = {one: self._done[one] for one in partitions if one in self._done}
+        member = self.consumer.group_metadata()
+        author = Author(self.number, member.generation_id, member.member_id)
+        for one, offset in wanted.items():
+            self._life.ledger.ask(author, one.partition, offset)
         try:
             if self._random.random() < 0.3:
                 self.consumer.commit_async(wanted, self._committed)
