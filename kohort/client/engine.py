@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from kohort.client.clock import monotonic_ms
 from kohort.client.config import ConsumerConfig
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.errors import (
@@ -170,7 +171,7 @@ class Engine:
         offsets.on_coordinator_lost = self.member.coordinator_lost
         statistics = self.member.statistics
         offsets.on_committed = lambda s: statistics.committed(s * 1000, time.monotonic() * 1000)
-        offsets.on_commit_failed = lambda error: statistics.commit_failed(error, _now_ms())
+        offsets.on_commit_failed = lambda error: statistics.commit_failed(error, monotonic_ms())
         if config.enable_auto_commit:
             self._auto_commit = AutoCommit(
                 self._processed,
@@ -239,9 +240,9 @@ class Engine:
         partitions = self.cluster.partition_counts(self.subscription.topics)
         for topic, count in partitions.items():
             owned.update(TopicPartition(topic, index) for index in range(count))
-        added = owned - self.subscription.assigned
         if owned == self.subscription.assigned:
             return
+        added = owned - self.subscription.assigned
         self.rebalance.own(frozenset(owned))
         for one in added:
             if one.topic in had:
@@ -341,7 +342,7 @@ class Engine:
             return
         self._positions_seen = self.positions.version
         placeless = [*self.positions.missing_position(), *self.positions.awaiting_reset()]
-        self.fetcher.troubles.placeless(placeless, _now_ms())
+        self.fetcher.troubles.placeless(placeless, monotonic_ms())
         if not placeless:
             return
         lookup = None if self.offsets is None else self.offsets.fetch_patiently
@@ -398,11 +399,11 @@ class Engine:
         try:
             with self.calls.call():
                 found = await self._poll(timeout_s, take, only)
-            self.poll_failures.calm(_now_ms(), POLL_CALM_MS)
+            self.poll_failures.calm(monotonic_ms(), POLL_CALM_MS)
         except (IllegalStateError, PartitionError):
             raise
         except Exception as error:
-            self.poll_failures.failed(error, _now_ms())
+            self.poll_failures.failed(error, monotonic_ms())
             raise
         else:
             return found
@@ -697,7 +698,3 @@ class Engine:
         """Raise an IllegalStateError for the first that is not assigned."""
         for partition in partitions:
             self.positions.state(partition)
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
+from kohort.client.clock import now_ms
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.errors import (
     BrokerUnreachableError,
@@ -77,7 +78,7 @@ class MetadataKeeper:
         """These topics were subscribed to by name, these partitions assigned by hand, and no
         others.
         """
-        self._expected.expect(topics, partitions, _now_ms())
+        self._expected.expect(topics, partitions, now_ms())
         self._error = None
         names = {*topics, *(one.topic for one in partitions)}
         if any(topic not in self.cluster.topics for topic in names):
@@ -154,14 +155,10 @@ class MetadataKeeper:
         return config.metadata_max_age_ms / 1000
 
     def _look_for_expected(self) -> None:
-        missed, error = self._expected.look(self.cluster.topics, _now_ms())
+        missed, error = self._expected.look(self.cluster.topics, now_ms())
         if missed:
             logger.warning(
                 "%s: there is no such topic or partition; it is waited for", ", ".join(missed)
             )
         if error is not None:
             self._error = error
-
-
-def _now_ms() -> int:
-    return int(asyncio.get_running_loop().time() * 1000)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection
 from typing import Any
 
+from kohort.client.clock import monotonic_ms
 from kohort.client.config import ConsumerConfig
 from kohort.client.core.failing import Failures
 from kohort.client.core.group.statistics import Figures, GroupStatistics, HeartbeatStatistics
@@ -31,7 +31,7 @@ class Observed:
     def health(self) -> Health:
         """Whether it does its work, and all that one needs to see why not. Costs microseconds."""
         config, engine = self.config, self._engine
-        now_ms = time.monotonic_ns() // 1_000_000
+        now_ms = monotonic_ms()
         is_by_group = self._subscription.is_by_group
         member = None if engine is None or not is_by_group else engine.member
         return Health(
@@ -56,7 +56,7 @@ class Observed:
         Times are milliseconds unless the name says seconds.
         `kohort.client.metrics.ConsumerCollector` gives them to Prometheus.
         """
-        now_ms = time.monotonic_ns() // 1_000_000
+        now_ms = monotonic_ms()
         member = None if self._engine is None else self._engine.member
         if member is None:
             figures = GroupStatistics().figures(now_ms) | HeartbeatStatistics().figures(now_ms)

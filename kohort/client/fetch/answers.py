@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 
+from kohort.client.clock import now_ms
 from kohort.client.core.errors import (
     ConsumerError,
     CorruptRecordError,
@@ -20,7 +21,6 @@ from kohort.client.core.fetch.positions import Positions
 from kohort.client.core.fetch.wire import PASSING, STALE, Asked, SentFetch, answers_in
 from kohort.client.core.offsets import OffsetSpec
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.fetch.leader_rounds import now_ms
 from kohort.client.fetch.sources import FetchSources
 from kohort.client.fetch.troubles import Troubles
 from kohort.protocol.errors import ErrorCode

@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Final, TypeAlias
 
+from kohort.client.clock import now_ms
 from kohort.client.core.fetch.batches import NO_DESERIALISERS, IsolationLevel, ReadOptions
 from kohort.client.core.fetch.buffers import FetchBuffers, Only, Records
 from kohort.client.core.fetch.config import FetchConfig
@@ -31,7 +32,6 @@ from kohort.client.core.records import AnyRecord
 from kohort.client.deserialising import Awaiting, Deserialisers
 from kohort.client.fetch.answers import FetchAnswers
 from kohort.client.fetch.leader_checks import PositionChecks
-from kohort.client.fetch.leader_rounds import now_ms
 from kohort.client.fetch.memory import have_freed_memory_kept
 from kohort.client.fetch.resets import OffsetResets, TopicIds, begin_anew
 from kohort.client.fetch.sending import FetchSender

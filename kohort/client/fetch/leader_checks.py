@@ -11,13 +11,14 @@ from collections.abc import Callable, Collection, Mapping
 from itertools import groupby
 from typing import Any, Final
 
+from kohort.client.clock import now_ms
 from kohort.client.core.errors import ConsumerError, error_for
 from kohort.client.core.fetch.config import FetchConfig
 from kohort.client.core.fetch.positions import Positions
 from kohort.client.core.fetch.truncation import Doubt, EpochEnd, LeaderChecks, LeaderEpoch
 from kohort.client.core.offsets import OffsetSpec
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.fetch.leader_rounds import LeaderRounds, now_ms
+from kohort.client.fetch.leader_rounds import LeaderRounds
 from kohort.client.net.cluster import Cluster
 from kohort.client.net.connection import DisconnectedError
 from kohort.client.net.versions import UnsupportedVersionError

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
+from kohort.client.clock import now_ms
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.partitions import TopicPartition
 
@@ -143,8 +144,3 @@ class LeaderRounds(Generic[T]):
         if waits_ms:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(min(waits_ms) / 1000, self._on_due)
-
-
-def now_ms() -> int:
-    """On the running loop's clock, which is that of all plans."""
-    return int(asyncio.get_running_loop().time() * 1000)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from kohort.client.clock import now_ms
 from kohort.client.core.fetch.buffers import FetchBuffers
 from kohort.client.core.fetch.config import FetchConfig
 from kohort.client.core.fetch.plan import FetchPlan, PlannedFetch
@@ -15,7 +16,6 @@ from kohort.client.core.fetch.positions import Positions
 from kohort.client.core.fetch.wire import Asked, SentFetch, fetch_request, version_for
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.fetch.answers import FetchAnswers
-from kohort.client.fetch.leader_rounds import now_ms
 from kohort.client.fetch.sources import FetchSources
 from kohort.client.fetch.troubles import Troubles
 from kohort.client.net.cluster import FETCHING, Cluster

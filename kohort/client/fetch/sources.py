@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable
 
+from kohort.client.clock import now_ms
 from kohort.client.core.fetch.read_replicas import Leader, ReadReplicas
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.fetch.leader_rounds import now_ms
 from kohort.client.net.cluster import Cluster
 
 logger = logging.getLogger(__name__)

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
+from kohort.client.clock import now_ms
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.errors import ConsumerError, RecordError
 from kohort.client.core.failing import Failing, Failures
@@ -14,7 +15,6 @@ from kohort.client.core.fetch.config import FetchConfig
 from kohort.client.core.fetch.plan import FetchPlan
 from kohort.client.core.fetch.positions import Positions
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.fetch.leader_rounds import now_ms
 from kohort.client.fetch.sources import FetchSources
 
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
+from kohort.client.clock import monotonic_ms
 from kohort.client.core.errors import AuthenticationError
 from kohort.client.core.group.heartbeat import (
     Action,
@@ -96,7 +96,7 @@ class HeartbeatThread:
     def begin(self, identity: Identity, coordinator: Address, brokers: Sequence[Address]) -> None:
         """A JoinGroup was answered. `brokers` can be asked if the coordinator gets lost."""
         with self._changed:
-            self._rules.begin(identity, _now_ms())
+            self._rules.begin(identity, monotonic_ms())
             self._coordinator = coordinator
             self._brokers = tuple(brokers)
             self._changed.notify()
@@ -107,7 +107,7 @@ class HeartbeatThread:
             self._coordinator = address
             self._suspects.pop(address, None)
             if not self._rules.is_coordinator_known:
-                self._rules.found_coordinator(ErrorCode.NONE, _now_ms())
+                self._rules.found_coordinator(ErrorCode.NONE, monotonic_ms())
             self._changed.notify()
 
     def know_brokers(self, brokers: Sequence[Address]) -> None:
@@ -126,7 +126,7 @@ class HeartbeatThread:
     def polled(self) -> None:
         """The application has polled."""
         with self._changed:
-            self._rules.polled(_now_ms())
+            self._rules.polled(monotonic_ms())
 
     def take_findings(self) -> list[Finding]:
         """What the thread has learnt since the last call."""
@@ -177,7 +177,7 @@ class HeartbeatThread:
             with self._changed:
                 if self._is_stopping or self._is_forgotten():
                     break
-                now_ms = _now_ms()
+                now_ms = monotonic_ms()
                 action = self._rules.next_action(now_ms)
                 if isinstance(action, Wait):
                     self._tell()
@@ -217,11 +217,11 @@ class HeartbeatThread:
                 case SendHeartbeat(identity):
                     code = self._send_heartbeat(identity)
                     with self._changed:
-                        self._rules.answered(identity, code, _now_ms())
+                        self._rules.answered(identity, code, monotonic_ms())
                 case FindCoordinator():
                     code = self._find_coordinator()
                     with self._changed:
-                        self._rules.found_coordinator(code, _now_ms())
+                        self._rules.found_coordinator(code, monotonic_ms())
                 case SendLeave(identity, reason):
                     self._send_leave(identity, reason)
                 case Wait():
@@ -238,16 +238,16 @@ class HeartbeatThread:
             self._disconnect()
             with self._changed:
                 if isinstance(action, FindCoordinator):
-                    self._rules.found_coordinator(ErrorCode.NETWORK_EXCEPTION, _now_ms())
+                    self._rules.found_coordinator(ErrorCode.NETWORK_EXCEPTION, monotonic_ms())
                 else:
-                    self._rules.failed(_now_ms())
+                    self._rules.failed(monotonic_ms())
         except Exception:
             # Nothing that was to be expected; a thread that ends would take the membership with it,
             # and nobody would know.
             logger.exception("heartbeat of group %s", self._config.group_id)
             self._disconnect()
             with self._changed:
-                self._rules.failed(_now_ms())
+                self._rules.failed(monotonic_ms())
 
     def _send_heartbeat(self, identity: Identity) -> ErrorCode:
         request = HeartbeatRequest(
@@ -355,7 +355,3 @@ class HeartbeatThread:
     @property
     def _timeout_s(self) -> float:
         return self._config.request_timeout_ms / 1000
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

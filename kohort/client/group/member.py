@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from kohort.client.clock import monotonic_ms
 from kohort.client.config import ConsumerConfig
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.errors import (
@@ -216,7 +217,7 @@ class GroupMember:
             self._round = None
             if not task.cancelled() and (error := task.exception()) is not None:
                 self._error = error
-                self.membership.round_failed(_now_ms())
+                self.membership.round_failed(monotonic_ms())
         elif not task.cancelled():
             task.exception()
         self._on_progress()
@@ -250,7 +251,7 @@ class GroupMember:
             step = self._next_step()
 
     def _next_step(self) -> Step:
-        now_ms = _now_ms()
+        now_ms = monotonic_ms()
         step = self.membership.next_step(now_ms)
         self.statistics.begun(step, self.membership.wish, now_ms)
         self._note_state()
@@ -260,7 +261,7 @@ class GroupMember:
         """At every change: two rebalances with a moment between them do not count as one."""
         if self._subscription.is_by_group:
             is_settled = self.membership.state is MemberState.STABLE
-            self.statistics.saw(_now_ms(), is_settled=is_settled)
+            self.statistics.saw(monotonic_ms(), is_settled=is_settled)
 
     async def _find_coordinator(self) -> None:
         try:
@@ -271,7 +272,7 @@ class GroupMember:
         if code is ErrorCode.NONE:
             self.membership.coordinator_found()
         else:
-            self.membership.coordinator_failed(code, _now_ms())
+            self.membership.coordinator_failed(code, monotonic_ms())
             self._metadata.want()
 
     async def _join(self, step: Join) -> None:
@@ -289,11 +290,11 @@ class GroupMember:
         except DisconnectedError as error:
             logger.debug("group %s: JoinGroup: %s", self.coordinator.group_id, error)
             self.coordinator.lost()
-            self.statistics.join_answered(ErrorCode.NETWORK_EXCEPTION, _now_ms())
-            self.membership.join_failed(step.identity, _now_ms())
+            self.statistics.join_answered(ErrorCode.NETWORK_EXCEPTION, monotonic_ms())
+            self.membership.join_failed(step.identity, monotonic_ms())
         else:
-            self.statistics.join_answered(answer.error_code, _now_ms())
-            self.membership.join_answered(step.identity, answer, _now_ms())
+            self.statistics.join_answered(answer.error_code, monotonic_ms())
+            self.membership.join_answered(step.identity, answer, monotonic_ms())
             self._forget_coordinator(answer.error_code)
 
     async def _sync(self, step: Sync) -> None:
@@ -304,11 +305,11 @@ class GroupMember:
         except DisconnectedError as error:
             logger.debug("group %s: SyncGroup: %s", self.coordinator.group_id, error)
             self.coordinator.lost()
-            self.statistics.sync_answered(ErrorCode.NETWORK_EXCEPTION, _now_ms())
-            self.membership.sync_failed(step.identity, _now_ms())
+            self.statistics.sync_answered(ErrorCode.NETWORK_EXCEPTION, monotonic_ms())
+            self.membership.sync_failed(step.identity, monotonic_ms())
         else:
-            self.statistics.sync_answered(answer.error_code, _now_ms())
-            self.membership.sync_answered(step.identity, answer, _now_ms())
+            self.statistics.sync_answered(answer.error_code, monotonic_ms())
+            self.membership.sync_answered(step.identity, answer, monotonic_ms())
             self._forget_coordinator(answer.error_code)
 
     async def _call(self, request: object, timeout_ms: int) -> Any:  # noqa: ANN401
@@ -430,7 +431,7 @@ class GroupMember:
         """
         self._end_round()
         goodbye = self.membership.leave(reason, leaves=leaves)
-        self.statistics.left(_now_ms())
+        self.statistics.left(monotonic_ms())
         self._align_heartbeats()
         left_s = deadline_s - time.monotonic()
         if goodbye is None or left_s <= 0:
@@ -490,7 +491,3 @@ class GroupMember:
     @staticmethod
     def _backoff(config: ConsumerConfig) -> Backoff:
         return Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random.random)
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from kohort.client.clock import now_ms
 from kohort.client.core.errors import AuthorizationError, DeserialisationError
 from kohort.client.deserialising import Deserialisers
-from kohort.client.fetch.leader_rounds import now_ms
 from kohort.protocol.errors import ErrorCode
 from tests.unit.client.scripted_brokers import Scene, partition, run
 

@@ -1,0 +1,16 @@
+"""What time it is, in whole milliseconds, on the two clocks that a consumer goes by."""
+
+import asyncio
+import time
+
+
+def now_ms() -> int:
+    """On the running loop's clock, which is that of plans: what is asked again, and when."""
+    return int(asyncio.get_running_loop().time() * 1000)
+
+
+def monotonic_ms() -> int:
+    """On the process's clock, for what other threads see as well: membership and heartbeats, and
+    what is told of them.
+    """
+    return time.monotonic_ns() // 1_000_000
