@@ -245,7 +245,7 @@ class Run:
         await members.come()
         self.figures["joined"] = time.perf_counter() - began_s
         self.figures["turn: join"] = meter.take_longest_ms()
-        assert broker.services.groups.stats()["members"] == self._member_count
+        assert broker.services.groups.host.stats()["members"] == self._member_count
         self.figures["member"] = (resident_kib() - idle_kib) / self._member_count
         await members.beat()
         # The timers look at the deadlines that the heartbeats have moved.
@@ -256,7 +256,7 @@ class Run:
         self.figures["turn: expiry"] = meter.take_longest_ms()
         await members.forget()
         meter.take_longest_ms()
-        await broker.services.groups.sweep()
+        await broker.services.groups.host.sweep()
         await asyncio.sleep(2)
         self.figures["turn: sweep"] = meter.take_longest_ms()
         check_nothing_left(broker)
@@ -276,7 +276,7 @@ class Run:
             self.figures["loaded"] = time.perf_counter() - began_s
             await asyncio.sleep(0)
             self.figures["turn: load"] = meter.take_longest_ms()
-            assert broker.services.groups.stats()["members"] == self._member_count
+            assert broker.services.groups.host.stats()["members"] == self._member_count
             await self._wait_gone(broker)
             self.figures["turn: expiry after the load"] = meter.take_longest_ms()
 
@@ -284,17 +284,17 @@ class Run:
         """One group comes and goes, and with it what a first group loads."""
         await Members(broker, 1, 10).come()
         await self._wait_gone(broker)
-        await broker.services.groups.sweep()
+        await broker.services.groups.host.sweep()
         await asyncio.sleep(2)
 
     async def _wait_gone(self, broker: Broker) -> None:
-        while broker.services.groups.stats()["members"]:  # noqa: ASYNC110 - nobody tells.
+        while broker.services.groups.host.stats()["members"]:  # noqa: ASYNC110 - nobody tells.
             await asyncio.sleep(0.5)
 
 
 def check_nothing_left(broker: Broker) -> None:
     """No group, no timer, nobody who waits."""
-    left = {name: count for name, count in broker.services.groups.stats().items() if count}
+    left = {name: count for name, count in broker.services.groups.host.stats().items() if count}
     timers = broker.services.purgatory.stats()
     left |= {name: sum(counts.values()) for name, counts in timers.items() if any(counts.values())}
     if left:

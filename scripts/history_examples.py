@@ -121,7 +121,7 @@ class _Story:
     def expire(self, key: TimerKey) -> None:
         """Time passes until this comes due."""
         member = self.group.roster.get(key.member_id)
-        self.ms = self.group.deadlines[key] if member is None else member.session_deadline_ms
+        self.ms = self.group.data.deadlines[key] if member is None else member.session_deadline_ms
         self.group.on_deadlines([key], self.now)
         self.carry_out()
 

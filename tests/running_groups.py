@@ -5,11 +5,14 @@ import inspect
 import itertools
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from kohort.broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
+from kohort.broker.coordinator.host import GroupHost
 from kohort.broker.coordinator.log.offsets_log import MemoryOffsetsLog
+from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
@@ -156,17 +159,24 @@ async def running_groups() -> AsyncIterator[RunningGroups]:
         await topics.create_topic("t", partition_count=3)
         purgatory = Purgatory(report=report)
         shell = PurgatoryShell(purgatory, clock)
+        config = CoordinatorConfig(GroupConfig(initial_rebalance_delay_ms=0))
         groups = GroupCoordinator(
-            CoordinatorConfig(GroupConfig(initial_rebalance_delay_ms=0)),
-            log=MemoryOffsetsLog(),
-            purgatory=purgatory,
-            clock=clock,
-            new_member_id=lambda prefix: f"{prefix}-{next(ids)}",
+            GroupHost(
+                config,
+                log=MemoryOffsetsLog(),
+                purgatory=purgatory,
+                clock=clock,
+                new_group=partial(
+                    ClassicGroup,
+                    config=config.group,
+                    new_member_id=lambda prefix: f"{prefix}-{next(ids)}",
+                ),
+            )
         )
-        topics.on_topics_deleted(groups.forget_topics)
-        await groups.start()
+        topics.on_topics_deleted(groups.host.forget_topics)
+        await groups.host.start()
         try:
             yield RunningGroups(topics, groups)
         finally:
-            await groups.close()
+            await groups.host.close()
             shell.close()

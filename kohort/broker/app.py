@@ -15,13 +15,15 @@ import socket
 from collections.abc import AsyncIterator
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Final
 
 from kohort.broker.config import BrokerConfig, ConfigError, Endpoint, LoadedConfig
 from kohort.broker.config.endpoints import EVERY_INTERFACE, parse_ip_overrides
-from kohort.broker.coordinator import GroupCoordinator
-from kohort.broker.coordinator.coordinator import CoordinatorConfig
+from kohort.broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
+from kohort.broker.coordinator.host import GroupHost
 from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
+from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.partition.verdict import ValidationDepth, ValidationPolicy
 from kohort.broker.core.purgatory import Purgatory
@@ -168,8 +170,8 @@ class Broker:
         await self.history.start(TopicHistoryLog(topics, config, executor), executor)
         stack.push_async_callback(self.history.close)
         groups = self._make_groups(topics, purgatory)
-        await groups.start()
-        stack.push_async_callback(groups.close)
+        await groups.host.start()
+        stack.push_async_callback(groups.host.close)
         self.history.end_recovery()
         shell = PurgatoryShell(purgatory, self._clock)
         self.services = self._make_services(topics, groups, purgatory)
@@ -197,7 +199,7 @@ class Broker:
         # Before those who wait for an fsync are told that it came too late.
         await self.services.topics.wait_flushed(self.config.kohort_shutdown_timeout_ms)
         shell.close()
-        await self.services.groups.close()
+        await self.services.groups.host.close()
         await server.close(self.config.kohort_shutdown_timeout_ms)
         await dispatcher.close()
 
@@ -265,18 +267,19 @@ class Broker:
             topic = topics.get(name)
             return None if topic is None else topic.topic_id
 
-        groups = GroupCoordinator(
+        group_config = GroupConfig(
+            min_session_timeout_ms=config.group_min_session_timeout_ms,
+            max_session_timeout_ms=config.group_max_session_timeout_ms,
+            initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            max_size=config.group_max_size,
+            offset_metadata_max_units=config.offset_metadata_max_bytes,
+            offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+            pending_ids_max=config.kohort_group_pending_ids_max,
+            metadata_bytes_max=config.kohort_group_metadata_bytes_max,
+        )
+        host = GroupHost(
             CoordinatorConfig(
-                GroupConfig(
-                    min_session_timeout_ms=config.group_min_session_timeout_ms,
-                    max_session_timeout_ms=config.group_max_session_timeout_ms,
-                    initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
-                    max_size=config.group_max_size,
-                    offset_metadata_max_units=config.offset_metadata_max_bytes,
-                    offsets_retention_ms=config.offsets_retention_minutes * 60_000,
-                    pending_ids_max=config.kohort_group_pending_ids_max,
-                    metadata_bytes_max=config.kohort_group_metadata_bytes_max,
-                ),
+                group_config,
                 commit_timeout_ms=config.offsets_commit_timeout_ms,
                 sweep_interval_ms=config.offsets_retention_check_interval_ms,
                 groups_max=config.kohort_groups_max,
@@ -285,13 +288,17 @@ class Broker:
             log=TopicOffsetsLog(topics, config),
             purgatory=purgatory,
             clock=self._clock,
-            new_member_id=lambda prefix: f"{prefix}-{self._environment.new_uuid()}",
-            partition_count=partition_count,
+            new_group=partial(
+                ClassicGroup,
+                config=group_config,
+                new_member_id=lambda prefix: f"{prefix}-{self._environment.new_uuid()}",
+                partition_count=partition_count,
+            ),
             topic_id=topic_id,
             observers=(self.metrics.rebalances, self.history),
         )
-        topics.on_topics_deleted(groups.forget_topics)
-        return groups
+        topics.on_topics_deleted(host.forget_topics)
+        return GroupCoordinator(host)
 
     def _make_services(
         self, topics: TopicManager, groups: GroupCoordinator, purgatory: Purgatory
@@ -392,7 +399,7 @@ class Broker:
         services = self.services
         source = MetricsSource(
             topics=services.topics,
-            groups=services.groups,
+            groups=services.groups.host,
             history=self.history,
             purgatory=services.purgatory,
             network=network,

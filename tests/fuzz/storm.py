@@ -253,7 +253,7 @@ def held(broker: Broker, *, connections: int) -> dict[str, int]:
         "unsent bytes": network.unsent.total_bytes,
         "requests that wait": broker.metrics.edge.waiting_count,
         "bytes of what is delayed": purgatory.held_bytes,
-        "faults of groups": broker.services.groups.stats()["faults"],
+        "faults of groups": broker.services.groups.host.stats()["faults"],
         **{name: count for name, count in delayed.items() if name in PARKED_FOR_A_CLIENT},
     }
 

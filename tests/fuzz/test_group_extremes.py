@@ -16,6 +16,7 @@ import uvloop
 
 from kohort.broker.app import Broker
 from kohort.broker.config import load
+from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.records import OffsetRecord, encode_value
 from kohort.broker.core.group.states import GroupState
 from kohort.broker.network.connection import Connection
@@ -160,7 +161,7 @@ class Groups:
 
     async def _empty_groups(self, group_ids: list[str]) -> None:
         for group_id in group_ids:
-            group = self._broker.services.groups.group(group_id)
+            group = self._broker.services.groups.classic_group(group_id)
             ids = [] if group is None else [one.member_id for one in group.roster]
             members = [MemberIdentity(member_id=one) for one in ids]
             leave = LeaveGroupRequest(group_id=group_id, members=members)
@@ -172,7 +173,8 @@ class Groups:
         A position is told as its record can say it.
         """
         found: dict[str, object] = {}
-        for group in self._broker.services.groups.groups():
+        for group in self._broker.services.groups.host.groups():
+            assert isinstance(group, ClassicGroup)
             if group.state not in {GroupState.EMPTY, GroupState.STABLE}:
                 continue
             if not (group.generation or group.offsets.count):
@@ -292,7 +294,7 @@ async def try_all(directory: Path, probes: list[Probe], alarms: Alarms) -> None:
                 raise AssertionError(f"{probe}: {error}") from error
             assert not alarms.lines, f"{probe}: {alarms.lines[0]}"
             assert not unhandled, f"{probe}: {unhandled[0]}"
-        assert running.services.groups.stats()["faults"] == 0
+        assert running.services.groups.host.stats()["faults"] == 0
         before = groups.snapshot()
     async with broker().running() as running:
         after = Groups(running).snapshot()

@@ -34,7 +34,7 @@ async def test_no_more_groups_than_are_allowed(tmp_path: Path) -> None:
         with pytest.raises(KafkaError) as refused:
             await groups.commit("second", commit, names_group_errors=True).wait()
         assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert groups.group_ids() == ["first"]
+        assert groups.host.group_ids() == ["first"]
 
 
 async def test_no_more_is_told_to_assignors_than_is_allowed(tmp_path: Path) -> None:
@@ -52,11 +52,11 @@ async def test_the_oldest_unused_id_is_forgotten_beyond_the_limit(tmp_path: Path
     async with broker_with(tmp_path, "kohort.group.pending.ids.max=2").running() as broker:
         groups = broker.services.groups
         ids = [(await groups.join("g", join_with(b"", name)).wait()).member_id for name in "abc"]
-        group = groups.group("g")
+        group = groups.classic_group("g")
         assert group is not None
         assert list(group.roster.pending) == ids[1:]
 
 
 async def test_the_inbox_of_a_group_is_as_long_as_is_allowed(tmp_path: Path) -> None:
     async with broker_with(tmp_path, "kohort.group.inbox.max=7").running() as broker:
-        assert broker.services.groups.inbox_max == 7
+        assert broker.services.groups.host.inbox_max == 7

@@ -129,7 +129,7 @@ class Member:
 
 
 def state(broker: Broker, group: str = "g") -> GroupState | None:
-    found = broker.services.groups.group(group)
+    found = broker.services.groups.host.group(group)
     return None if found is None else found.state
 
 
@@ -251,7 +251,7 @@ async def test_a_rebalance_that_hangs_is_seen_with_who_is_parked(tmp_path: Path)
             found = await scrape(port)
             joined = await patient.join()
             unsynced = asyncio.create_task(late.sync(await waiting))
-            group = broker.services.groups.group("g")
+            group = broker.services.groups.classic_group("g")
             assert group is not None
             await until(lambda: any(member.sync_ticket is not None for member in group.roster))
             syncing = await scrape(port)

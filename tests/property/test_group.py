@@ -73,7 +73,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     def is_free(self) -> bool:
         """Nothing but heartbeats may happen while an append is under way."""
-        return not self.scenario.group.in_flight
+        return not self.scenario.group.outbox.in_flight
 
     def pick(self, index: int) -> Member | None:
         alive = [member for member in self.members if member.is_alive]
@@ -243,7 +243,7 @@ class GroupMachine(RuleBasedStateMachine):
     def the_broker_restarts(self, reached_the_disk: bool, settles: bool) -> None:
         """What was on its way to the log is there, or not, all of it."""
         s = self.scenario
-        if s.group.in_flight and reached_the_disk:
+        if s.group.outbox.in_flight and reached_the_disk:
             s.log.extend(s.appends[-1])
         s.hold_appends, s.fail_appends = False, None
         for member in self.members:

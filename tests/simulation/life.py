@@ -312,7 +312,7 @@ class GroupLife:
     def has_converged(self, group_id: str) -> bool:
         """All that are alive share all partitions, in one generation, and nobody else is there."""
         alive = self.world.alive(group_id)
-        group = self.world.groups.group(group_id)
+        group = self.world.groups.classic_group(group_id)
         if group is None:
             return not alive
         if {m.member_id for m in group.roster} != {p.member_id for p in alive}:
@@ -326,7 +326,7 @@ class GroupLife:
         return shared == list(range(PARTITIONS)) and generations == {group.generation}
 
     def describe(self, group_id: str) -> str:
-        group = self.world.groups.group(group_id)
+        group = self.world.groups.classic_group(group_id)
         alive = [f"{p} {p.generation} {p.owned} {p.call}" for p in self.world.alive(group_id)]
         if group is None:
             return f"no group; {alive}"
@@ -341,7 +341,7 @@ class GroupLife:
         await world.pass_time(SETTLE_MS)
         life = world.life
         assert life is not None
-        waiting = world.groups.stats()["waiting_requests"]
+        waiting = world.groups.host.stats()["waiting_requests"]
         next_ms = life.broker.services.purgatory.next_deadline_ms
         if waiting or next_ms is not None or len(world.network.wires):
             world.fail(

@@ -7,7 +7,7 @@ no task. A task exists only from an append to the moment when nothing is left in
 alone wait until the loop has looked at all sockets, because an append costs more than all the rest
 of a commit and several can share it.
 
-If an append fails, the group compensates (see :mod:`kohort.broker.core.group.classic.state`), and a
+If an append fails, the group compensates (see :mod:`kohort.broker.core.group.classic.data`), and a
 record that cannot be written down is nothing else: the write it belongs to fails, those that came
 with it do not. So what peers send cannot make a step raise. If one does, the mistake is ours and
 nothing in memory is believed any more: the command that raised is answered UNKNOWN_SERVER_ERROR,
@@ -25,7 +25,6 @@ from kohort.broker.coordinator.answers import AnswerQueue
 from kohort.broker.coordinator.command import ActorHost, Command
 from kohort.broker.coordinator.session_timers import SessionTimers
 from kohort.broker.coordinator.ticket import Ticket
-from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.effects import (
     Append,
     Cancel,
@@ -37,6 +36,7 @@ from kohort.broker.core.group.effects import (
     ScheduleSessions,
     TimerKey,
 )
+from kohort.broker.core.group.group import Group
 from kohort.broker.core.group.records import GroupRecord
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.group.states import GroupState
@@ -90,7 +90,7 @@ class GroupActor:
         "group",
     )
 
-    def __init__(self, group: ClassicGroup, host: ActorHost) -> None:
+    def __init__(self, group: Group, host: ActorHost) -> None:
         self.group = group
         self._host = host
         self._inbox: list[Command] = []

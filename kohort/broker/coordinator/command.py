@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kohort.broker.coordinator.ticket import Ticket
 from kohort.broker.coordinator.turn_queue import TurnQueue
-from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.effects import TimerKey
 from kohort.broker.core.group.events import Event
+from kohort.broker.core.group.group import Group
 from kohort.broker.core.group.records import DurableRecord
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.keyed_timers import KeyedTimers
@@ -18,7 +18,7 @@ from kohort.broker.core.steps import Steps
 if TYPE_CHECKING:
     from kohort.broker.coordinator.actor import GroupActor
 
-Step = Callable[[ClassicGroup, Now], Steps[None] | None]
+Step = Callable[[Group, Now], Steps[None] | None]
 
 
 def _nothing() -> None:
@@ -83,6 +83,6 @@ class ActorHost(Protocol):
         """To whatever group has this id now."""
         ...
 
-    def reload(self, group_id: str) -> ClassicGroup:
+    def reload(self, group_id: str) -> Group:
         """A new group of this id, restored from the log; its effects are still to be taken."""
         ...

@@ -12,8 +12,10 @@ from typing import Any
 from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.host import CoordinatorConfig, GroupHost, GroupObserver
 from kohort.broker.coordinator.ticket import Ticket
+from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.classic.join import check_request
 from kohort.broker.core.group.classic.leave import ENTRIES_PER_STEP
+from kohort.broker.core.group.group import Group
 from kohort.broker.core.group.offsets.commit import error_without_group
 from kohort.broker.core.group.requests import (
     CommitRequest,
@@ -34,20 +36,29 @@ from kohort.protocol.errors import ErrorCode
 __all__ = ["CoordinatorConfig", "GroupCoordinator", "GroupObserver"]
 
 
-class GroupCoordinator(GroupHost):
-    """All groups of this broker, by the requests that they are sent."""
+def _classic(group: Group) -> ClassicGroup:
+    """A group that members of the classic protocol may speak to; there is no other kind yet."""
+    assert isinstance(group, ClassicGroup)
+    return group
+
+
+class GroupCoordinator:
+    """The requests that groups are sent. `host` has the groups themselves."""
+
+    def __init__(self, host: GroupHost) -> None:
+        self.host = host
 
     # Requests. Those that return a ticket are answered through it.
 
     def join(self, group_id: str, request: JoinRequest) -> Ticket[JoinResult]:
         """JoinGroup."""
         ticket: Ticket[JoinResult] = Ticket()
-        error = check_request(group_id, request, self.config.group)
+        error = check_request(group_id, request, self.host.config.group)
         if error:
             ticket.answer(JoinResult(error, request.member_id))
             return ticket
         command = Command(
-            lambda group, now: group.join(request, ticket, now),
+            lambda group, now: _classic(group).join(request, ticket, now),
             ticket,
             answer_absent=lambda: JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id),
             creates_group=not request.member_id,
@@ -62,7 +73,7 @@ class GroupCoordinator(GroupHost):
             ticket.answer(SyncResult(ErrorCode.INVALID_GROUP_ID))
             return ticket
         command = Command(
-            lambda group, now: group.sync(request, ticket, now),
+            lambda group, now: _classic(group).sync(request, ticket, now),
             ticket,
             answer_absent=_no_member_to_sync,
         )
@@ -74,11 +85,11 @@ class GroupCoordinator(GroupHost):
         """Heartbeat; never waits."""
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID
-        if self._is_closed:
+        if self.host.is_closed:
             return ErrorCode.NOT_COORDINATOR
-        actor = self._actors.get(group_id)
+        actor = self.host.actor(group_id)
         if actor is None:
-            return self._error_of_partition(group_id) or ErrorCode.UNKNOWN_MEMBER_ID
+            return self.host.error_without_actor(group_id) or ErrorCode.UNKNOWN_MEMBER_ID
         return actor.heartbeat(member_id, instance_id, generation)
 
     def leave(self, group_id: str, entries: Sequence[LeaveEntry]) -> Ticket[LeaveResult]:
@@ -93,13 +104,13 @@ class GroupCoordinator(GroupHost):
 
         if len(entries) <= ENTRIES_PER_STEP:
             command = Command(
-                lambda group, now: group.leave(entries, ticket, now),
+                lambda group, now: _classic(group).leave(entries, ticket, now),
                 ticket,
                 answer_absent=answer_absent,
             )
         else:
             command = Command(
-                lambda group, now: group.leave_steps(entries, ticket, now),
+                lambda group, now: _classic(group).leave_steps(entries, ticket, now),
                 ticket,
                 answer_absent=answer_absent,
                 is_exclusive=True,
@@ -152,25 +163,30 @@ class GroupCoordinator(GroupHost):
 
     def read_error(self, group_id: str) -> ErrorCode:
         """Why nothing can be said about this group; NONE if it can, also if there is none."""
-        if self._is_closed:
+        if self.host.is_closed:
             return ErrorCode.NOT_COORDINATOR
-        actor = self._actors.get(group_id)
+        actor = self.host.actor(group_id)
         if actor is None:
-            return self._error_of_partition(group_id)
+            return self.host.error_without_actor(group_id)
         return ErrorCode.NONE if actor.is_available else ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    def classic_group(self, group_id: str) -> ClassicGroup | None:
+        """A group that speaks the classic protocol, to look at; None if it is another or gone."""
+        group = self.host.group(group_id)
+        return group if isinstance(group, ClassicGroup) else None
 
     def describe(self, group_id: str) -> GroupDescription | None:
         """None if there is no such group."""
-        group = self.group(group_id)
+        group = self.host.group(group_id)
         return None if group is None else group.describe()
 
     def committed(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         """The position of a group, None without one."""
-        group = self.group(group_id)
+        group = self.host.group(group_id)
         return None if group is None else group.committed(topic, partition)
 
     def _send(self, group_id: str, command: Command, ticket: Ticket[Any]) -> Ticket[Any]:
-        self.submit(group_id, command)
+        self.host.submit(group_id, command)
         return ticket
 
 

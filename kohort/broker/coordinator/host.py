@@ -1,6 +1,6 @@
 """What all groups share: they are loaded, found, made, swept and unloaded here.
 
-Actors see this as their `ActorHost`; clients see `GroupCoordinator`, which is made of it.
+Actors see this as their `ActorHost`; `GroupCoordinator` brings them what clients ask for.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from kohort.broker.coordinator.loading import load_groups, read_group
 from kohort.broker.coordinator.log.offsets_log import OffsetsLog, partition_of
 from kohort.broker.coordinator.log.rehoming import former_partition_of
 from kohort.broker.coordinator.turn_queue import TurnQueue
-from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.effects import TimerKey
 from kohort.broker.core.group.events import Event
-from kohort.broker.core.group.protocols import PartitionCount
+from kohort.broker.core.group.group import Group
 from kohort.broker.core.group.records import DurableRecord
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.group.states import GroupState
@@ -77,13 +76,12 @@ class GroupHost:
         log: OffsetsLog,
         purgatory: Purgatory,
         clock: Clock,
-        new_member_id: Callable[[str], str],
-        partition_count: PartitionCount | None = None,
+        new_group: Callable[[str], Group],
         topic_id: Callable[[str], bytes | None] | None = None,
         observers: Sequence[GroupObserver] = (),
     ) -> None:
-        """`new_member_id` makes an id that was never used, `partition_count` tells how many
-        partitions a topic has, `topic_id` its id; None stands for a topic that is not there.
+        """`new_group` makes an empty group of that id; `topic_id` tells the id of a topic, None if
+        there is no such topic.
         """
         self.config = config
         self.inbox_max = config.inbox_max
@@ -93,8 +91,7 @@ class GroupHost:
         self._log = log
         self._purgatory = purgatory
         self._clock = clock
-        self._new_member_id = new_member_id
-        self._partition_count = partition_count
+        self._new_group = new_group
         self._topic_id = topic_id
         self._observers = tuple(observers)
         self._actors: dict[str, GroupActor] = {}
@@ -117,7 +114,7 @@ class GroupHost:
         now = self.now()
         work = 0
         for group_id, records in loaded.records_by_group.items():
-            group = self._make_group(group_id)
+            group = self._new_group(group_id)
             group.restore(records, now, loaded.earlier_by_group.get(group_id, ()))
             self._adopt(group)
             work += 1 + group.size // SIZE_OF_A_GROUP
@@ -166,7 +163,7 @@ class GroupHost:
 
     # Looks.
 
-    def group(self, group_id: str) -> ClassicGroup | None:
+    def group(self, group_id: str) -> Group | None:
         """To look at, not to step."""
         actor = self._actors.get(group_id)
         return None if actor is None else actor.group
@@ -175,7 +172,7 @@ class GroupHost:
         """All groups, by name; for those who need several turns to look at them."""
         return list(self._actors)
 
-    def groups(self) -> Iterable[ClassicGroup]:
+    def groups(self) -> Iterable[Group]:
         """All groups, to look at; not to be kept across an await."""
         return (actor.group for actor in self._actors.values())
 
@@ -184,8 +181,8 @@ class GroupHost:
         actors = self._actors.values()
         return {
             "groups": len(self._actors),
-            "members": sum(len(actor.group.roster) for actor in actors),
-            "unused_ids": sum(len(actor.group.roster.pending) for actor in actors),
+            "members": sum(actor.group.member_count for actor in actors),
+            "unused_ids": sum(actor.group.unused_id_count for actor in actors),
             "offsets": sum(actor.group.offsets.count for actor in actors),
             "waiting_requests": sum(actor.waiting_count for actor in actors),
             "tasks": len(self._tasks),
@@ -232,7 +229,7 @@ class GroupHost:
         error = ErrorCode.NOT_COORDINATOR if self._is_closed else ErrorCode.NONE
         actor = self._actors.get(group_id)
         if actor is None and not error:
-            error = self._error_of_partition(group_id)
+            error = self.error_without_actor(group_id)
             if not error and not command.creates_group:
                 if ticket is not None:
                     ticket.answer(command.answer_absent())
@@ -244,31 +241,30 @@ class GroupHost:
                 ticket.fail(KafkaError(error))
             return
         if actor is None:
-            actor = self._adopt(self._make_group(group_id))
+            actor = self._adopt(self._new_group(group_id))
         actor.submit(command)
 
-    def reload(self, group_id: str) -> ClassicGroup:
-        group = self._make_group(group_id)
+    def reload(self, group_id: str) -> Group:
+        group = self._new_group(group_id)
         group.restore(read_group(self._log, group_id), self.now())
         return group
 
-    # Within.
+    # For the coordinator.
 
-    def _make_group(self, group_id: str) -> ClassicGroup:
-        return ClassicGroup(
-            group_id,
-            self.config.group,
-            new_member_id=self._new_member_id,
-            partition_count=self._partition_count,
-        )
+    @property
+    def is_closed(self) -> bool:
+        """Whether every request is refused from now on."""
+        return self._is_closed
 
-    def _adopt(self, group: ClassicGroup) -> GroupActor:
-        actor = self._actors[group.group_id] = GroupActor(group, self)
-        actor.begin()
-        return actor
+    def actor(self, group_id: str) -> GroupActor | None:
+        """To ask what costs no turn."""
+        return self._actors.get(group_id)
 
-    def _error_of_partition(self, group_id: str) -> ErrorCode:
-        """Groups whose part of the log could not be read must not seem to be absent."""
+    def error_without_actor(self, group_id: str) -> ErrorCode:
+        """Why a group that is not here may be there all the same; NONE if it is not.
+
+        Groups whose part of the log could not be read must not seem to be absent.
+        """
         if group_id in self._refused:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if self._unreadable:
@@ -278,6 +274,13 @@ class GroupHost:
             if not places.isdisjoint(self._unreadable):
                 return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE
+
+    # Within.
+
+    def _adopt(self, group: Group) -> GroupActor:
+        actor = self._actors[group.group_id] = GroupActor(group, self)
+        actor.begin()
+        return actor
 
     def _forget_task(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

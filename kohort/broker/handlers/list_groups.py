@@ -21,7 +21,7 @@ CLASSIC: Final = "classic"
 @handles(ListGroupsRequest, versions="0-5")
 def list_groups(ctx: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
     """In no order that means anything."""
-    groups = ctx.broker.groups.groups() if _matches(CLASSIC, request.types_filter) else ()
+    groups = ctx.broker.groups.host.groups() if _matches(CLASSIC, request.types_filter) else ()
     return ListGroupsResponse(
         error_code=ErrorCode.NONE,
         groups=[

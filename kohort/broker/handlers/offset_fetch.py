@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
-from kohort.broker.core.group.classic.group import ClassicGroup
+from kohort.broker.core.group.group import Group
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
@@ -88,7 +88,7 @@ def _fetch_group(
     answer.error_code = ctx.broker.groups.read_error(asked.group_id)
     if answer.error_code:
         return answer
-    group = ctx.broker.groups.group(asked.group_id)
+    group = ctx.broker.groups.host.group(asked.group_id)
     if asked.topics is None:
         wanted = list(_all_topics(ctx, group))
     else:
@@ -116,7 +116,7 @@ def _wanted(ctx: RequestContext, asked: OffsetFetchRequestTopics) -> _Wanted:
     return name, asked.topic_id, asked.topic_id, asked.partition_indexes
 
 
-def _all_topics(ctx: RequestContext, group: ClassicGroup | None) -> Iterator[_Wanted]:
+def _all_topics(ctx: RequestContext, group: Group | None) -> Iterator[_Wanted]:
     if group is None:
         return
     for name, partitions in group.offsets.topics().items():
@@ -130,7 +130,7 @@ def _all_topics(ctx: RequestContext, group: ClassicGroup | None) -> Iterator[_Wa
 
 
 def _position(
-    group: ClassicGroup | None, topic: str | None, index: int, topic_id: bytes, *, stable: bool
+    group: Group | None, topic: str | None, index: int, topic_id: bytes, *, stable: bool
 ) -> OffsetFetchResponsePartitions:
     error, committed = ErrorCode.NONE, None
     if topic is None:

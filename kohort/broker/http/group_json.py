@@ -12,7 +12,6 @@ from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.classic.member import Member
 from kohort.broker.core.group.protocols import CONSUMER
 from kohort.broker.core.group.requests import Now
-from kohort.broker.core.group.states import GroupState
 from kohort.broker.core.history.limits import IDS_LISTED, cut_id
 from kohort.broker.core.history.sentence import sentence
 from kohort.broker.core.history.shares import parse_share
@@ -54,7 +53,7 @@ def waiting_json(group: ClassicGroup, now: Now) -> Json | None:
     member_ids = [one for one in ids if one in group.roster]
     pending_ids = [one for one in ids if one not in group.roster]
     return {
-        "phase": _phase(group),
+        "phase": group.phase,
         "since_ms": group.state_timestamp_ms,
         "until_ms": None if until_ms is None else now.wall_ms + until_ms - now.ms,
         "member_ids": _some(member_ids),
@@ -62,15 +61,6 @@ def waiting_json(group: ClassicGroup, now: Now) -> Json | None:
         "pending_ids": _some(pending_ids),
         "pending_count": len(pending_ids),
     }
-
-
-def _phase(group: ClassicGroup) -> str:
-    """What has to happen next."""
-    if group.state is GroupState.PREPARING_REBALANCE:
-        return "join" if group.initial is None else "initial_delay"
-    if group.state is GroupState.COMPLETING_REBALANCE:
-        return "store" if group.assignment_on_its_way == group.generation else "assign"
-    return "sync"
 
 
 def _some(ids: Iterable[str]) -> list[str]:

@@ -72,11 +72,11 @@ class GroupPages:
         for group_id in ids[:limit]:
             if items.is_full:
                 break
-            group = self._groups.group(group_id)
+            group = self._groups.classic_group(group_id)
             last = group_id
             if group is not None and group.state is not GroupState.DEAD:
                 totals = self._history.totals(group_id)
-                await items.add(_dump(group_json(group, self._groups.now(), totals)))
+                await items.add(_dump(group_json(group, self._groups.host.now(), totals)))
         is_more = bool(ids) and last != ids[-1]
         tail = _dump({"total": total, "after": last if is_more else None})
         return _answer([b'{"groups":[', *items.parts, b"],", tail[1:]])
@@ -88,7 +88,7 @@ class GroupPages:
 
         To sort a hundred thousand ids at once takes too long for a turn of the loop.
         """
-        every_id = self._groups.group_ids()
+        every_id = self._groups.host.group_ids()
         found: list[str] = []
         for start in range(0, len(every_id), _IDS_PER_STEP):
             step = every_id[start : start + _IDS_PER_STEP]
@@ -113,8 +113,8 @@ class GroupPages:
         if group is None:
             return self._without_group(group_id)
         pacer = Pacer()
-        told = group_json(group, self._groups.now(), self._history.totals(group_id))
-        told["at_ms"] = self._groups.now().wall_ms
+        told = group_json(group, self._groups.host.now(), self._history.totals(group_id))
+        told["at_ms"] = self._groups.host.now().wall_ms
         told["protocol"] = group.protocol_name if group.state is GroupState.STABLE else None
         told["leader"] = group.roster.leader_id
         if "waiting" in told:
@@ -163,7 +163,7 @@ class GroupPages:
         kept = self._history.kept(group_id)
         if group is None and steps is None and not kept:
             return self._without_group(group_id)
-        now = self._groups.now()
+        now = self._groups.host.now()
         rebalances, avoided = self._history.totals(group_id)
         told: dict[str, Any] = {
             "group": group_id,
@@ -193,7 +193,7 @@ class GroupPages:
     # What they share.
 
     def _group(self, group_id: str) -> ClassicGroup | None:
-        group = self._groups.group(group_id)
+        group = self._groups.classic_group(group_id)
         return None if group is None or group.state is GroupState.DEAD else group
 
     def _without_group(self, group_id: str) -> HttpResponse:

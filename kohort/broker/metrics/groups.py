@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from prometheus_client.metrics_core import Metric
 
-from kohort.broker.core.group.states import GroupState
 from kohort.broker.metrics import catalogue, rebalance_catalogue
 from kohort.broker.metrics.budget import GROUPS, SeriesBudget
 from kohort.broker.metrics.families import Family, Labels, Rows, WideFamily, single
@@ -100,7 +99,7 @@ class GroupCollector:
                 await self._look_at_offsets(group, seen, pacer)
             else:
                 seen.folded += 1
-                rest.member_count += len(group.roster)
+                rest.member_count += group.member_count
                 await self._sum_offsets(group, rest_offsets, pacer)
             await pacer.pause()
         if seen.folded:
@@ -167,18 +166,16 @@ class GroupCollector:
 
 
 def _count_waiting(group: GroupSource, seen: _Seen) -> None:
-    roster = group.roster
-    seen.parked_joins += roster.parked_joins
-    seen.pending_ids += len(roster.pending)
-    if group.state is GroupState.COMPLETING_REBALANCE:
-        seen.parked_syncs += sum(member.sync_ticket is not None for member in roster)
+    seen.parked_joins += group.parked_join_count
+    seen.pending_ids += group.unused_id_count
+    seen.parked_syncs += group.parked_sync_count
 
 
 def _look_at(group: GroupSource) -> GroupSample:
     group_id, state = group.group_id, str(group.state.value)
     return GroupSample(
         Labels({"consumergroup": group_id}),
-        len(group.roster),
+        group.member_count,
         Labels({"consumergroup": group_id, "state": state}),
     )
 

@@ -1,6 +1,6 @@
 """What the collectors read of the broker's parts. The real ones satisfy it as they are."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from enum import Enum
 from typing import Protocol
 
@@ -90,39 +90,27 @@ class OffsetTableSource(Protocol):
     def topics(self) -> Mapping[str, Mapping[int, OffsetSource]]: ...
 
 
-class MemberSource(Protocol):
-    """A member of a group; see `kohort.broker.core.group.classic.member`."""
-
-    @property
-    def sync_ticket(self) -> object | None: ...
-
-
-class RosterSource(Protocol):
-    """Who is in a group; see `kohort.broker.core.group.classic.roster`."""
-
-    def __len__(self) -> int: ...
-    def __iter__(self) -> Iterator[MemberSource]: ...
-    @property
-    def pending(self) -> Sized: ...
-    @property
-    def parked_joins(self) -> int: ...
-
-
 class GroupSource(Protocol):
-    """A consumer group; see `kohort.broker.core.group`."""
+    """A group; see `kohort.broker.core.group.group`."""
 
     @property
     def group_id(self) -> str: ...
     @property
     def state(self) -> Enum: ...
     @property
-    def roster(self) -> RosterSource: ...
+    def member_count(self) -> int: ...
+    @property
+    def unused_id_count(self) -> int: ...
+    @property
+    def parked_join_count(self) -> int: ...
+    @property
+    def parked_sync_count(self) -> int: ...
     @property
     def offsets(self) -> OffsetTableSource: ...
 
 
 class GroupsSource(Protocol):
-    """All groups; see `kohort.broker.coordinator.coordinator`."""
+    """All groups; see `kohort.broker.coordinator.host`."""
 
     @property
     def load_times_ms(self) -> Sequence[int]: ...

@@ -285,7 +285,7 @@ class Replay:
             return
         last_ms = member.beats.last_before(self.now_ms)
         if last_ms + known.session_timeout_ms > known.session_deadline_ms:
-            self.group.start_session(known, last_ms)
+            self.group.data.start_session(known, last_ms)
         self._arm(TimerKey("session", member.member_id), must=True)
 
     def when_awake(self, member: SimulatedMember, act: Act) -> None:
@@ -383,7 +383,7 @@ class Replay:
             member = self._by_id.get(one.member_id) if one.kind == "session" else None
             known = self.group.roster.get(one.member_id)
             if known is not None and member is not None and member.beats_now:
-                self.group.start_session(known, member.beats.last_before(self.now_ms))
+                self.group.data.start_session(known, member.beats.last_before(self.now_ms))
         if keys:
             self.group.on_deadlines(keys, self.clock)
 

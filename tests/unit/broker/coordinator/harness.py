@@ -7,10 +7,13 @@ import itertools
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from kohort.broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
+from kohort.broker.coordinator.host import GroupHost
 from kohort.broker.coordinator.log.offsets_log import MemoryOffsetsLog, OffsetsLog
+from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.events import Event
 from kohort.broker.core.group.requests import (
@@ -73,16 +76,22 @@ class Harness:
         self.shell = PurgatoryShell(self.purgatory, clock)
         self.watcher = Watcher()
         ids = itertools.count(1)
-        self.groups = GroupCoordinator(
-            config or CoordinatorConfig(GroupConfig()),
+        config = config or CoordinatorConfig(GroupConfig())
+        host = GroupHost(
+            config,
             log=log,
             purgatory=self.purgatory,
             clock=clock,
-            new_member_id=lambda prefix: f"{prefix}-{next(ids)}",
-            partition_count={"t": 3}.get,
+            new_group=partial(
+                ClassicGroup,
+                config=config.group,
+                new_member_id=lambda prefix: f"{prefix}-{next(ids)}",
+                partition_count={"t": 3}.get,
+            ),
             topic_id={"t": TOPIC_ID}.get,
             observers=(self.watcher,),
         )
+        self.groups = GroupCoordinator(host)
 
     def ask_join(
         self, group_id: str = "g", member_id: str = "", instance: str | None = None
@@ -147,7 +156,7 @@ class Harness:
         return None if committed is None else committed.offset
 
     def state(self, group_id: str = "g") -> str | None:
-        group = self.groups.group(group_id)
+        group = self.groups.host.group(group_id)
         return None if group is None else group.state.value
 
     async def stable_static(self, *instances: str) -> dict[str, str]:
@@ -172,9 +181,9 @@ async def running(
 ) -> AsyncIterator[Harness]:
     """Started at the beginning, closed at the end."""
     harness = Harness(clock, MemoryOffsetsLog() if log is None else log, config)
-    await harness.groups.start()
+    await harness.groups.host.start()
     try:
         yield harness
     finally:
-        await harness.groups.close()
+        await harness.groups.host.close()
         harness.shell.close()

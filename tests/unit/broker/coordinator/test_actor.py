@@ -11,8 +11,8 @@ from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
 from kohort.broker.coordinator.log.offsets_log import MemoryOffsetsLog, encode_as_batch
 from kohort.broker.coordinator.ticket import Ticket
-from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.group import Group
 from kohort.broker.core.group.records import DurableRecord
 from kohort.broker.core.group.requests import JoinResult, LeaveEntry, Now, SyncResult
 from kohort.broker.runtime.clock import VirtualClock
@@ -129,7 +129,7 @@ class TestAppends:
         self, clock: VirtualClock
     ) -> None:
         async with running(clock) as h:
-            before = h.groups.group("g")
+            before = h.groups.host.group("g")
             for round_ in range(2 * FAULTS_MAX):
                 first, bad, last = (
                     h.commit(round_),
@@ -141,8 +141,8 @@ class TestAppends:
                 assert (await last).errors == (ErrorCode.NONE,)
                 assert (h.offset(), h.offset(partition=2)) == (round_, round_)
             assert h.offset(partition=1) is None
-            assert before is None or h.groups.group("g") is before
-            assert not h.groups.stats()["faults"]
+            assert before is None or h.groups.host.group("g") is before
+            assert not h.groups.host.stats()["faults"]
 
     @virtual
     async def test_an_append_that_is_too_large_is_made_in_pieces(self, clock: VirtualClock) -> None:
@@ -280,7 +280,7 @@ class TestExclusive:
             # It finds no group any more, and makes one.
             assert (await after).errors == (ErrorCode.NONE,)
             assert h.offset() == 2
-            assert h.groups.stats()["groups"] == 1
+            assert h.groups.host.stats()["groups"] == 1
 
     @virtual
     async def test_who_comes_for_a_deleted_group_finds_none(self, clock: VirtualClock) -> None:
@@ -295,16 +295,16 @@ class TestExclusive:
             log.release()
             assert await deletion is ErrorCode.NONE
             assert await sync == SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
-            assert h.groups.group("g") is None
+            assert h.groups.host.group("g") is None
 
 
-def raising(group: ClassicGroup, now: Now) -> None:
+def raising(group: Group, now: Now) -> None:
     raise RuntimeError("a mistake of ours")
 
 
 def submit_fault(h: Harness) -> Ticket[object]:
     ticket: Ticket[object] = Ticket()
-    h.groups.submit("g", Command(raising, ticket))
+    h.groups.host.submit("g", Command(raising, ticket))
     return ticket
 
 
@@ -318,7 +318,7 @@ class TestFaults:
             members = await h.stable_static("a", "b")
             await h.do_commit(7, member_id=members["a"], generation=1)
             waiting = h.join(instance="c")
-            before = h.groups.group("g")
+            before = h.groups.host.group("g")
             with pytest.raises(KafkaError) as raised:
                 submit_fault(h).then(str)
             assert raised.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
@@ -326,7 +326,7 @@ class TestFaults:
             with pytest.raises(KafkaError) as raised:
                 await waiting
             assert raised.value.code is UNAVAILABLE
-            assert h.groups.group("g") is not before
+            assert h.groups.host.group("g") is not before
             assert (h.state(), h.offset()) == ("Stable", 7)
             assert h.groups.heartbeat("g", members["b"], "b", 1) is ErrorCode.NONE
 
@@ -371,7 +371,7 @@ class TestFaults:
             assert raised.value.code is UNAVAILABLE
             assert h.groups.heartbeat("g", "m", None, 1) is UNAVAILABLE
             assert h.groups.read_error("g") is UNAVAILABLE
-            await h.groups.sweep()
+            await h.groups.host.sweep()
             # Other groups do not notice.
             await h.do_commit(group_id="h")
             assert h.offset("h") == 42
@@ -517,7 +517,7 @@ class TestLargeGroups:
             h.ask_join(instance="a")
             h.ask_join(instance="a")
             waiting = h.join(instance="b")
-            await h.groups.close()
+            await h.groups.host.close()
             with pytest.raises(KafkaError) as raised:
                 await waiting
             assert raised.value.code is ErrorCode.NOT_COORDINATOR

@@ -49,7 +49,7 @@ class TestAbsentGroups:
             assert h.groups.describe("g") is None
             assert h.offset() is None
             assert h.groups.read_error("g") is ErrorCode.NONE
-            assert h.groups.stats()["groups"] == 0
+            assert h.groups.host.stats()["groups"] == 0
 
     @virtual
     async def test_a_commit_of_a_member_is_told_by_version(self, clock: VirtualClock) -> None:
@@ -65,7 +65,7 @@ class TestAbsentGroups:
         async with running(clock) as h:
             await h.do_commit()
             h.ask_join("other")
-            assert {group.group_id for group in h.groups.groups()} == {"g", "other"}
+            assert {group.group_id for group in h.groups.host.groups()} == {"g", "other"}
             assert h.offset() == 42
 
     @virtual
@@ -90,7 +90,7 @@ class TestAbsentGroups:
         config = CoordinatorConfig(GroupConfig(min_session_timeout_ms=10_001))
         async with running(clock, config=config) as h:
             assert h.ask_join() == JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT)
-            assert h.groups.group("g") is None
+            assert h.groups.host.group("g") is None
 
 
 class TestTime:
@@ -137,7 +137,7 @@ class TestTime:
             h.ask_join()
             assert await h.groups.delete_group("g").wait() is ErrorCode.NONE
             assert h.purgatory.stats()["Heartbeat"]["delayed"] == 0
-            assert h.groups.group("g") is None
+            assert h.groups.host.group("g") is None
 
 
 class TestClients:
@@ -214,7 +214,7 @@ class TestStop:
     async def test_whoever_waits_is_sent_away(self, clock: VirtualClock) -> None:
         async with running(clock) as h:
             future = h.join(instance="a")
-            await h.groups.close()
+            await h.groups.host.close()
             result = await future
             assert result.error is ErrorCode.NOT_COORDINATOR
             assert h.purgatory.next_deadline_ms is None
@@ -222,7 +222,7 @@ class TestStop:
     @virtual
     async def test_whoever_comes_later_is_sent_away(self, clock: VirtualClock) -> None:
         async with running(clock) as h:
-            await h.groups.close()
+            await h.groups.host.close()
             with pytest.raises(KafkaError) as raised:
                 h.ask_join()
             assert raised.value.code is ErrorCode.NOT_COORDINATOR
@@ -236,7 +236,7 @@ class TestStop:
             log.hold()
             future = h.commit(7)
             asyncio.get_running_loop().call_later(2, log.release)
-            await h.groups.close()
+            await h.groups.host.close()
             assert (await future).errors == (ErrorCode.NONE,)
 
     @virtual
@@ -247,7 +247,7 @@ class TestStop:
             first = h.commit(7)
             await asyncio.sleep(0)
             second = h.commit(8)
-            await h.groups.close()
+            await h.groups.host.close()
             assert (await first).errors[0] is not ErrorCode.NONE
             with pytest.raises(KafkaError):
                 await second
@@ -279,7 +279,7 @@ class TestUpkeep:
             assert h.state() == "Empty"
             await asyncio.sleep(601)
             assert h.state() is None
-            assert h.groups.stats()["groups"] == 0
+            assert h.groups.host.stats()["groups"] == 0
 
     @virtual
     async def test_a_sweep_of_many_groups_lets_others_have_the_loop(
@@ -288,7 +288,7 @@ class TestUpkeep:
         async with running(clock) as h:
             for index in range(1_000):
                 await h.do_commit(group_id=f"g{index}")
-            assert await turns_during(h.groups.sweep()) >= 10
+            assert await turns_during(h.groups.host.sweep()) >= 10
 
     @virtual
     async def test_a_sweep_of_a_few_large_groups_does_so_too(self, clock: VirtualClock) -> None:
@@ -297,7 +297,7 @@ class TestUpkeep:
             for index in range(10):
                 request = CommitRequest(positions)
                 await h.groups.commit(f"g{index}", request, names_group_errors=True).wait()
-            assert await turns_during(h.groups.sweep()) >= 10
+            assert await turns_during(h.groups.host.sweep()) >= 10
 
     @virtual
     async def test_a_sweep_lets_others_have_the_loop_when_groups_take_long(
@@ -316,8 +316,8 @@ class TestUpkeep:
             for index in range(20):
                 await h.do_commit(group_id=f"g{index}")
             clock.advance(8 * 86_400_000)
-            assert await turns_during(h.groups.sweep()) >= 20
-            assert h.groups.stats()["groups"] == 0
+            assert await turns_during(h.groups.host.sweep()) >= 20
+            assert h.groups.host.stats()["groups"] == 0
 
     @virtual
     async def test_offsets_go_with_their_topic(self, clock: VirtualClock) -> None:
@@ -325,9 +325,9 @@ class TestUpkeep:
         async with running(clock, log) as h:
             await h.do_commit()
             await h.do_commit(group_id="h")
-            h.groups.forget_topics(["other"])
+            h.groups.host.forget_topics(["other"])
             assert log.append_count == 2
-            h.groups.forget_topics(["t"])
+            h.groups.host.forget_topics(["t"])
             assert (h.offset(), h.offset("h")) == (None, None)
         async with running(clock, log) as h:
             assert h.offset() is None
@@ -341,7 +341,7 @@ class TestUpkeep:
             commits = [h.commit(), h.commit(partition=1), h.commit(group_id="h")]
             await asyncio.sleep(0)
             commits += [h.commit(partition=2), h.commit(group_id="gathered")]
-            h.groups.forget_topics(["t"])
+            h.groups.host.forget_topics(["t"])
             # The next topic of that name has a first position already.
             commits.append(h.commit(7, group_id="h"))
             log.release()
@@ -365,7 +365,7 @@ class TestUpkeep:
             commits.append(h.commit(partition=1))
             with pytest.raises(KafkaError):
                 await h.do_commit(partition=2)
-            h.groups.forget_topics(["t"])
+            h.groups.host.forget_topics(["t"])
             log.release()
             for commit in commits:
                 await commit
@@ -448,7 +448,7 @@ class TestBounds:
             members = await h.stable_static("a")
             for _ in range(3):
                 h.groups.heartbeat("g", members["a"], "a", 1)
-            assert h.groups.stats() == {
+            assert h.groups.host.stats() == {
                 "groups": 1,
                 "members": 1,
                 "unused_ids": 0,

@@ -49,10 +49,10 @@ async def leave_together(harness: Harness, group_id: str, members: list[JoinResu
 
 
 async def drop_groups(harness: Harness) -> None:
-    await harness.groups.sweep()
+    await harness.groups.host.sweep()
     await asyncio.sleep(0)
-    assert harness.groups.group_ids() == []
-    assert not any(harness.groups.stats().values())
+    assert harness.groups.host.group_ids() == []
+    assert not any(harness.groups.host.stats().values())
     assert not any(sum(kind.values()) for kind in harness.purgatory.stats().values())
     harness.watcher.events.clear()
 
@@ -62,10 +62,10 @@ async def test_members_that_fall_silent_leave_nothing_behind(clock: VirtualClock
     async with running(clock) as harness:
         before = count_objects()
         joined = await fill(harness)
-        assert harness.groups.stats()["members"] == sum(map(len, joined.values()))
+        assert harness.groups.host.stats()["members"] == sum(map(len, joined.values()))
         # They are thrown out by their sessions.
         await asyncio.sleep(400)
-        assert harness.groups.stats()["members"] == 0
+        assert harness.groups.host.stats()["members"] == 0
         await drop_groups(harness)
         del joined
         assert count_objects() == before
@@ -96,7 +96,7 @@ async def test_members_that_leave_together_leave_nothing_behind(clock: VirtualCl
         joined = await fill(harness)
         for group in list(joined):
             await leave_together(harness, group, joined.pop(group))
-        assert harness.groups.stats()["members"] == 0
+        assert harness.groups.host.stats()["members"] == 0
         await drop_groups(harness)
         assert count_objects() == before
 
@@ -138,7 +138,7 @@ async def test_thousands_that_leave_with_one_request_go_over_several_turns(
 async def test_a_stop_answers_thousands_over_several_turns(clock: VirtualClock) -> None:
     async with running(clock) as harness:
         waiting = [join(harness, "g") for _ in range(1_000)]
-        closing = asyncio.ensure_future(harness.groups.close())
+        closing = asyncio.ensure_future(harness.groups.host.close())
         most = 0
         while not closing.done():
             before = sum(answer.done() for answer in waiting)
@@ -158,9 +158,9 @@ async def test_connections_that_end_while_all_wait_leave_nothing_behind(
         waiting = [join(harness, group) for group, size in SIZES.items() for _ in range(size)]
         for answer in waiting:
             answer.cancel()
-        assert harness.groups.stats()["waiting_requests"] == len(waiting)
+        assert harness.groups.host.stats()["waiting_requests"] == len(waiting)
         await asyncio.sleep(400)
-        assert harness.groups.stats()["members"] == 0
+        assert harness.groups.host.stats()["members"] == 0
         await drop_groups(harness)
         del waiting, answer
         assert count_objects() == before

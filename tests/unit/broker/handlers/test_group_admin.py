@@ -152,7 +152,7 @@ class TestDescribeGroups:
 
     async def test_a_group_of_which_nothing_can_be_said(self) -> None:
         async with running_groups() as g:
-            await g.groups.close()
+            await g.groups.host.close()
             (group,) = (await g.ask(DescribeGroupsRequest(groups=["g"]))).groups
             assert (group.error_code, group.group_state) == (ErrorCode.NOT_COORDINATOR, "")
 
@@ -226,11 +226,11 @@ class TestDeleteGroups:
                     )
                 ]
             )
-            assert g.groups.group("simple") is None
+            assert g.groups.host.group("simple") is None
 
     async def test_a_coordinator_that_stops_says_so(self) -> None:
         async with running_groups() as g:
-            await g.groups.close()
+            await g.groups.host.close()
             (result,) = (await g.ask(DeleteGroupsRequest(groups_names=["g"]))).results
             assert result.error_code == ErrorCode.NOT_COORDINATOR
 

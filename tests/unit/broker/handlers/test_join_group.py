@@ -53,11 +53,11 @@ async def test_the_leader_gets_its_members(version: int) -> None:
 async def test_the_first_version_waits_as_long_as_a_session_lasts() -> None:
     async with running_groups() as g:
         await g.join(0, session_timeout_ms=20_000)
-        group = g.groups.group("g")
+        group = g.groups.classic_group("g")
         assert group is not None
         assert group.roster.rebalance_timeout_ms() == 20_000
         await g.join(1, group_id="h", rebalance_timeout_ms=-1)
-        other = g.groups.group("h")
+        other = g.groups.classic_group("h")
         assert other is not None
         assert other.roster.rebalance_timeout_ms() == 0
 
@@ -108,7 +108,7 @@ async def test_a_tag_that_means_nothing_fails_nothing(value: int) -> None:
 async def test_the_reason_text_is_kept() -> None:
     async with running_groups() as g:
         await g.join(8, instance="i", reason="rebalance enforced by user")
-        group = g.groups.group("g")
+        group = g.groups.classic_group("g")
         assert group is not None
         assert [member.reason.text for member in group.roster] == ["rebalance enforced by user"]
 
@@ -129,7 +129,7 @@ async def test_a_client_that_is_gone_cancels_its_answer_only() -> None:
         assert not joining.done()
         joining.cancel()
         await asyncio.wait([joining])
-        group = g.groups.group("g")
+        group = g.groups.classic_group("g")
         assert group is not None
         assert group.roster.holder_of("j") is not None
 

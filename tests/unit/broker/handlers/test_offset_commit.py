@@ -132,7 +132,7 @@ async def test_if_nothing_is_left_the_group_is_not_asked() -> None:
         topics = [a_topic(g, 9, "nobody's", 0)]
         response = await commit(g, 9, topics, member_id="m", generation=3)
         assert errors(response) == [[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]]
-        assert g.groups.group("g") is None
+        assert g.groups.host.group("g") is None
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -28,7 +28,7 @@ async def with_offsets(g: RunningGroups) -> bytes:
     """Group "g" has 42 for t-0, and 7 for t-1 in an open transaction; returns the topic id."""
     offsets = (OffsetToCommit("t", 0, 42, 5, "note"),)
     await g.groups.commit("g", CommitRequest(offsets), names_group_errors=True).wait()
-    group = g.groups.group("g")
+    group = g.groups.host.group("g")
     topic = g.topics.get("t")
     assert group is not None
     assert topic is not None
@@ -130,7 +130,7 @@ async def test_null_asks_for_all_topics_and_an_empty_list_for_none(version: int)
 @old_versions
 async def test_an_error_of_the_group_is_at_the_top_from_version_2_on(version: int) -> None:
     async with running_groups() as g:
-        await g.groups.close()
+        await g.groups.host.close()
         topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
         answer = await g.ask(OffsetFetchRequest(group_id="g", topics=topics), version)
         error = ErrorCode.NOT_COORDINATOR
@@ -173,7 +173,7 @@ async def test_several_groups_are_told_each_its_own(version: int) -> None:
 @new_versions
 async def test_an_error_is_told_per_group(version: int) -> None:
     async with running_groups() as g:
-        await g.groups.close()
+        await g.groups.host.close()
         groups = [OffsetFetchRequestGroup(group_id="g", topics=None)]
         answer = await g.ask(OffsetFetchRequest(groups=groups), version)
         assert [group.error_code for group in answer.groups] == [ErrorCode.NOT_COORDINATOR]

@@ -103,13 +103,13 @@ async def test_the_coordinator_and_the_history_fit_together(clock: VirtualClock)
     await history.start(log)
     config = CoordinatorConfig(GroupConfig(initial_rebalance_delay_ms=0))
     harness = Harness(clock, MemoryOffsetsLog(), config)
-    harness.groups._observers = (history,)
-    await harness.groups.start()
+    harness.groups.host._observers = (history,)
+    await harness.groups.host.start()
     await harness.stable_static("one", "two")
     await asyncio.sleep(1)
     assert outcomes(history.records("g"))[-1] is RebalanceOutcome.STABLE
     assert sequences(history.records("g")) == [entry.sequence for entry in log.entries]
-    await harness.groups.close()
+    await harness.groups.host.close()
     await history.close()
 
 

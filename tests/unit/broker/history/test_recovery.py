@@ -41,12 +41,12 @@ class Process:
     ) -> None:
         self.history = RebalanceHistory(clock=clock)
         self.harness = Harness(clock, groups_log, CONFIG)
-        self.harness.groups._observers = (self.history,)
+        self.harness.groups.host._observers = (self.history,)
         self.history_log = history_log
 
     async def start(self) -> None:
         await self.history.start(self.history_log)
-        await self.harness.groups.start()
+        await self.harness.groups.host.start()
         self.history.end_recovery()
         await asyncio.sleep(0.1)
 
@@ -76,7 +76,7 @@ class Machine:
             yield process
         finally:
             process.kill()
-            await process.harness.groups.close()
+            await process.harness.groups.host.close()
             process.harness.shell.close()
 
 

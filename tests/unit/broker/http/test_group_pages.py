@@ -5,14 +5,17 @@ import itertools
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
 import pytest
 
 from kohort.broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
+from kohort.broker.coordinator.host import GroupHost
 from kohort.broker.coordinator.log.offsets_log import MemoryOffsetsLog
 from kohort.broker.coordinator.ticket import Ticket
+from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.reasons import NO_REASON
 from kohort.broker.core.group.requests import (
@@ -94,10 +97,10 @@ class Asked:
 
     async def until_there_are(self, group: str, members: int) -> None:
         """Joins wait in the group's inbox while an append is under way."""
-        found = self.groups.group(group)
+        found = self.groups.classic_group(group)
         while found is None or len(found.roster) < members:
             await asyncio.sleep(0)
-            found = self.groups.group(group)
+            found = self.groups.classic_group(group)
 
     async def leave(self, group: str, member_id: str) -> None:
         await self.groups.leave(group, [LeaveEntry(member_id)]).wait()
@@ -118,19 +121,26 @@ async def asked(initial_delay_ms: int = 0) -> AsyncIterator[Asked]:
     purgatory = Purgatory(report=report)
     shell = PurgatoryShell(purgatory, clock)
     history = RebalanceHistory(clock=clock)
+    config = CoordinatorConfig(GroupConfig(initial_rebalance_delay_ms=initial_delay_ms))
     groups = GroupCoordinator(
-        CoordinatorConfig(GroupConfig(initial_rebalance_delay_ms=initial_delay_ms)),
-        log=MemoryOffsetsLog(),
-        purgatory=purgatory,
-        clock=clock,
-        new_member_id=lambda prefix: f"{prefix}-{next(ids)}",
-        observers=[history],
+        GroupHost(
+            config,
+            log=MemoryOffsetsLog(),
+            purgatory=purgatory,
+            clock=clock,
+            new_group=partial(
+                ClassicGroup,
+                config=config.group,
+                new_member_id=lambda prefix: f"{prefix}-{next(ids)}",
+            ),
+            observers=[history],
+        )
     )
-    await groups.start()
+    await groups.host.start()
     try:
         yield Asked(groups, history)
     finally:
-        await groups.close()
+        await groups.host.close()
         shell.close()
 
 
@@ -223,14 +233,14 @@ async def test_an_assignment_that_is_not_a_consumers_is_told_by_its_size() -> No
 async def test_a_rebalance_that_hangs_says_whom_it_waits_for_since_when_and_until_when() -> None:
     async with asked() as broker:
         member_id = await broker.settle("g")
-        before_ms = broker.groups.now().wall_ms
+        before_ms = broker.groups.host.now().wall_ms
         newcomer = broker.join("g", instance="j")
         await broker.until_there_are("g", 2)
         assert not newcomer.is_answered
         group = await broker.ask("describe", "g")
         listed = await broker.ask("list_groups")
         history = await broker.ask("rebalances", "g")
-        after_ms = broker.groups.now().wall_ms
+        after_ms = broker.groups.host.now().wall_ms
     waiting = group["waiting"]
     assert waiting["phase"] == "join"
     assert (waiting["member_ids"], waiting["pending_ids"]) == ([member_id], [])

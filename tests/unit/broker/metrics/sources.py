@@ -1,6 +1,6 @@
 """Parts of a broker as the collectors see them, with nothing behind them."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from prometheus_client.metrics_core import Metric
@@ -85,34 +85,14 @@ class Offsets:
 
 
 @dataclass
-class Member:
-    sync_ticket: object | None = None
-
-
-@dataclass
-class Roster:
-    members: list[Member] = field(default_factory=list)
-    parked_joins: int = 0
-    pending: list[str] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self.members)
-
-    def __iter__(self) -> Iterator[Member]:
-        return iter(self.members)
-
-
-def roster_of(count: int) -> Roster:
-    """Members that wait for nothing."""
-    return Roster([Member() for _ in range(count)])
-
-
-@dataclass
 class Group:
     group_id: str
     offsets: Offsets = field(default_factory=lambda: Offsets({}))
     state: GroupState = GroupState.STABLE
-    roster: Roster = field(default_factory=Roster)
+    member_count: int = 0
+    unused_id_count: int = 0
+    parked_join_count: int = 0
+    parked_sync_count: int = 0
 
 
 class Groups:

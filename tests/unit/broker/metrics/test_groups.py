@@ -8,14 +8,11 @@ from kohort.broker.runtime.pacer import Pacer
 from tests.unit.broker.metrics.sources import (
     Group,
     Groups,
-    Member,
     Offsets,
     Partition,
     Partitions,
-    Roster,
     Topic,
     Topics,
-    roster_of,
     values,
 )
 
@@ -44,7 +41,7 @@ async def collected(
 
 async def test_a_group_is_shown_with_members_state_offsets_and_lag() -> None:
     offsets = Offsets({("orders", 0): 90, ("orders", 1): 50, ("bills", 0): 3})
-    _, found = await collected([Group("readers", offsets, roster=roster_of(2))])
+    _, found = await collected([Group("readers", offsets, member_count=2)])
     assert found["kafka_consumergroup_members"] == {("readers",): 2}
     assert found["kohort_consumergroup_state"] == {("readers", "Stable"): 1}
     assert found["kafka_consumergroup_current_offset"] == {
@@ -111,7 +108,7 @@ async def test_how_long_the_start_took_for_partitions_is_told_as_kafka_tells_it(
 
 async def test_groups_beyond_the_limit_of_groups_are_summed_and_counted() -> None:
     groups = [
-        Group(name, Offsets({("orders", 0): 40}), roster=roster_of(1))
+        Group(name, Offsets({("orders", 0): 40}), member_count=1)
         for name in ("first", "second", "third")
     ]
     collector, found = await collected(groups, groups_max=1)
@@ -143,7 +140,7 @@ async def test_groups_beyond_the_limit_of_offsets_are_summed_whole() -> None:
 
 
 async def test_a_group_that_took_the_name_of_the_sums_is_part_of_them() -> None:
-    groups = [Group("(other)", roster=roster_of(1)), Group("honest", roster=roster_of(1))]
+    groups = [Group("(other)", member_count=1), Group("honest", member_count=1)]
     collector, found = await collected(groups)
     assert collector.folded == {"groups": 1}
     assert found["kafka_consumergroup_members"] == {("honest",): 1, ("(other)",): 1}
@@ -152,12 +149,13 @@ async def test_a_group_that_took_the_name_of_the_sums_is_part_of_them() -> None:
 async def test_requests_that_wait_and_unused_ids_are_counted_over_all_groups() -> None:
     preparing = GroupState.PREPARING_REBALANCE
     groups = [
-        Group("one", state=preparing, roster=Roster([Member()], parked_joins=3, pending=["x"])),
-        Group("two", state=preparing, roster=Roster([Member()], parked_joins=2)),
+        Group("one", state=preparing, member_count=1, parked_join_count=3, unused_id_count=1),
+        Group("two", state=preparing, member_count=1, parked_join_count=2),
         Group(
             "three",
             state=GroupState.COMPLETING_REBALANCE,
-            roster=Roster([Member(object()), Member(), Member(object())]),
+            member_count=3,
+            parked_sync_count=2,
         ),
     ]
     _, found = await collected(groups, groups_max=1)

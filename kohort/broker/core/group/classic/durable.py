@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
+from kohort.broker.core.group.classic.data import GroupData, HeldJoin
 from kohort.broker.core.group.classic.member import Member, metadata_for
-from kohort.broker.core.group.classic.state import GroupBase, HeldJoin
 from kohort.broker.core.group.events import MemberReplaced
 from kohort.broker.core.group.protocols import hash_partition_counts, union_of_topics
 from kohort.broker.core.group.records import (
@@ -25,14 +25,12 @@ from kohort.broker.core.group.states import GroupState
 from kohort.protocol.errors import ErrorCode
 
 
-def apply(group: GroupBase, record: DurableRecord, now: Now) -> None:
+def apply(group: GroupData, record: DurableRecord, now: Now) -> None:
     """Let the group be what `record` says."""
     assert record.group_id == group.group_id
     match record:
-        case OffsetRecord():
-            group.offsets.set(record.topic, record.partition, record.committed)
-        case OffsetTombstone():
-            group.offsets.remove(record.topic, record.partition)
+        case OffsetRecord() | OffsetTombstone():
+            group.offsets.apply(record)
         case GroupTombstone():
             group.move_to(GroupState.DEAD, now)
         case GroupRecord():
@@ -42,7 +40,7 @@ def apply(group: GroupBase, record: DurableRecord, now: Now) -> None:
 
 
 def group_record(
-    group: GroupBase,
+    group: GroupData,
     *,
     assignments: Mapping[str, bytes] | None = None,
     topics_hash: bytes | None = None,
@@ -80,7 +78,7 @@ def group_record(
     )
 
 
-def _hash_for_restored(group: GroupBase, members: Sequence[StoredMember]) -> bytes | None:
+def _hash_for_restored(group: GroupData, members: Sequence[StoredMember]) -> bytes | None:
     """The fingerprint of the assignment's topics, made out to what a restored group will want.
 
     That differs from what the group wants now if a static member has returned with other topics.
@@ -96,7 +94,7 @@ def _hash_for_restored(group: GroupBase, members: Sequence[StoredMember]) -> byt
     return hash_partition_counts(wanted, group.partition_count)
 
 
-def _apply_generation(group: GroupBase, record: GroupRecord, now: Now) -> None:
+def _apply_generation(group: GroupData, record: GroupRecord, now: Now) -> None:
     """Members that are there already only get their assignment: what else the log knows of them is
     less than we do (one of their protocols instead of all).
     """
@@ -147,7 +145,7 @@ class EmptyWrite:
     cannot be stored, a restart finds no group, or members whose sessions then end.
     """
 
-    group: GroupBase
+    group: GroupData
     record: GroupRecord
 
     def make_records(self) -> tuple[DurableRecord, ...]:
@@ -165,29 +163,29 @@ class EmptyWrite:
         """Nobody waits for this."""
 
 
-def store_created(group: GroupBase, now: Now) -> None:
+def store_created(group: GroupData, now: Now) -> None:
     """Write down that a join has created the group; its members come with their assignment."""
     record = GroupRecord(group.group_id, None, 0, None, None, now.wall_ms, ())
     group.is_stored = True
-    group.stage(EmptyWrite(group, record))
+    group.outbox.stage(EmptyWrite(group, record))
 
 
-def store_emptied(group: GroupBase) -> None:
+def store_emptied(group: GroupData) -> None:
     """Write down that the last member is gone."""
     assert not len(group.roster)
     group.is_stored = True
-    group.stage(EmptyWrite(group, group_record(group)))
+    group.outbox.stage(EmptyWrite(group, group_record(group)))
 
 
 @dataclass(slots=True, eq=False)
 class ReplacementWrite:
-    """Static members under new ids, all that came in one step; see `GroupBase.held`.
+    """Static members under new ids, all that came in one step; see `GroupData.held`.
 
     The ids are in force already, so that whoever comes with an old one is fenced. If they cannot be
     stored the old ones are put back, with their protocols and timeouts.
     """
 
-    group: GroupBase
+    group: GroupData
 
     def make_records(self) -> tuple[DurableRecord, ...]:
         """Nothing if a rebalance has begun since and took the held joins along."""
@@ -211,7 +209,7 @@ class ReplacementWrite:
             assert member is not None
             swap(self.group, member, join.previous)
             self.group.start_session(join.previous, now.ms)
-            self.group.note(MemberReplaced(member_id, join.previous.ref))
+            self.group.outbox.note(MemberReplaced(member_id, join.previous.ref))
             self._answer(join, JoinResult(error))
 
     def answer_early(self, error: ErrorCode) -> None:
@@ -222,10 +220,10 @@ class ReplacementWrite:
     def _answer(self, join: HeldJoin, result: JoinResult) -> None:
         ticket, join.ticket = join.ticket, None
         if ticket is not None:
-            self.group.reply(ticket, result)
+            self.group.outbox.reply(ticket, result)
 
 
-def swap(group: GroupBase, old: Member, new: Member) -> None:
+def swap(group: GroupData, old: Member, new: Member) -> None:
     """`new` takes over what `old` has: leadership, assignment, its place among those that have not
     synced. `old` must have nothing parked.
     """

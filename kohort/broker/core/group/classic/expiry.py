@@ -8,15 +8,15 @@ overtaken by a heartbeat, an answer or a new rebalance on its way here.
 from collections.abc import Iterable
 
 from kohort.broker.core.group.classic import rebalance
+from kohort.broker.core.group.classic.data import GroupData
 from kohort.broker.core.group.classic.member import Member
-from kohort.broker.core.group.classic.state import GroupBase
 from kohort.broker.core.group.effects import JOIN_TIMER, SYNC_TIMER, ScheduleSessions, TimerKey
 from kohort.broker.core.group.events import Fate, Trigger, TriggerKind, UnusedIdDropped
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.group.states import GroupState
 
 
-def on_deadlines(group: GroupBase, keys: Iterable[TimerKey], now: Now) -> None:
+def on_deadlines(group: GroupData, keys: Iterable[TimerKey], now: Now) -> None:
     """Deal with all keys, first the members, then the phase that may end for lack of them."""
     if group.state is GroupState.DEAD:
         return
@@ -31,11 +31,11 @@ def on_deadlines(group: GroupBase, keys: Iterable[TimerKey], now: Now) -> None:
         elif key.kind == "pending":
             if group.take_due(key, now.ms):
                 del group.roster.pending[key.member_id]
-                group.note(UnusedIdDropped(key.member_id))
+                group.outbox.note(UnusedIdDropped(key.member_id))
         else:
             phases.append(key)
     if moved:
-        group.emit(ScheduleSessions(moved))
+        group.outbox.emit(ScheduleSessions(moved))
     if triggers:
         rebalance.cause_all(group, triggers, now)
     else:
@@ -46,7 +46,7 @@ def on_deadlines(group: GroupBase, keys: Iterable[TimerKey], now: Now) -> None:
             _end_phase(group, key, now)
 
 
-def _end_phase(group: GroupBase, key: TimerKey, now: Now) -> None:
+def _end_phase(group: GroupData, key: TimerKey, now: Now) -> None:
     if key == JOIN_TIMER:
         rebalance.on_join_deadline(group, now)
     else:
@@ -70,7 +70,7 @@ def _has_expired(member: Member, now: Now, moved: dict[TimerKey, int]) -> bool:
     return member.is_new or not member.is_parked
 
 
-def _expire(group: GroupBase, member: Member) -> Trigger:
+def _expire(group: GroupData, member: Member) -> Trigger:
     trigger = Trigger(
         TriggerKind.NEW_MEMBER_EXPIRED if member.is_new else TriggerKind.SESSION_EXPIRED,
         member.ref,
@@ -84,7 +84,7 @@ def _expire(group: GroupBase, member: Member) -> Trigger:
     return trigger
 
 
-def _remove_silent(group: GroupBase, now: Now) -> None:
+def _remove_silent(group: GroupData, now: Now) -> None:
     """The sync phase is over: whoever has not come for its assignment is out, static or not.
 
     The timer is cancelled when a rebalance begins, so the generation is still the one it was for.

@@ -8,9 +8,18 @@ makes anything random.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from kohort.broker.core.group.classic import durable, expiry, join, leave, rebalance, sync
+from kohort.broker.core.group.classic import (
+    commit,
+    durable,
+    expiry,
+    join,
+    leave,
+    rebalance,
+    sync,
+)
+from kohort.broker.core.group.classic.data import GroupData, NewMemberId
 from kohort.broker.core.group.classic.member import Member
-from kohort.broker.core.group.classic.state import GroupBase
+from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.effects import (
     JOIN_TIMER,
     SYNC_TIMER,
@@ -22,6 +31,7 @@ from kohort.broker.core.group.effects import (
 from kohort.broker.core.group.events import GroupRestored, Trigger, TriggerKind
 from kohort.broker.core.group.offsets import commit as offsets
 from kohort.broker.core.group.offsets import removal
+from kohort.broker.core.group.protocols import PartitionCount
 from kohort.broker.core.group.records import DurableRecord, GroupRecord
 from kohort.broker.core.group.requests import (
     CommitRequest,
@@ -72,23 +82,87 @@ def client_error(error: ErrorCode) -> ErrorCode:
     return _APPEND_ERRORS.get(error, error)
 
 
-class ClassicGroup(GroupBase):
-    """Steps take effect at once, except for what must be durable first; see `GroupBase`."""
+class ClassicGroup:
+    """Steps take effect at once, except for what must be durable first; see `GroupData`."""
 
-    __slots__ = ()
+    __slots__ = ("data", "group_id", "offsets", "outbox", "roster")
+
+    def __init__(
+        self,
+        group_id: str,
+        config: GroupConfig,
+        *,
+        new_member_id: NewMemberId,
+        partition_count: PartitionCount | None = None,
+    ) -> None:
+        """As `GroupData`, whose parts are shown here."""
+        self.data = data = GroupData(
+            group_id, config, new_member_id=new_member_id, partition_count=partition_count
+        )
+        self.group_id = group_id
+        self.roster = data.roster
+        self.offsets = data.offsets
+        self.outbox = data.outbox
+
+    @property
+    def config(self) -> GroupConfig:
+        return self.data.config
+
+    @property
+    def state(self) -> GroupState:
+        return self.data.state
+
+    @property
+    def state_timestamp_ms(self) -> int:
+        """Wall time; -1 for a group that has never moved."""
+        return self.data.state_timestamp_ms
+
+    @property
+    def generation(self) -> int:
+        return self.data.generation
+
+    @property
+    def protocol_type(self) -> str | None:
+        """None for a group that only offsets were committed to ("simple")."""
+        return self.data.protocol_type
+
+    @property
+    def protocol_name(self) -> str | None:
+        return self.data.protocol_name
+
+    @property
+    def phase(self) -> str:
+        """What has to happen next: as GET /groups names it."""
+        data = self.data
+        if data.state is GroupState.PREPARING_REBALANCE:
+            return "join" if data.initial is None else "initial_delay"
+        if data.state is GroupState.COMPLETING_REBALANCE:
+            return "store" if data.assignment_on_its_way == data.generation else "assign"
+        return "sync"
+
+    @property
+    def has_unused_ids(self) -> bool:
+        """Whether somebody was given an id, and will join with it."""
+        return bool(self.roster.pending)
+
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """See `GroupData.subscribed_topics`."""
+        return self.data.subscribed_topics()
 
     # Requests.
 
     def join(self, request: JoinRequest, ticket: Ticket, now: Now) -> None:
         """JoinGroup, of a request that `join.check_request` has passed. Answer: JoinResult."""
-        is_fresh = self.state is GroupState.EMPTY and not self.generation and not self.is_stored
-        join.join(self, request, ticket, now)
+        is_fresh = (
+            self.state is GroupState.EMPTY and not self.generation and not self.data.is_stored
+        )
+        join.join(self.data, request, ticket, now)
         if is_fresh:
-            durable.store_created(self, now)
+            durable.store_created(self.data, now)
 
     def sync(self, request: SyncRequest, ticket: Ticket, now: Now) -> None:
         """SyncGroup. Answer: SyncResult."""
-        sync.sync(self, request, ticket, now)
+        sync.sync(self.data, request, ticket, now)
 
     def heartbeat(
         self, member_id: str, instance_id: str | None, generation: int, now_ms: int
@@ -97,12 +171,12 @@ class ClassicGroup(GroupBase):
 
         In the ordinary case it has no effects: it moves the end of the session, not its timer.
         """
-        found = self.find_member_of(member_id, instance_id, generation)
+        found = self.data.find_member_of(member_id, instance_id, generation)
         if not isinstance(found, Member):
             return found
-        self.start_session(found, now_ms)
+        self.data.start_session(found, now_ms)
         if self.state is GroupState.PREPARING_REBALANCE:
-            self.tell_to_rejoin(found)
+            self.data.tell_to_rejoin(found)
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
@@ -114,7 +188,7 @@ class ClassicGroup(GroupBase):
         """As `leave`, in steps. Until the last one nothing but heartbeats and reads may come in
         between; effects may be taken after each.
         """
-        return leave.leave_steps(self, entries, ticket, now)
+        return leave.leave_steps(self.data, entries, ticket, now)
 
     def commit(self, request: CommitRequest, ticket: Ticket, now: Now) -> None:
         """OffsetCommit. Answer: CommitResult."""
@@ -129,6 +203,10 @@ class ClassicGroup(GroupBase):
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """The producer's transaction has ended, durably."""
         self.offsets.end_transaction(producer_id, commit=commit)
+
+    def commit_error(self, request: CommitRequest, now: Now, *, transactional: bool) -> ErrorCode:
+        """See `OffsetsOwner.commit_error`."""
+        return commit.commit_error(self.data, request, now, transactional=transactional)
 
     # Removal. Each wants a step of its own, with nothing on its way to the log.
 
@@ -148,32 +226,41 @@ class ClassicGroup(GroupBase):
         """The sweep."""
         removal.expire(self, now)
 
+    def end(self, now: Now) -> None:
+        """The group's tombstone is durable: it is gone."""
+        self.data.move_to(GroupState.DEAD, now)
+
     # What the shell reports.
 
     def on_deadlines(self, keys: Iterable[TimerKey], now: Now) -> None:
         """Deadlines that were asked for with Schedule have come, all in one turn."""
-        expiry.on_deadlines(self, keys, now)
+        expiry.on_deadlines(self.data, keys, now)
 
     def on_appended(self, now: Now) -> None:
         """The records of the last Append are durable."""
-        for write in self.finish_append():
+        for write in self.outbox.finish_append():
             write.on_durable(now)
 
     def on_append_failed(self, error: ErrorCode, now: Now) -> None:
         """They are not, and never will be: `error` says why."""
-        if error in _BLAME_THE_RECORDS and self.append_singly():
+        if error in _BLAME_THE_RECORDS and self.outbox.append_singly():
             return
-        for write in self.finish_append():
+        for write in self.outbox.finish_append():
             write.on_failed(client_error(error), now)
 
     def on_append_late(self) -> None:
         """The outcome is still open, but clients have waited for it long enough."""
-        for write in self.in_flight:
+        for write in self.outbox.in_flight:
             write.answer_early(UNAVAILABLE)
+
+    @property
+    def has_effects(self) -> bool:
+        """Is there something to take?"""
+        return self.outbox.has_effects
 
     def take_effects(self) -> list[Effect]:
         """What the steps since the last call ask for, in order; an Append comes last."""
-        return self.collect_effects()
+        return self.outbox.collect()
 
     # Beginning and end.
 
@@ -188,24 +275,26 @@ class ClassicGroup(GroupBase):
         """
         generations = [*earlier]
         for record in records:
-            durable.apply(self, record, now)
+            durable.apply(self.data, record, now)
             if isinstance(record, GroupRecord):
                 generations.append(record)
         assignments = {member.member_id: member.assignment for member in self.roster}
         leader = self.roster.leader_id
         known = tuple(generations)
-        self.note(GroupRestored(self.generation, self.protocol_type, leader, assignments, known))
-        self.start_sessions(now.ms)
+        self.outbox.note(
+            GroupRestored(self.generation, self.protocol_type, leader, assignments, known)
+        )
+        self.data.start_sessions(now.ms)
         if len(self.roster) > self.config.max_size:
-            rebalance.begin(self, Trigger(TriggerKind.OVER_CAPACITY), now)
-            rebalance.proceed(self, now)
+            rebalance.begin(self.data, Trigger(TriggerKind.OVER_CAPACITY), now)
+            rebalance.proceed(self.data, now)
 
     def unload(self, error: ErrorCode, now: Now) -> None:
         """Leave the group to whoever loads it next: it is Dead, and who is parked is told `error`.
 
         What is on its way to the log is answered with `error` too, whatever becomes of it.
         """
-        for write in self.in_flight:
+        for write in self.outbox.in_flight:
             write.answer_early(error)
         replies: list[Reply] = []
         for member in self.roster:
@@ -215,9 +304,9 @@ class ClassicGroup(GroupBase):
             ticket, member.sync_ticket = member.sync_ticket, None
             if ticket is not None:
                 replies.append(Reply(ticket, SyncResult(error)))
-        self.emit(Replies(iter(replies), len(replies)))
+        self.outbox.emit(Replies(iter(replies), len(replies)))
         if self.state is not GroupState.DEAD:
-            self.move_to(GroupState.DEAD, now)
+            self.data.move_to(GroupState.DEAD, now)
 
     # Reads; may be called at any time.
 
@@ -227,6 +316,27 @@ class ClassicGroup(GroupBase):
         """The durable position of a partition, if it is one of the topic with this id."""
         found = None if self.state is GroupState.DEAD else self.offsets.get(topic, partition)
         return found if found is not None and found.is_of(topic_id) else None
+
+    @property
+    def member_count(self) -> int:
+        return len(self.roster)
+
+    @property
+    def unused_id_count(self) -> int:
+        """Ids that were handed out, and with which nobody has joined."""
+        return len(self.roster.pending)
+
+    @property
+    def parked_join_count(self) -> int:
+        """JoinGroup requests that wait for their answer."""
+        return self.roster.parked_joins
+
+    @property
+    def parked_sync_count(self) -> int:
+        """SyncGroup requests that wait for their answer."""
+        if self.state is not GroupState.COMPLETING_REBALANCE:
+            return 0
+        return sum(member.sync_ticket is not None for member in self.roster)
 
     @property
     def size(self) -> int:
@@ -261,7 +371,7 @@ class ClassicGroup(GroupBase):
         """
         if self.state is GroupState.PREPARING_REBALANCE:
             missing = [m.member_id for m in self.roster if m.join_ticket is None]
-            return (*missing, *self.roster.pending), self.deadlines.get(JOIN_TIMER)
-        if self.pending_sync:
-            return tuple(self.pending_sync), self.deadlines.get(SYNC_TIMER)
+            return (*missing, *self.roster.pending), self.data.deadlines.get(JOIN_TIMER)
+        if self.data.pending_sync:
+            return tuple(self.data.pending_sync), self.data.deadlines.get(SYNC_TIMER)
         return (), None

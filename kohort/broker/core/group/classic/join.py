@@ -6,9 +6,9 @@ the wrong assignor learns just that and gets no member id.
 """
 
 from kohort.broker.core.group.classic import rebalance, replacement
+from kohort.broker.core.group.classic.data import GroupData
 from kohort.broker.core.group.classic.decisions import Decision, Joiner, decide
 from kohort.broker.core.group.classic.member import Member, PendingMember, size_of, size_of_ids
-from kohort.broker.core.group.classic.state import GroupBase
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.effects import TimerKey
 from kohort.broker.core.group.events import (
@@ -36,7 +36,7 @@ def check_request(group_id: str, request: JoinRequest, config: GroupConfig) -> E
     return ErrorCode.NONE
 
 
-def join(group: GroupBase, request: JoinRequest, ticket: Ticket, now: Now) -> None:
+def join(group: GroupData, request: JoinRequest, ticket: Ticket, now: Now) -> None:
     """Answer, or park `ticket` until the join phase ends."""
     if not _has_room(group, request):
         _refuse(group, request, ticket, now)
@@ -55,11 +55,11 @@ def join(group: GroupBase, request: JoinRequest, ticket: Ticket, now: Now) -> No
         _add_member(group, group.new_member_id(prefix), request, ticket, now)
 
 
-def _fail(group: GroupBase, request: JoinRequest, ticket: Ticket, error: ErrorCode) -> None:
-    group.reply(ticket, JoinResult(error, request.member_id))
+def _fail(group: GroupData, request: JoinRequest, ticket: Ticket, error: ErrorCode) -> None:
+    group.outbox.reply(ticket, JoinResult(error, request.member_id))
 
 
-def _has_room(group: GroupBase, request: JoinRequest) -> bool:
+def _has_room(group: GroupData, request: JoinRequest) -> bool:
     """A member that is there already does not make the group larger, nor does one that replaces it.
 
     While joins are collected, only those that have come count: if the limit was lowered, the last
@@ -84,11 +84,11 @@ def _has_room(group: GroupBase, request: JoinRequest) -> bool:
     return member is not None or len(roster) < size_max
 
 
-def _refuse(group: GroupBase, request: JoinRequest, ticket: Ticket, now: Now) -> None:
-    group.note(MemberRefused(request.member_id, request.client_id, request.client_host))
+def _refuse(group: GroupData, request: JoinRequest, ticket: Ticket, now: Now) -> None:
+    group.outbox.note(MemberRefused(request.member_id, request.client_id, request.client_host))
     if request.member_id in group.roster.pending:
         group.forget_pending_id(request.member_id)
-        group.note(UnusedIdDropped(request.member_id))
+        group.outbox.note(UnusedIdDropped(request.member_id))
         rebalance.try_complete(group, now)
     member = group.roster.get(request.member_id) or group.roster.holder_of(request.instance_id)
     if member is not None:
@@ -101,10 +101,10 @@ def _refuse(group: GroupBase, request: JoinRequest, ticket: Ticket, now: Now) ->
         )
         group.remove_member(member, Fate.SIZE_REFUSED)
         rebalance.cause(group, trigger, now)
-    group.reply(ticket, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED))
+    group.outbox.reply(ticket, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED))
 
 
-def _is_compatible(group: GroupBase, request: JoinRequest) -> bool:
+def _is_compatible(group: GroupData, request: JoinRequest) -> bool:
     """The sender's own earlier list counts too: even alone it cannot switch to a disjoint one."""
     if group.state is GroupState.EMPTY:
         return bool(request.protocol_type and request.protocols)
@@ -113,21 +113,21 @@ def _is_compatible(group: GroupBase, request: JoinRequest) -> bool:
     return group.roster.all_offer_one_of(request.protocols)
 
 
-def _hand_out_id(group: GroupBase, request: JoinRequest, ticket: Ticket, now: Now) -> None:
+def _hand_out_id(group: GroupData, request: JoinRequest, ticket: Ticket, now: Now) -> None:
     """KIP-394: whoever never comes back leaves an id behind, not a member."""
     roster = group.roster
     if len(roster.pending) >= group.config.pending_ids_max:
         oldest = next(iter(roster.pending))
         group.forget_pending_id(oldest)
-        group.note(UnusedIdDropped(oldest))
+        group.outbox.note(UnusedIdDropped(oldest))
     member_id = group.new_member_id(request.client_id)
     deadline_ms = now.ms + request.session_timeout_ms
     roster.pending[member_id] = PendingMember(member_id, request.reason, deadline_ms)
     group.schedule(TimerKey("pending", member_id), deadline_ms)
-    group.reply(ticket, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+    group.outbox.reply(ticket, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
 
 
-def _join_with_id(group: GroupBase, request: JoinRequest, ticket: Ticket, now: Now) -> None:
+def _join_with_id(group: GroupData, request: JoinRequest, ticket: Ticket, now: Now) -> None:
     pending = group.roster.pending.get(request.member_id)
     if pending is not None:
         if request.instance_id is not None:
@@ -158,7 +158,7 @@ def _join_reasons(first: StatedReason, second: StatedReason) -> StatedReason:
 
 
 def _add_member(
-    group: GroupBase, member_id: str, request: JoinRequest, ticket: Ticket, now: Now
+    group: GroupData, member_id: str, request: JoinRequest, ticket: Ticket, now: Now
 ) -> None:
     member = Member(
         member_id=member_id,
@@ -180,7 +180,7 @@ def _add_member(
     )
     is_running = group.state is GroupState.PREPARING_REBALANCE
     if is_running:
-        group.note(CauseAdded(trigger))
+        group.outbox.note(CauseAdded(trigger))
         if group.initial is not None:
             group.initial.member_added = True
     else:
@@ -197,7 +197,7 @@ def _add_member(
 
 
 def _rejoin(
-    group: GroupBase, member: Member, request: JoinRequest, ticket: Ticket, now: Now
+    group: GroupData, member: Member, request: JoinRequest, ticket: Ticket, now: Now
 ) -> None:
     """A member joins again while the group is in CompletingRebalance or Stable."""
     leads = group.roster.leader_id == member.member_id
@@ -225,12 +225,14 @@ def _rejoin(
         rebalance.proceed(group, now)
         return
     if decision.row in {12, 13} or (decision.row == 16 and request.reason.reason):
-        group.note(RebalanceAvoided(trigger))
+        group.outbox.note(RebalanceAvoided(trigger))
     if decision.row == 13:
         _welcome_back(group, member, request, ticket, now)
     else:
         with_members = leads and decision.row == 8
-        group.reply(ticket, rebalance.current_generation(group, member, with_members=with_members))
+        group.outbox.reply(
+            ticket, rebalance.current_generation(group, member, with_members=with_members)
+        )
 
 
 _KIND_BY_ROW = {
@@ -245,7 +247,7 @@ _KIND_BY_ROW = {
 
 
 def _welcome_back(
-    group: GroupBase, member: Member, request: JoinRequest, ticket: Ticket, now: Now
+    group: GroupData, member: Member, request: JoinRequest, ticket: Ticket, now: Now
 ) -> None:
     """Row 13: the leader has restarted and keeps its assignment.
 
@@ -256,12 +258,12 @@ def _welcome_back(
     group.start_session(member, now.ms)
     if request.can_skip_assignment:
         result = rebalance.current_generation(group, member, with_members=True)
-        group.reply(ticket, result._replace(skip_assignment=True))
+        group.outbox.reply(ticket, result._replace(skip_assignment=True))
     else:
-        group.reply(ticket, rebalance.current_generation(group, member, leader=""))
+        group.outbox.reply(ticket, rebalance.current_generation(group, member, leader=""))
 
 
-def _update(group: GroupBase, member: Member, request: JoinRequest) -> None:
+def _update(group: GroupData, member: Member, request: JoinRequest) -> None:
     """What a member says with a join that takes part in a rebalance."""
     member.session_timeout_ms = request.session_timeout_ms
     member.rebalance_timeout_ms = max(request.rebalance_timeout_ms, 0)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from kohort.broker.core.group.classic import rebalance
+from kohort.broker.core.group.classic.data import GroupData
 from kohort.broker.core.group.classic.member import Member
-from kohort.broker.core.group.classic.state import GroupBase
 from kohort.broker.core.group.events import Fate, Trigger, TriggerKind, UnusedIdDropped
 from kohort.broker.core.group.requests import LeaveEntry, LeaveResult, Now, Ticket
 from kohort.broker.core.group.states import GroupState
@@ -25,11 +25,11 @@ ENTRIES_PER_STEP: Final = 100
 
 
 def leave_steps(
-    group: GroupBase, entries: Sequence[LeaveEntry], ticket: Ticket, now: Now
+    group: GroupData, entries: Sequence[LeaveEntry], ticket: Ticket, now: Now
 ) -> Steps[None]:
     """Remove whoever can be, answer, and let the group take one step for all of them together."""
     if group.state is GroupState.DEAD:
-        group.reply(ticket, LeaveResult(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        group.outbox.reply(ticket, LeaveResult(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
     errors: list[ErrorCode] = []
     triggers: list[Trigger] = []
@@ -38,7 +38,7 @@ def leave_steps(
             yield
         if entry.member_id in group.roster.pending:
             group.forget_pending_id(entry.member_id)
-            group.note(UnusedIdDropped(entry.member_id))
+            group.outbox.note(UnusedIdDropped(entry.member_id))
             errors.append(ErrorCode.NONE)
             continue
         found = _find(group, entry)
@@ -47,7 +47,7 @@ def leave_steps(
             continue
         triggers.append(_remove(group, found, entry))
         errors.append(ErrorCode.NONE)
-    group.reply(ticket, LeaveResult(entries=tuple(errors)))
+    group.outbox.reply(ticket, LeaveResult(entries=tuple(errors)))
     if triggers:
         rebalance.cause_all(group, triggers, now)
     else:
@@ -56,14 +56,14 @@ def leave_steps(
         rebalance.try_complete(group, now)
 
 
-def _find(group: GroupBase, entry: LeaveEntry) -> Member | ErrorCode:
+def _find(group: GroupData, entry: LeaveEntry) -> Member | ErrorCode:
     if not entry.member_id:
         # An administrator knows the instance, not the id of the process that holds it.
         return group.roster.holder_of(entry.instance_id) or ErrorCode.UNKNOWN_MEMBER_ID
     return group.find_member(entry.member_id, entry.instance_id)
 
 
-def _remove(group: GroupBase, member: Member, entry: LeaveEntry) -> Trigger:
+def _remove(group: GroupData, member: Member, entry: LeaveEntry) -> Trigger:
     by_admin = not entry.member_id or ADMIN_REASON in (entry.reason or "").lower()
     trigger = Trigger(
         TriggerKind.REMOVED_BY_ADMIN if by_admin else TriggerKind.MEMBER_LEFT,

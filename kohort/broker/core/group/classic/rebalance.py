@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from kohort.broker.core.group.begun import encode_begun
 from kohort.broker.core.group.classic import durable
+from kohort.broker.core.group.classic.data import GroupData, InitialDelay
 from kohort.broker.core.group.classic.member import Member, Protocols, metadata_for
-from kohort.broker.core.group.classic.state import GroupBase, InitialDelay
 from kohort.broker.core.group.effects import JOIN_TIMER, SYNC_TIMER, Replies, Reply
 from kohort.broker.core.group.events import (
     CauseAdded,
@@ -31,7 +31,7 @@ from kohort.broker.core.group.states import GroupState
 from kohort.protocol.errors import ErrorCode
 
 
-def begin(group: GroupBase, trigger: Trigger, now: Now) -> None:
+def begin(group: GroupData, trigger: Trigger, now: Now) -> None:
     """Move to PreparingRebalance; `proceed` must follow in the same step.
 
     Legal in Empty, Stable and CompletingRebalance. An assignment that was awaited is given up.
@@ -39,7 +39,7 @@ def begin(group: GroupBase, trigger: Trigger, now: Now) -> None:
     for member in group.roster:
         member.told_to_rejoin = False
     members = tuple([member.ref for member in group.roster])
-    group.note(RebalanceStarted(trigger, group.state, group.generation, members))
+    group.outbox.note(RebalanceStarted(trigger, group.state, group.generation, members))
     group.begun = encode_begun(trigger, group.state, group.generation, now)
     if group.state is GroupState.COMPLETING_REBALANCE:
         abandon_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS, now)
@@ -51,7 +51,7 @@ def begin(group: GroupBase, trigger: Trigger, now: Now) -> None:
     group.move_to(GroupState.PREPARING_REBALANCE, now)
 
 
-def proceed(group: GroupBase, now: Now) -> None:
+def proceed(group: GroupData, now: Now) -> None:
     """Complete the join phase if nobody is missing, else give it a deadline."""
     timeout_ms = group.roster.rebalance_timeout_ms()
     if group.initial is not None:
@@ -61,27 +61,27 @@ def proceed(group: GroupBase, now: Now) -> None:
         group.schedule(JOIN_TIMER, now.ms + timeout_ms)
 
 
-def cause(group: GroupBase, trigger: Trigger, now: Now) -> None:
+def cause(group: GroupData, trigger: Trigger, now: Now) -> None:
     """Somebody is gone: begin a rebalance for it, or see whether it was the last that a running one
     waited for.
     """
     cause_all(group, [trigger], now)
 
 
-def cause_all(group: GroupBase, triggers: Sequence[Trigger], now: Now) -> None:
+def cause_all(group: GroupData, triggers: Sequence[Trigger], now: Now) -> None:
     """As `cause`, for several at once: the first one counts as the cause, the others as further."""
     is_running = group.state is GroupState.PREPARING_REBALANCE
     if not is_running:
         begin(group, triggers[0], now)
     for trigger in triggers if is_running else triggers[1:]:
-        group.note(CauseAdded(trigger))
+        group.outbox.note(CauseAdded(trigger))
     if is_running:
         try_complete(group, now)
     else:
         proceed(group, now)
 
 
-def try_complete(group: GroupBase, now: Now) -> bool:
+def try_complete(group: GroupData, now: Now) -> bool:
     """End the join phase if all have joined and no id is still to be used.
 
     Never during the initial delay: a member or an id that goes does not cut it short.
@@ -94,7 +94,7 @@ def try_complete(group: GroupBase, now: Now) -> bool:
     return True
 
 
-def on_join_deadline(group: GroupBase, now: Now) -> None:
+def on_join_deadline(group: GroupData, now: Now) -> None:
     """The time for joins is up, or a window of the initial delay."""
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
@@ -108,12 +108,12 @@ def on_join_deadline(group: GroupBase, now: Now) -> None:
         initial.remaining_ms = max(initial.remaining_ms - expired_ms, 0)
         deadline_ms = now.ms + initial.window_ms
         group.schedule(JOIN_TIMER, deadline_ms)
-        group.note(InitialDelayExtended(deadline_ms))
+        group.outbox.note(InitialDelayExtended(deadline_ms))
     else:
         complete(group, JoinPhaseEnd.INITIAL_DELAY, now)
 
 
-def complete(group: GroupBase, end: JoinPhaseEnd, now: Now) -> None:
+def complete(group: GroupData, end: JoinPhaseEnd, now: Now) -> None:
     """Begin the next generation with those who joined, and with static members who did not."""
     group.cancel(JOIN_TIMER)
     group.initial = None
@@ -126,13 +126,13 @@ def complete(group: GroupBase, end: JoinPhaseEnd, now: Now) -> None:
         _become_empty(group, now)
     elif not roster.parked_joins:
         # All that remain are static and away. Their sessions will end, or they come back.
-        group.note(JoinPhaseStalled(tuple(member.member_id for member in roster)))
+        group.outbox.note(JoinPhaseStalled(tuple(member.member_id for member in roster)))
         group.schedule(JOIN_TIMER, now.ms + roster.rebalance_timeout_ms())
     else:
         _begin_generation(group, end, now)
 
 
-def abandon_assignment(group: GroupBase, error: ErrorCode, now: Now) -> None:
+def abandon_assignment(group: GroupData, error: ErrorCode, now: Now) -> None:
     """The awaited assignment will not come: drop what there is and tell those who wait for it."""
     for member in group.roster:
         member.assignment = b""
@@ -143,7 +143,7 @@ def abandon_assignment(group: GroupBase, error: ErrorCode, now: Now) -> None:
 
 
 def current_generation(
-    group: GroupBase, member: Member, *, leader: str | None = None, with_members: bool = False
+    group: GroupData, member: Member, *, leader: str | None = None, with_members: bool = False
 ) -> JoinResult:
     """The answer to a join that takes part in the generation there is.
 
@@ -160,7 +160,7 @@ def current_generation(
     )
 
 
-def joined_members(group: GroupBase) -> list[JoinedMember]:
+def joined_members(group: GroupData) -> list[JoinedMember]:
     """All members as the leader gets to see them."""
     return [
         JoinedMember(
@@ -172,15 +172,15 @@ def joined_members(group: GroupBase) -> list[JoinedMember]:
     ]
 
 
-def park(group: GroupBase, member: Member, ticket: Ticket) -> None:
+def park(group: GroupData, member: Member, ticket: Ticket) -> None:
     """`member` waits for the next generation; a join that it has parked already is answered."""
     if member.join_ticket is not None:
         group.answer_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
     group.roster.park_join(member, ticket)
-    group.note(JoinReceived(member.ref, member.reason, member.protocols))
+    group.outbox.note(JoinReceived(member.ref, member.reason, member.protocols))
 
 
-def _park_held_joins(group: GroupBase) -> None:
+def _park_held_joins(group: GroupData) -> None:
     """Replacements that were about to be answered take part in the rebalance instead."""
     held, group.held = group.held, {}
     for member_id, join in held.items():
@@ -190,17 +190,17 @@ def _park_held_joins(group: GroupBase) -> None:
         park(group, member, join.ticket)
 
 
-def _become_empty(group: GroupBase, now: Now) -> None:
+def _become_empty(group: GroupData, now: Now) -> None:
     group.generation += 1
     group.protocol_name = None
     group.topics_hash = None
     group.note_subscriptions()
     group.move_to(GroupState.EMPTY, now)
     durable.store_emptied(group)
-    group.note(RebalanceEnded(Outcome.EMPTY, group.generation, {}))
+    group.outbox.note(RebalanceEnded(Outcome.EMPTY, group.generation, {}))
 
 
-def _begin_generation(group: GroupBase, end: JoinPhaseEnd, now: Now) -> None:
+def _begin_generation(group: GroupData, end: JoinPhaseEnd, now: Now) -> None:
     roster = group.roster
     if roster.leader is None or roster.leader.join_ticket is None:
         roster.leader_id = next(m.member_id for m in roster if m.join_ticket is not None)
@@ -211,7 +211,7 @@ def _begin_generation(group: GroupBase, end: JoinPhaseEnd, now: Now) -> None:
     refs = tuple([member.ref for member in roster])
     are_all_here = roster.parked_joins == len(roster)
     group.move_to(GroupState.COMPLETING_REBALANCE, now)
-    group.note(
+    group.outbox.note(
         JoinPhaseEnded(
             end=end,
             generation=group.generation,
@@ -234,12 +234,12 @@ def _begin_generation(group: GroupBase, end: JoinPhaseEnd, now: Now) -> None:
     group.start_sessions(now.ms)
     group.pending_sync = dict.fromkeys([ref.member_id for ref in refs])
     answers = _join_answers(group, tickets, zip(refs, offers, strict=True))
-    group.emit(Replies(answers, len(tickets)))
+    group.outbox.emit(Replies(answers, len(tickets)))
     group.schedule(SYNC_TIMER, now.ms + roster.rebalance_timeout_ms())
 
 
 def _join_answers(
-    group: GroupBase,
+    group: GroupData,
     tickets: dict[str, Ticket],
     members: Iterable[tuple[MemberRef, Protocols]],
 ) -> Iterator[Reply]:

@@ -7,9 +7,9 @@ process is fenced.
 """
 
 from kohort.broker.core.group.classic import durable, rebalance
+from kohort.broker.core.group.classic.data import GroupData, HeldJoin
 from kohort.broker.core.group.classic.decisions import Decision, Joiner, decide
 from kohort.broker.core.group.classic.member import Member
-from kohort.broker.core.group.classic.state import GroupBase, HeldJoin
 from kohort.broker.core.group.events import (
     CauseAdded,
     MemberReplaced,
@@ -26,7 +26,7 @@ PARTITION_COUNTS_CHANGED = "partition counts changed while the leader was away"
 TOPICS_CHANGED = "other topics than before"
 
 
-def join(group: GroupBase, old: Member, request: JoinRequest, ticket: Ticket, now: Now) -> None:
+def join(group: GroupData, old: Member, request: JoinRequest, ticket: Ticket, now: Now) -> None:
     """A join without a member id but with the instance id of `old`."""
     assert old.instance_id is not None
     led = group.roster.leader_id == old.member_id
@@ -49,7 +49,7 @@ def join(group: GroupBase, old: Member, request: JoinRequest, ticket: Ticket, no
         new_protocols=new.protocol_names,
     )
     if group.state is GroupState.PREPARING_REBALANCE:
-        group.note(CauseAdded(trigger))
+        group.outbox.note(CauseAdded(trigger))
         _take_over(group, old, new, now)
         rebalance.park(group, new, ticket)
         rebalance.try_complete(group, now)
@@ -62,12 +62,12 @@ def join(group: GroupBase, old: Member, request: JoinRequest, ticket: Ticket, no
         rebalance.park(group, new, ticket)
         rebalance.proceed(group, now)
     else:
-        group.note(RebalanceAvoided(trigger))
+        group.outbox.note(RebalanceAvoided(trigger))
         can_skip = request.can_skip_assignment
         _replace_quietly(group, old, new, can_skip_assignment=can_skip, ticket=ticket, now=now)
 
 
-def have_topics_changed(group: GroupBase) -> bool:
+def have_topics_changed(group: GroupData) -> bool:
     """Have the partitions changed since the assignment was made? False if that is not known.
 
     A leader that is away does not see it, and after its return it is told to skip the assignment.
@@ -78,7 +78,7 @@ def have_topics_changed(group: GroupBase) -> bool:
     return current is not None and current != group.topics_hash
 
 
-def _decide(group: GroupBase, old: Member, new: Member) -> tuple[Decision, str]:
+def _decide(group: GroupData, old: Member, new: Member) -> tuple[Decision, str]:
     """The row of the decision table, and what else speaks for a rebalance."""
     leads = group.roster.leader_id == old.member_id
     differs = group.state is GroupState.STABLE and _would_change_protocol(group, old, new)
@@ -93,30 +93,30 @@ def _decide(group: GroupBase, old: Member, new: Member) -> tuple[Decision, str]:
     return decision, ""
 
 
-def _would_change_protocol(group: GroupBase, old: Member, new: Member) -> bool:
+def _would_change_protocol(group: GroupData, old: Member, new: Member) -> bool:
     if old.protocol_names == new.protocol_names:
         return False
     return group.roster.choose_protocol_with(new, old) != group.protocol_name
 
 
-def _wants_other_topics(group: GroupBase, old: Member, new: Member) -> bool:
+def _wants_other_topics(group: GroupData, old: Member, new: Member) -> bool:
     before = parse_topics(old.metadata(group.protocol_name))
     after = parse_topics(new.metadata(group.protocol_name))
     return before is not None and after is not None and before != after
 
 
-def _take_over(group: GroupBase, old: Member, new: Member, now: Now) -> None:
+def _take_over(group: GroupData, old: Member, new: Member, now: Now) -> None:
     """Put `new` in the place of `old`, whose process learns that it is fenced if it waits."""
     fenced = ErrorCode.FENCED_INSTANCE_ID
     group.answer_join(old, JoinResult(fenced, old.member_id))
     group.answer_sync(old, SyncResult(fenced))
     durable.swap(group, old, new)
     group.start_session(new, now.ms)
-    group.note(MemberReplaced(old.member_id, new.ref))
+    group.outbox.note(MemberReplaced(old.member_id, new.ref))
 
 
 def _replace_quietly(
-    group: GroupBase,
+    group: GroupData,
     old: Member,
     new: Member,
     *,
@@ -129,7 +129,9 @@ def _replace_quietly(
     superseded = group.held.pop(old.member_id, None)
     if superseded is not None:
         assert superseded.ticket is not None
-        group.reply(superseded.ticket, JoinResult(ErrorCode.FENCED_INSTANCE_ID, old.member_id))
+        group.outbox.reply(
+            superseded.ticket, JoinResult(ErrorCode.FENCED_INSTANCE_ID, old.member_id)
+        )
     is_first = not group.held and superseded is None
     _take_over(group, old, new, now)
     leads = group.roster.leader_id == new.member_id
@@ -143,4 +145,4 @@ def _replace_quietly(
     previous = old if superseded is None else superseded.previous
     group.held[new.member_id] = HeldJoin(previous, ticket, result)
     if is_first:
-        group.stage(durable.ReplacementWrite(group))
+        group.outbox.stage(durable.ReplacementWrite(group))

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kohort.broker.core.group.classic import durable, rebalance
+from kohort.broker.core.group.classic.data import GroupData
 from kohort.broker.core.group.classic.member import Member
-from kohort.broker.core.group.classic.state import GroupBase
 from kohort.broker.core.group.effects import Replies, Reply
 from kohort.broker.core.group.events import (
     Outcome,
@@ -22,40 +22,40 @@ from kohort.broker.core.group.states import GroupState
 from kohort.protocol.errors import ErrorCode
 
 
-def sync(group: GroupBase, request: SyncRequest, ticket: Ticket, now: Now) -> None:
+def sync(group: GroupData, request: SyncRequest, ticket: Ticket, now: Now) -> None:
     """Answer, or park `ticket` until the leader's assignment is durable."""
     found = group.find_member_of(request.member_id, request.instance_id, request.generation)
     if isinstance(found, ErrorCode):
-        group.reply(ticket, SyncResult(found))
+        group.outbox.reply(ticket, SyncResult(found))
     elif _contradicts(request.protocol_type, group.protocol_type) or _contradicts(
         request.protocol_name, group.protocol_name
     ):
-        group.reply(ticket, SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        group.outbox.reply(ticket, SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     elif group.state is GroupState.PREPARING_REBALANCE:
         group.tell_to_rejoin(found)
-        group.reply(ticket, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
+        group.outbox.reply(ticket, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
     elif group.state is GroupState.COMPLETING_REBALANCE:
         _park(group, found, request, ticket, now)
     else:
         assert group.state is GroupState.STABLE
         _note_sync(group, found)
-        group.reply(ticket, _assignment(group, found))
-        group.note(SyncAnswered(found.member_id))
+        group.outbox.reply(ticket, _assignment(group, found))
+        group.outbox.note(SyncAnswered(found.member_id))
 
 
 def _contradicts(given: str | None, ours: str | None) -> bool:
     return given is not None and ours is not None and given != ours
 
 
-def _note_sync(group: GroupBase, member: Member) -> None:
+def _note_sync(group: GroupData, member: Member) -> None:
     """`member` has come for its assignment, now or once it is there."""
     member_id = member.member_id
     if member_id in group.pending_sync:
-        group.note(SyncReceived(member_id, member_id == group.roster.leader_id))
+        group.outbox.note(SyncReceived(member_id, member_id == group.roster.leader_id))
         group.forget_pending_sync(member)
 
 
-def _assignment(group: GroupBase, member: Member) -> SyncResult:
+def _assignment(group: GroupData, member: Member) -> SyncResult:
     return SyncResult(
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
@@ -63,7 +63,7 @@ def _assignment(group: GroupBase, member: Member) -> SyncResult:
     )
 
 
-def _sync_answers(group: GroupBase, tickets: Sequence[tuple[Ticket, bytes]]) -> Iterator[Reply]:
+def _sync_answers(group: GroupData, tickets: Sequence[tuple[Ticket, bytes]]) -> Iterator[Reply]:
     protocol_type, protocol_name = group.protocol_type, group.protocol_name
     return (
         Reply(ticket, SyncResult(ErrorCode.NONE, protocol_type, protocol_name, assignment))
@@ -71,7 +71,7 @@ def _sync_answers(group: GroupBase, tickets: Sequence[tuple[Ticket, bytes]]) -> 
     )
 
 
-def _park(group: GroupBase, member: Member, request: SyncRequest, ticket: Ticket, now: Now) -> None:
+def _park(group: GroupData, member: Member, request: SyncRequest, ticket: Ticket, now: Now) -> None:
     if member.sync_ticket is not None:
         group.answer_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync_ticket = ticket
@@ -81,10 +81,10 @@ def _park(group: GroupBase, member: Member, request: SyncRequest, ticket: Ticket
         group.assignment_on_its_way = group.generation
         given = request.assignments
         assignments = {m.member_id: given.get(m.member_id, b"") for m in group.roster}
-        group.stage(AssignmentWrite(group, _record(group, assignments, now)))
+        group.outbox.stage(AssignmentWrite(group, _record(group, assignments, now)))
 
 
-def _record(group: GroupBase, assignments: dict[str, bytes], now: Now) -> GroupRecord:
+def _record(group: GroupData, assignments: dict[str, bytes], now: Now) -> GroupRecord:
     """The group as it will be when the assignment is in force."""
     topics_hash = hash_partition_counts(group.subscribed_topics(), group.partition_count)
     return durable.group_record(
@@ -96,7 +96,7 @@ def _record(group: GroupBase, assignments: dict[str, bytes], now: Now) -> GroupR
 class AssignmentWrite:
     """The leader's assignment. In force once durable, if the group still waits for it then."""
 
-    group: GroupBase
+    group: GroupData
     record: GroupRecord
 
     def make_records(self) -> tuple[DurableRecord, ...]:
@@ -116,14 +116,14 @@ class AssignmentWrite:
         group = self.group
         durable.apply(group, self.record, now)
         assignments = {member.member_id: member.assignment for member in group.roster}
-        group.note(RebalanceEnded(Outcome.STABLE, group.generation, assignments))
+        group.outbox.note(RebalanceEnded(Outcome.STABLE, group.generation, assignments))
         tickets: list[tuple[Ticket, bytes]] = []
         for member in group.roster:
             ticket, member.sync_ticket = member.sync_ticket, None
             if ticket is not None:
                 tickets.append((ticket, member.assignment))
                 group.start_session(member, now.ms)
-        group.emit(Replies(_sync_answers(group, tickets), len(tickets)))
+        group.outbox.emit(Replies(_sync_answers(group, tickets), len(tickets)))
 
     def on_failed(self, error: ErrorCode, now: Now) -> None:
         """Tell those who wait, and assign anew: the next generation overrides whatever the log may
@@ -133,7 +133,7 @@ class AssignmentWrite:
             return
         group = self.group
         rebalance.abandon_assignment(group, error, now)
-        group.note(RebalanceEnded(Outcome.STORE_FAILED, group.generation, {}, error))
+        group.outbox.note(RebalanceEnded(Outcome.STORE_FAILED, group.generation, {}, error))
         trigger = Trigger(TriggerKind.STORE_FAILED, error=error)
         rebalance.begin(group, trigger, now)
         rebalance.proceed(group, now)

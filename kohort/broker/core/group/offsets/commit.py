@@ -6,10 +6,8 @@ A commit changes nothing before it is durable: until then OffsetFetch finds what
 from dataclasses import dataclass
 from typing import Final
 
-from kohort.broker.core.group.classic import durable
-from kohort.broker.core.group.classic.member import Member
-from kohort.broker.core.group.classic.state import GroupBase
 from kohort.broker.core.group.events import OffsetsStored
+from kohort.broker.core.group.offsets.owner import OffsetsOwner
 from kohort.broker.core.group.records import DurableRecord, OffsetRecord
 from kohort.broker.core.group.requests import (
     CommitRequest,
@@ -19,34 +17,33 @@ from kohort.broker.core.group.requests import (
     OffsetToCommit,
     Ticket,
 )
-from kohort.broker.core.group.states import GroupState
 from kohort.protocol.errors import ErrorCode
 
 TIMESTAMP_MAX: Final = (1 << 63) - 1
 """The end of the calendar that records have; what is kept for longer is kept for ever."""
 
 
-def commit(group: GroupBase, request: CommitRequest, ticket: Ticket, now: Now) -> None:
+def commit(owner: OffsetsOwner, request: CommitRequest, ticket: Ticket, now: Now) -> None:
     """Store positions; answered when they are durable."""
-    error = _check(group, request, now, transactional=False)
+    error = owner.commit_error(request, now, transactional=False)
     if error:
-        group.reply(ticket, CommitResult((error,) * len(request.offsets)))
+        owner.outbox.reply(ticket, CommitResult((error,) * len(request.offsets)))
     else:
-        _store(group, request, ticket, now)
+        _store(owner, request, ticket, now)
 
 
 def commit_in_transaction(
-    group: GroupBase, request: CommitRequest, producer_id: int, ticket: Ticket, now: Now
+    owner: OffsetsOwner, request: CommitRequest, producer_id: int, ticket: Ticket, now: Now
 ) -> None:
     """Store positions that become visible when the producer's transaction commits.
 
     Whether the producer has a transaction open is not for the group to know.
     """
-    error = _check(group, request, now, transactional=True)
+    error = owner.commit_error(request, now, transactional=True)
     if error:
-        group.reply(ticket, CommitResult((error,) * len(request.offsets)))
+        owner.outbox.reply(ticket, CommitResult((error,) * len(request.offsets)))
     else:
-        _store(group, request, ticket, now, producer_id=producer_id)
+        _store(owner, request, ticket, now, producer_id=producer_id)
 
 
 def error_without_group(request: CommitRequest, *, names_group_errors: bool) -> ErrorCode:
@@ -60,31 +57,8 @@ def error_without_group(request: CommitRequest, *, names_group_errors: bool) -> 
     return ErrorCode.GROUP_ID_NOT_FOUND if names_group_errors else ErrorCode.ILLEGAL_GENERATION
 
 
-def _check(group: GroupBase, request: CommitRequest, now: Now, *, transactional: bool) -> ErrorCode:
-    if group.state is GroupState.DEAD:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if request.generation < 0 and group.state is GroupState.EMPTY:
-        return ErrorCode.NONE
-    if request.generation < 0 and not request.member_id and request.instance_id is None:
-        # Somebody from outside; only members commit for a group that has some. Producers that know
-        # nothing of members (before KIP-447) are let in.
-        return ErrorCode.NONE if transactional else ErrorCode.UNKNOWN_MEMBER_ID
-    found = group.find_member_of(request.member_id, request.instance_id, request.generation)
-    if isinstance(found, ErrorCode):
-        return found
-    return ErrorCode.NONE if transactional else _check_phase(group, found, now)
-
-
-def _check_phase(group: GroupBase, member: Member, now: Now) -> ErrorCode:
-    if group.state is GroupState.COMPLETING_REBALANCE:
-        group.tell_to_rejoin(member)
-        return ErrorCode.REBALANCE_IN_PROGRESS
-    group.start_session(member, now.ms)
-    return ErrorCode.NONE
-
-
 def _store(
-    group: GroupBase,
+    owner: OffsetsOwner,
     request: CommitRequest,
     ticket: Ticket,
     now: Now,
@@ -97,16 +71,16 @@ def _store(
     errors: list[ErrorCode] = []
     records: list[OffsetRecord] = []
     for offset in request.offsets:
-        if _utf16_units(offset.metadata) > group.config.offset_metadata_max_units:
+        if _utf16_units(offset.metadata) > owner.config.offset_metadata_max_units:
             errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
             continue
         errors.append(ErrorCode.NONE)
-        records.append(_record(group, offset, now.wall_ms, expire_ms))
+        records.append(_record(owner, offset, now.wall_ms, expire_ms))
     result = CommitResult(tuple(errors))
     if records:
-        group.stage(OffsetsWrite(group, tuple(records), ticket, result, producer_id))
+        owner.outbox.stage(OffsetsWrite(owner, tuple(records), ticket, result, producer_id))
     else:
-        group.reply(ticket, result)
+        owner.outbox.reply(ticket, result)
 
 
 def _utf16_units(text: str) -> int:
@@ -115,19 +89,19 @@ def _utf16_units(text: str) -> int:
 
 
 def _record(
-    group: GroupBase, offset: OffsetToCommit, commit_ms: int, expire_ms: int
+    owner: OffsetsOwner, offset: OffsetToCommit, commit_ms: int, expire_ms: int
 ) -> OffsetRecord:
     committed = CommittedOffset(
         offset.offset, offset.leader_epoch, offset.metadata, commit_ms, expire_ms, offset.topic_id
     )
-    return OffsetRecord(group.group_id, offset.topic, offset.partition, committed)
+    return OffsetRecord(owner.group_id, offset.topic, offset.partition, committed)
 
 
 @dataclass(slots=True, eq=False)
 class OffsetsWrite:
     """One commit."""
 
-    group: GroupBase
+    owner: OffsetsOwner
     records: tuple[OffsetRecord, ...]
     ticket: Ticket | None
     """None once answered."""
@@ -140,14 +114,15 @@ class OffsetsWrite:
 
     def on_durable(self, now: Now) -> None:
         """Make the positions visible; of one that is repeated in the request, the last."""
-        table = self.group.offsets
+        del now
+        table = self.owner.offsets
         for record in self.records:
             if self.producer_id is None:
-                durable.apply(self.group, record, now)
+                table.apply(record)
             else:
                 place = (record.topic, record.partition)
                 table.set_transactional(self.producer_id, *place, record.committed)
-        self.group.note(OffsetsStored(len(self.records)))
+        self.owner.outbox.note(OffsetsStored(len(self.records)))
         self._answer(self.result)
 
     def on_failed(self, error: ErrorCode, now: Now) -> None:
@@ -163,4 +138,4 @@ class OffsetsWrite:
     def _answer(self, result: CommitResult) -> None:
         ticket, self.ticket = self.ticket, None
         if ticket is not None:
-            self.group.reply(ticket, result)
+            self.owner.outbox.reply(ticket, result)

@@ -7,9 +7,8 @@ force once its tombstones are durable. So none of them can race with a commit or
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kohort.broker.core.group.classic import durable
-from kohort.broker.core.group.classic.state import GroupBase
 from kohort.broker.core.group.events import GroupRemoved, OffsetsRemoved
+from kohort.broker.core.group.offsets.owner import OffsetsOwner
 from kohort.broker.core.group.protocols import CONSUMER
 from kohort.broker.core.group.records import DurableRecord, GroupTombstone, OffsetTombstone
 from kohort.broker.core.group.requests import (
@@ -23,30 +22,32 @@ from kohort.broker.core.group.states import GroupState
 from kohort.protocol.errors import ErrorCode
 
 
-def delete_group(group: GroupBase, ticket: Ticket) -> None:
+def delete_group(owner: OffsetsOwner, ticket: Ticket) -> None:
     """DeleteGroups: the group and its offsets. Answered with an ErrorCode."""
-    assert not group.is_writing
-    if group.state is GroupState.DEAD:
-        group.reply(ticket, ErrorCode.GROUP_ID_NOT_FOUND)
-    elif group.state is not GroupState.EMPTY:
-        group.reply(ticket, ErrorCode.NON_EMPTY_GROUP)
+    assert not owner.outbox.is_writing
+    if owner.state is GroupState.DEAD:
+        owner.outbox.reply(ticket, ErrorCode.GROUP_ID_NOT_FOUND)
+    elif owner.state is not GroupState.EMPTY:
+        owner.outbox.reply(ticket, ErrorCode.NON_EMPTY_GROUP)
     else:
-        partitions = [partition for partition, _ in group.offsets.items()]
+        partitions = [partition for partition, _ in owner.offsets.items()]
         answers = _Answers(ticket, ErrorCode.NONE, lambda error: error)
-        _stage(group, partitions, answers, with_group=True)
+        _stage(owner, partitions, answers, with_group=True)
 
 
-def delete_offsets(group: GroupBase, partitions: Sequence[TopicPartition], ticket: Ticket) -> None:
+def delete_offsets(
+    owner: OffsetsOwner, partitions: Sequence[TopicPartition], ticket: Ticket
+) -> None:
     """OffsetDelete, of partitions that exist. One that was never committed is no error."""
-    assert not group.is_writing
-    if group.state is GroupState.DEAD:
-        group.reply(ticket, DeleteOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND))
+    assert not owner.outbox.is_writing
+    if owner.state is GroupState.DEAD:
+        owner.outbox.reply(ticket, DeleteOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND))
         return
-    is_empty = group.state is GroupState.EMPTY
-    if not is_empty and group.protocol_type != CONSUMER:
-        group.reply(ticket, DeleteOffsetsResult(ErrorCode.NON_EMPTY_GROUP))
+    is_empty = owner.state is GroupState.EMPTY
+    if not is_empty and owner.protocol_type != CONSUMER:
+        owner.outbox.reply(ticket, DeleteOffsetsResult(ErrorCode.NON_EMPTY_GROUP))
         return
-    wanted = frozenset() if is_empty else group.subscribed_topics()
+    wanted = frozenset() if is_empty else owner.subscribed_topics()
     errors = tuple(
         ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         if wanted is None or partition.topic in wanted
@@ -54,19 +55,19 @@ def delete_offsets(group: GroupBase, partitions: Sequence[TopicPartition], ticke
         for partition in partitions
     )
     removed = [p for p, error in zip(partitions, errors, strict=True) if not error]
-    removed = [p for p in dict.fromkeys(removed) if group.offsets.get(*p) is not None]
+    removed = [p for p in dict.fromkeys(removed) if owner.offsets.get(*p) is not None]
     result = DeleteOffsetsResult(partitions=errors)
-    _stage(group, removed, _Answers(ticket, result, DeleteOffsetsResult))
+    _stage(owner, removed, _Answers(ticket, result, DeleteOffsetsResult))
 
 
-def forget_topics(group: GroupBase, topics: Mapping[str, bytes | None]) -> None:
+def forget_topics(owner: OffsetsOwner, topics: Mapping[str, bytes | None]) -> None:
     """What was committed for topics that are gone goes too, in whatever state the group is.
 
     Args:
         topics: names with the id of the topic that has the name now, None if there is none. What
             was committed for that one stays.
     """
-    assert not group.is_writing
+    assert not owner.outbox.is_writing
 
     def is_gone(topic: str, committed: CommittedOffset) -> bool:
         if topic not in topics:
@@ -74,50 +75,52 @@ def forget_topics(group: GroupBase, topics: Mapping[str, bytes | None]) -> None:
         living_id = topics[topic]
         return living_id is None or not committed.is_of(living_id)
 
-    for partition, committed in list(group.offsets.transactional_items()):
+    for partition, committed in list(owner.offsets.transactional_items()):
         if is_gone(partition.topic, committed):
-            group.offsets.remove_transactional(*partition)
+            owner.offsets.remove_transactional(*partition)
     partitions = [
         partition
-        for partition, committed in group.offsets.items()
+        for partition, committed in owner.offsets.items()
         if is_gone(partition.topic, committed)
     ]
-    if group.state is not GroupState.DEAD:
-        _stage(group, partitions, None)
+    if owner.state is not GroupState.DEAD:
+        _stage(owner, partitions, None)
 
 
-def expire(group: GroupBase, now: Now) -> None:
+def expire(owner: OffsetsOwner, now: Now) -> None:
     """Drop offsets that nobody has needed for the retention time (KIP-211, KIP-496), and the group
     if it is Empty and has none left, however recently it emptied. Ids that were handed out keep it.
     """
-    assert not group.is_writing
-    if group.state is GroupState.DEAD:
+    assert not owner.outbox.is_writing
+    if owner.state is GroupState.DEAD:
         return
-    is_expired = _expiry_rule(group, now)
+    is_expired = _expiry_rule(owner, now)
     partitions = [
         partition
-        for partition, committed in group.offsets.items()
-        if is_expired(partition, committed) and not group.offsets.is_unstable(*partition)
+        for partition, committed in owner.offsets.items()
+        if is_expired(partition, committed) and not owner.offsets.is_unstable(*partition)
     ]
     is_over = (
-        group.state is GroupState.EMPTY
-        and not group.roster.pending
-        and len(partitions) == group.offsets.count
-        and not group.offsets.has_transactional
+        owner.state is GroupState.EMPTY
+        and not owner.has_unused_ids
+        and len(partitions) == owner.offsets.count
+        and not owner.offsets.has_transactional
     )
-    _stage(group, partitions, None, with_group=is_over, expired=True)
+    _stage(owner, partitions, None, with_group=is_over, expired=True)
 
 
-def _expiry_rule(group: GroupBase, now: Now) -> Callable[[TopicPartition, CommittedOffset], bool]:
-    retention_ms = group.config.offsets_retention_ms
+def _expiry_rule(
+    owner: OffsetsOwner, now: Now
+) -> Callable[[TopicPartition, CommittedOffset], bool]:
+    retention_ms = owner.config.offsets_retention_ms
     wanted: frozenset[str] | None = frozenset()
     since_empty_ms = -1
-    if group.protocol_type is None:
+    if owner.protocol_type is None:
         pass  # A simple group: every offset has its own time.
-    elif group.state is GroupState.EMPTY:
-        since_empty_ms = group.state_timestamp_ms
-    elif group.state is GroupState.STABLE and group.protocol_type == CONSUMER:
-        wanted = group.subscribed_topics()
+    elif owner.state is GroupState.EMPTY:
+        since_empty_ms = owner.state_timestamp_ms
+    elif owner.state is GroupState.STABLE and owner.protocol_type == CONSUMER:
+        wanted = owner.subscribed_topics()
     else:
         wanted = None
 
@@ -142,16 +145,16 @@ class _Answers:
 
 
 def _stage(
-    group: GroupBase,
+    owner: OffsetsOwner,
     partitions: Sequence[TopicPartition],
     answers: _Answers | None,
     *,
     with_group: bool = False,
     expired: bool = False,
 ) -> None:
-    write = RemovalWrite(group, partitions, with_group, expired, answers)
+    write = RemovalWrite(owner, partitions, with_group, expired, answers)
     if partitions or with_group:
-        group.stage(write)
+        owner.outbox.stage(write)
     else:
         write.answer(ErrorCode.NONE)
 
@@ -160,29 +163,32 @@ def _stage(
 class RemovalWrite:
     """Tombstones."""
 
-    group: GroupBase
+    owner: OffsetsOwner
     partitions: Sequence[TopicPartition]
     with_group: bool
     expired: bool
     answers: _Answers | None
 
     def make_records(self) -> tuple[DurableRecord, ...]:
-        group_id = self.group.group_id
+        group_id = self.owner.group_id
         offsets = tuple(OffsetTombstone(group_id, *partition) for partition in self.partitions)
         return (*offsets, GroupTombstone(group_id)) if self.with_group else offsets
 
     def on_durable(self, now: Now) -> None:
         """They are gone, and what open transactions hold for deleted ones as well."""
-        group = self.group
+        owner = self.owner
         for record in self.make_records():
-            durable.apply(group, record, now)
+            if isinstance(record, OffsetTombstone):
+                owner.offsets.apply(record)
+        if self.with_group:
+            owner.end(now)
         if not self.expired:
             for partition in self.partitions:
-                group.offsets.remove_transactional(*partition)
+                owner.offsets.remove_transactional(*partition)
         if self.partitions:
-            group.note(OffsetsRemoved(len(self.partitions), self.expired))
+            owner.outbox.note(OffsetsRemoved(len(self.partitions), self.expired))
         if self.with_group:
-            group.note(GroupRemoved(self.expired))
+            owner.outbox.note(GroupRemoved(self.expired))
         self.answer(ErrorCode.NONE)
 
     def on_failed(self, error: ErrorCode, now: Now) -> None:
@@ -197,4 +203,4 @@ class RemovalWrite:
         answers, self.answers = self.answers, None
         if answers is not None:
             body = answers.failure(error) if error else answers.success
-            self.group.reply(answers.ticket, body)
+            self.owner.outbox.reply(answers.ticket, body)

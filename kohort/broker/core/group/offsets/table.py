@@ -5,6 +5,7 @@ Holds only what is durable; what is still being written is not visible here.
 
 from collections.abc import Collection, Iterator, Mapping
 
+from kohort.broker.core.group.records import OffsetRecord, OffsetTombstone
 from kohort.broker.core.group.requests import CommittedOffset, TopicPartition
 
 
@@ -41,6 +42,15 @@ class OffsetTable:
         for topic, partitions in self._committed.items():
             for partition, committed in partitions.items():
                 yield TopicPartition(topic, partition), committed
+
+    def apply(self, record: OffsetRecord | OffsetTombstone) -> None:
+        """Let the table be what a record says: the one place where positions change, live and on
+        replay.
+        """
+        if isinstance(record, OffsetRecord):
+            self.set(record.topic, record.partition, record.committed)
+        else:
+            self.remove(record.topic, record.partition)
 
     def set(self, topic: str, partition: int, committed: CommittedOffset) -> None:
         partitions = self._committed.setdefault(topic, {})

@@ -190,7 +190,7 @@ class Scenario:
         group = self.group
         parked = [member for member in group.roster if member.join_ticket is not None]
         assert group.roster.parked_joins == len(parked)
-        for key, deadline_ms in group.deadlines.items():
+        for key, deadline_ms in group.data.deadlines.items():
             assert self.timers[key] == deadline_ms
         for member in group.roster:
             if member.session_timer_ms is not None:
@@ -199,7 +199,11 @@ class Scenario:
             if member.join_ticket is not None:
                 assert TimerKey("join") in self.timers
             elif member.sync_ticket is not None:
-                assert TimerKey("sync") in self.timers or group.in_flight or not group.pending_sync
+                assert (
+                    TimerKey("sync") in self.timers
+                    or group.outbox.in_flight
+                    or not group.data.pending_sync
+                )
             else:
                 assert member.session_timer_ms is not None
         for member_id in group.roster.pending:

@@ -42,7 +42,7 @@ class TestRowByRow:
         s = Scenario()
         s.join_dynamic(reason=reason)
         assert s.state == "PreparingRebalance"
-        assert s.group.initial is not None
+        assert s.group.data.initial is not None
         assert s.trigger().kind is TriggerKind.MEMBER_ADDED
         assert s.trigger().reason.decisive is reason
 

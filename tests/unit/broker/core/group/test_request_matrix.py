@@ -92,7 +92,7 @@ def test_join_of_somebody_new_parks_and_rebalances(world: World, newcomer: str) 
         return
     assert ticket.is_parked
     assert s.state == "PreparingRebalance"
-    assert (s.group.initial is not None) == (before == "Empty")
+    assert (s.group.data.initial is not None) == (before == "Empty")
 
 
 def test_join_of_a_replacement(world: World) -> None:

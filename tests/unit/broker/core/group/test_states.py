@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from kohort.broker.core.group.classic.state import GroupBase
+from kohort.broker.core.group.classic.data import GroupData
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.group.states import LEGAL_PREVIOUS, GroupState
@@ -30,8 +30,8 @@ LEGAL = {
 """(from, to), written down a second time on purpose."""
 
 
-def a_group_in(state: GroupState) -> GroupBase:
-    group = GroupBase("g", GroupConfig(), new_member_id=lambda prefix: prefix)
+def a_group_in(state: GroupState) -> GroupData:
+    group = GroupData("g", GroupConfig(), new_member_id=lambda prefix: prefix)
     group.state = state
     return group
 
@@ -64,7 +64,7 @@ def test_names_are_those_on_the_wire() -> None:
 
 
 def test_a_group_begins_empty_in_generation_zero() -> None:
-    group = GroupBase("g", GroupConfig(), new_member_id=lambda prefix: prefix)
+    group = GroupData("g", GroupConfig(), new_member_id=lambda prefix: prefix)
     assert group.state is EMPTY
     assert group.generation == 0
     assert group.protocol_type is None

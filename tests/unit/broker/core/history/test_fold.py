@@ -169,7 +169,7 @@ class TestCauses:
         s = Chronicle()
         first, second, third = s.stable(3)
         s.leave(first)
-        s.group.config = s.config._replace(max_size=1)
+        s.group.data.config = s.config._replace(max_size=1)
         s.join(second)
         s.join(third)
         record = s.running() if s.fold.open is not None else s.last

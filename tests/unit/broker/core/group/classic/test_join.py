@@ -261,9 +261,9 @@ class TestSize:
     def test_a_refused_id_is_not_waited_for(self) -> None:
         s = Scenario(GroupConfig(max_size=1))
         member_id = s.stable(1)[0]
-        s.group.config = GroupConfig(max_size=2)
+        s.group.data.config = GroupConfig(max_size=2)
         unused = s.new_id()
-        s.group.config = GroupConfig(max_size=1)
+        s.group.data.config = GroupConfig(max_size=1)
         assert s.join(unused).answer == FULL
         assert not s.group.roster.pending
         assert s.join(member_id).answer.error is ErrorCode.NONE

@@ -38,9 +38,9 @@ class TestBegin:
     def test_from_completing_the_sync_timer_ends(self) -> None:
         s = Scenario()
         _, follower = s.completing(2)
-        assert s.group.pending_sync
+        assert s.group.data.pending_sync
         s.leave(follower)
-        assert not s.group.pending_sync
+        assert not s.group.data.pending_sync
         assert not any(key.kind == "sync" for key in s.timers)
 
     def test_from_stable_assignments_stay_to_be_seen(self) -> None:

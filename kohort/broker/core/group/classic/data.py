@@ -3,10 +3,10 @@
 What rests on what:
 
 - *Durable state* (generation, protocol, members with their assignments, offsets) is what
-  `durable.apply` makes of the records in the log. A change takes the road step -> `stage` -> Append
-  -> `on_appended` -> `apply`, and only then is it answered. Two exceptions are in force from the
-  step on and are undone or stand if the append fails: the new id of a static member that replaces
-  another (undone), and an empty group's generation (stands; there is nobody to notice).
+  `durable.apply` makes of the records in the log. A change takes the road step -> `Outbox.stage` ->
+  Append -> `on_appended` -> `apply`, and only then is it answered. Two exceptions are in force from
+  the step on and are undone or stand if the append fails: the new id of a static member that
+  replaces another (undone), and an empty group's generation (stands; there is nobody to notice).
 - *Passing state* (who is parked, ids not used yet, timers, the state machine before Stable) lives
   here only and is lost with the process, as in Kafka.
 
@@ -18,26 +18,22 @@ and the shell drops the group and replays it.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from kohort.broker.core.group.classic.member import Member, Protocols, cut_text, metadata_for
 from kohort.broker.core.group.classic.roster import Roster
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.effects import (
     SYNC_TIMER,
-    Append,
     Cancel,
-    Effect,
-    Note,
-    Reply,
     Schedule,
     ScheduleSessions,
     TimerKey,
 )
-from kohort.broker.core.group.events import Event, Fate, MemberFenced, MemberRemoved, MemberTold
+from kohort.broker.core.group.events import Fate, MemberFenced, MemberRemoved, MemberTold
 from kohort.broker.core.group.offsets.table import OffsetTable
+from kohort.broker.core.group.outbox import Outbox
 from kohort.broker.core.group.protocols import CONSUMER, PartitionCount, union_of_topics
-from kohort.broker.core.group.records import DurableRecord
 from kohort.broker.core.group.requests import JoinResult, Now, SyncResult, Ticket
 from kohort.broker.core.group.states import LEGAL_PREVIOUS, GroupState
 from kohort.protocol.errors import ErrorCode
@@ -48,28 +44,6 @@ NewMemberId = Callable[[str], str]
 MEMBER_ID_PREFIX_BYTES_MAX: Final = 255
 """As much of a client or instance id as a member id begins with. Kafka takes all of it, up to the
 32,767 bytes that a text on the wire can have; beyond it refuses the join."""
-
-
-class Write(Protocol):
-    """Records on their way to the log, and what follows."""
-
-    def make_records(self) -> tuple[DurableRecord, ...]:
-        """Called once, at the end of the step; nothing to write drops the write."""
-        ...
-
-    def on_durable(self, now: Now) -> None:
-        """The records are in the log."""
-        ...
-
-    def on_failed(self, error: ErrorCode, now: Now) -> None:
-        """They are not, and never will be. `error` is for the client."""
-        ...
-
-    def answer_early(self, error: ErrorCode) -> None:
-        """Tell who waits for this write `error`, while its outcome is still open: it may yet come
-        into force, as if the answer had been lost.
-        """
-        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -95,15 +69,12 @@ class HeldJoin:
     result: JoinResult
 
 
-class GroupBase:
-    """See the module; `ClassicGroup` is what users see."""
+class GroupData:
+    """See the module; `ClassicGroup` is what a shell sees."""
 
     __slots__ = (
-        "_effects",
         "_make_member_id",
         "_offers",
-        "_singly",
-        "_staged",
         "_topics",
         "_topics_are_parsed",
         "assignment_on_its_way",
@@ -113,10 +84,10 @@ class GroupBase:
         "generation",
         "group_id",
         "held",
-        "in_flight",
         "initial",
         "is_stored",
         "offsets",
+        "outbox",
         "partition_count",
         "pending_sync",
         "previous_state",
@@ -173,84 +144,17 @@ class GroupBase:
         """Of the generation's members, as it was when the generation began."""
         self._topics: frozenset[str] | None = frozenset()
         self._topics_are_parsed = True
-        self._staged: list[Write] = []
-        self._singly = 0
-        """So many of those that are staged, the first, get an append of their own."""
-        self.in_flight: list[Write] = []
-        """Writes whose outcome is awaited."""
-        self._effects: list[Effect] = []
-
-    # Telling the shell.
-
-    def emit(self, effect: Effect) -> None:
-        self._effects.append(effect)
-
-    def reply(self, ticket: Ticket, body: object) -> None:
-        self._effects.append(Reply(ticket, body))
-
-    def note(self, event: Event) -> None:
-        self._effects.append(Note(event))
-
-    def stage(self, write: Write) -> None:
-        """Have the records appended with those of the other writes of this step."""
-        assert not self.in_flight, "stepped while an append is under way"
-        self._staged.append(write)
-
-    @property
-    def has_effects(self) -> bool:
-        """Is there something to collect?"""
-        return bool(self._effects or self._staged)
-
-    @property
-    def is_writing(self) -> bool:
-        """Is the outcome of an append awaited?"""
-        return bool(self.in_flight or self._staged)
-
-    def collect_effects(self) -> list[Effect]:
-        """What the steps since the last call ask for; the Append, if any, comes last."""
-        effects, self._effects = self._effects, []
-        if self._staged:
-            assert not self.in_flight
-            made = [(write, write.make_records()) for write in self._take_staged()]
-            # A write may have become pointless by a later event of the same step.
-            self.in_flight = [write for write, records in made if records]
-            if self.in_flight:
-                effects.append(Append(tuple(record for _, records in made for record in records)))
-        return effects
-
-    def _take_staged(self) -> list[Write]:
-        """Those that share the next append."""
-        staged, self._staged = self._staged, []
-        if self._singly:
-            self._singly -= 1
-            self._staged = staged[1:]
-            return staged[:1]
-        return staged
-
-    def append_singly(self) -> bool:
-        """Something in the records cannot be stored: have each write of the append tried for
-        itself, so that only the one that is to blame fails. False if there was one only.
-        """
-        if len(self.in_flight) < 2:
-            return False
-        self._singly = len(self.in_flight)
-        self._staged = self.finish_append() + self._staged
-        return True
-
-    def finish_append(self) -> list[Write]:
-        """Take the writes whose outcome is known now."""
-        writes, self.in_flight = self.in_flight, []
-        return writes
+        self.outbox = Outbox()
 
     # Timers.
 
     def schedule(self, key: TimerKey, deadline_ms: int) -> None:
         self.deadlines[key] = deadline_ms
-        self._effects.append(Schedule(key, deadline_ms))
+        self.outbox.emit(Schedule(key, deadline_ms))
 
     def cancel(self, key: TimerKey) -> None:
         if self.deadlines.pop(key, None) is not None:
-            self._effects.append(Cancel(key))
+            self.outbox.emit(Cancel(key))
 
     def take_due(self, key: TimerKey, now_ms: int) -> bool:
         """Is an expiry of `key` still meant? It may have been overtaken on its way here."""
@@ -271,7 +175,7 @@ class GroupBase:
         timer_ms = member.session_timer_ms
         if timer_ms is None or deadline_ms < timer_ms:
             member.session_timer_ms = deadline_ms
-            self._effects.append(Schedule(member.session_key, deadline_ms))
+            self.outbox.emit(Schedule(member.session_key, deadline_ms))
 
     def start_sessions(self, now_ms: int) -> None:
         """Those of all members, from now on."""
@@ -282,12 +186,12 @@ class GroupBase:
             if timer_ms is None or deadline_ms < timer_ms:
                 member.session_timer_ms = moved[member.session_key] = deadline_ms
         if moved:
-            self._effects.append(ScheduleSessions(moved))
+            self.outbox.emit(ScheduleSessions(moved))
 
     def stop_session(self, member: Member) -> None:
         if member.session_timer_ms is not None:
             member.session_timer_ms = None
-            self._effects.append(Cancel(member.session_key))
+            self.outbox.emit(Cancel(member.session_key))
 
     # Moves.
 
@@ -314,7 +218,7 @@ class GroupBase:
         found = self.roster.find(member_id, instance_id)
         if found is ErrorCode.FENCED_INSTANCE_ID:
             assert instance_id is not None
-            self.note(MemberFenced(member_id, instance_id))
+            self.outbox.note(MemberFenced(member_id, instance_id))
         return found
 
     def find_member_of(
@@ -332,20 +236,20 @@ class GroupBase:
         """`member` is being answered REBALANCE_IN_PROGRESS; the history wants the first time."""
         if not member.told_to_rejoin:
             member.told_to_rejoin = True
-            self.note(MemberTold(member.member_id))
+            self.outbox.note(MemberTold(member.member_id))
 
     def answer_join(self, member: Member, result: JoinResult) -> None:
         """Answer the parked join, if there is one."""
         ticket = self.roster.unpark_join(member)
         if ticket is not None:
-            self.reply(ticket, result)
+            self.outbox.reply(ticket, result)
 
     def answer_sync(self, member: Member, result: SyncResult) -> bool:
         """Answer the parked sync; False if there is none."""
         ticket, member.sync_ticket = member.sync_ticket, None
         if ticket is None:
             return False
-        self.reply(ticket, result)
+        self.outbox.reply(ticket, result)
         return True
 
     def remove_member(
@@ -364,13 +268,13 @@ class GroupBase:
             self.answer_join(member, JoinResult(error))
         held = self.held.pop(member.member_id, None)
         if held is not None and held.ticket is not None:
-            self.reply(held.ticket, JoinResult(error))
+            self.outbox.reply(held.ticket, JoinResult(error))
         if member.sync_ticket is not None:
             self.answer_sync(member, SyncResult(error))
         self.stop_session(member)
         self.forget_pending_sync(member)
         self.roster.remove(member)
-        self.note(MemberRemoved(member.ref, fate, text))
+        self.outbox.note(MemberRemoved(member.ref, fate, text))
 
     def forget_pending_sync(self, member: Member) -> None:
         """`member` has synced or is gone; with the last one the sync timer ends."""

@@ -1,0 +1,33 @@
+"""Who may commit positions for a classic group: its members, in their generation."""
+
+from kohort.broker.core.group.classic.data import GroupData
+from kohort.broker.core.group.classic.member import Member
+from kohort.broker.core.group.requests import CommitRequest, Now
+from kohort.broker.core.group.states import GroupState
+from kohort.protocol.errors import ErrorCode
+
+
+def commit_error(
+    group: GroupData, request: CommitRequest, now: Now, *, transactional: bool
+) -> ErrorCode:
+    """See `OffsetsOwner.commit_error`."""
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if request.generation < 0 and group.state is GroupState.EMPTY:
+        return ErrorCode.NONE
+    if request.generation < 0 and not request.member_id and request.instance_id is None:
+        # Somebody from outside; only members commit for a group that has some. Producers that know
+        # nothing of members (before KIP-447) are let in.
+        return ErrorCode.NONE if transactional else ErrorCode.UNKNOWN_MEMBER_ID
+    found = group.find_member_of(request.member_id, request.instance_id, request.generation)
+    if isinstance(found, ErrorCode):
+        return found
+    return ErrorCode.NONE if transactional else _check_phase(group, found, now)
+
+
+def _check_phase(group: GroupData, member: Member, now: Now) -> ErrorCode:
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        group.tell_to_rejoin(member)
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    group.start_session(member, now.ms)
+    return ErrorCode.NONE

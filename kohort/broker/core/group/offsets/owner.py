@@ -1,0 +1,55 @@
+"""What committed positions need to know of the group that they belong to."""
+
+from typing import Protocol
+
+from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.offsets.table import OffsetTable
+from kohort.broker.core.group.outbox import Outbox
+from kohort.broker.core.group.requests import CommitRequest, Now
+from kohort.broker.core.group.states import GroupState
+from kohort.protocol.errors import ErrorCode
+
+
+class OffsetsOwner(Protocol):
+    """A group of any kind."""
+
+    @property
+    def group_id(self) -> str: ...
+    @property
+    def config(self) -> GroupConfig: ...
+    @property
+    def offsets(self) -> OffsetTable: ...
+    @property
+    def outbox(self) -> Outbox: ...
+    @property
+    def state(self) -> GroupState: ...
+    @property
+    def protocol_type(self) -> str | None:
+        """None for a group that has never had members."""
+        ...
+
+    @property
+    def state_timestamp_ms(self) -> int:
+        """Wall time of the last change of state; -1 if there was none."""
+        ...
+
+    @property
+    def has_unused_ids(self) -> bool:
+        """Whether somebody was given an id, and will join with it."""
+        ...
+
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """What the members read; None for unknown, to be read as everything."""
+        ...
+
+    def commit_error(self, request: CommitRequest, now: Now, *, transactional: bool) -> ErrorCode:
+        """Whether who commits may: NONE, or why not. A member that may lives for another session.
+
+        Args:
+            transactional: TxnOffsetCommit, whose producer may know nothing of members.
+        """
+        ...
+
+    def end(self, now: Now) -> None:
+        """The group's tombstone is durable: it is gone."""
+        ...

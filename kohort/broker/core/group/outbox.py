@@ -1,0 +1,109 @@
+"""What the steps of a group ask of the shell: effects, and records to be written down.
+
+A step changes what is passing at once. What must be durable first is *staged* as a `Write`: its
+records go into one append with those of the other writes of the step, and it is told the outcome.
+"""
+
+from typing import Protocol
+
+from kohort.broker.core.group.effects import Append, Effect, Note, Reply
+from kohort.broker.core.group.events import Event
+from kohort.broker.core.group.records import DurableRecord
+from kohort.broker.core.group.requests import Now, Ticket
+from kohort.protocol.errors import ErrorCode
+
+
+class Write(Protocol):
+    """Records on their way to the log, and what follows."""
+
+    def make_records(self) -> tuple[DurableRecord, ...]:
+        """Called once, at the end of the step; nothing to write drops the write."""
+        ...
+
+    def on_durable(self, now: Now) -> None:
+        """The records are in the log."""
+        ...
+
+    def on_failed(self, error: ErrorCode, now: Now) -> None:
+        """They are not, and never will be. `error` is for the client."""
+        ...
+
+    def answer_early(self, error: ErrorCode) -> None:
+        """Tell who waits for this write `error`, while its outcome is still open: it may yet come
+        into force, as if the answer had been lost.
+        """
+        ...
+
+
+class Outbox:
+    """Of one group; one append is under way at a time."""
+
+    __slots__ = ("_effects", "_singly", "_staged", "in_flight")
+
+    def __init__(self) -> None:
+        self._effects: list[Effect] = []
+        self._staged: list[Write] = []
+        self._singly = 0
+        """So many of those that are staged, the first, get an append of their own."""
+        self.in_flight: list[Write] = []
+        """Writes whose outcome is awaited."""
+
+    def emit(self, effect: Effect) -> None:
+        self._effects.append(effect)
+
+    def reply(self, ticket: Ticket, body: object) -> None:
+        self._effects.append(Reply(ticket, body))
+
+    def note(self, event: Event) -> None:
+        self._effects.append(Note(event))
+
+    def stage(self, write: Write) -> None:
+        """Have the records appended with those of the other writes of this step."""
+        assert not self.in_flight, "stepped while an append is under way"
+        self._staged.append(write)
+
+    @property
+    def has_effects(self) -> bool:
+        """Is there something to collect?"""
+        return bool(self._effects or self._staged)
+
+    @property
+    def is_writing(self) -> bool:
+        """Is the outcome of an append awaited?"""
+        return bool(self.in_flight or self._staged)
+
+    def collect(self) -> list[Effect]:
+        """What the steps since the last call ask for; the Append, if any, comes last."""
+        effects, self._effects = self._effects, []
+        if self._staged:
+            assert not self.in_flight
+            made = [(write, write.make_records()) for write in self._take_staged()]
+            # A write may have become pointless by a later event of the same step.
+            self.in_flight = [write for write, records in made if records]
+            if self.in_flight:
+                effects.append(Append(tuple(record for _, records in made for record in records)))
+        return effects
+
+    def _take_staged(self) -> list[Write]:
+        """Those that share the next append."""
+        staged, self._staged = self._staged, []
+        if self._singly:
+            self._singly -= 1
+            self._staged = staged[1:]
+            return staged[:1]
+        return staged
+
+    def append_singly(self) -> bool:
+        """Something in the records cannot be stored: have each write of the append tried for
+        itself, so that only the one that is to blame fails. False if there was one only.
+        """
+        if len(self.in_flight) < 2:
+            return False
+        self._singly = len(self.in_flight)
+        self._staged = self.finish_append() + self._staged
+        return True
+
+    def finish_append(self) -> list[Write]:
+        """Take the writes whose outcome is known now."""
+        writes, self.in_flight = self.in_flight, []
+        return writes
