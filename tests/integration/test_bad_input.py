@@ -226,7 +226,7 @@ def test_a_frame_that_is_never_completed_closes_after_its_timeout(
     began_s = time.monotonic()
     client.send(begin)
     assert client.is_closed()
-    assert FRAME_TIMEOUT_MS / 1_000 <= time.monotonic() - began_s < 10
+    assert FRAME_TIMEOUT_MS / 1_000 <= time.monotonic() - began_s < 100
 
 
 def test_a_connection_that_says_nothing_stays_open(other: RawClient, client: RawClient) -> None:

