@@ -1,4 +1,4 @@
-"""What time it is, in whole milliseconds, on the two clocks that a consumer goes by."""
+"""What time it is, in whole milliseconds, on the clocks that a consumer goes by."""
 
 import asyncio
 import time
@@ -14,3 +14,8 @@ def monotonic_ms() -> int:
     what is told of them.
     """
     return time.monotonic_ns() // 1_000_000
+
+
+def wall_ms() -> int:
+    """Since the epoch, for what is compared with the times of records."""
+    return time.time_ns() // 1_000_000

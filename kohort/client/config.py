@@ -17,13 +17,12 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypedDict
 
 from kohort.client.core.errors import ConfigError
-from kohort.client.core.fetch.batches import IsolationLevel
+from kohort.client.core.fetch.config import FetchConfig, IsolationLevel
 from kohort.client.core.group.assignors import ASSIGNORS, Assignor
 from kohort.client.core.group.heartbeat import HeartbeatConfig
 from kohort.client.core.group.rebalance_mode import common_mode
 from kohort.client.core.group.requests import MembershipConfig
 from kohort.client.core.offsets import ResetPolicy
-from kohort.client.fetch.fetcher import FetchConfig
 from kohort.client.net.cluster import ClusterConfig, parse_bootstrap
 from kohort.client.net.connection import ConnectionConfig
 from kohort.client.net.security import SecurityConfig

@@ -217,7 +217,7 @@ class Consumer(TypedByDeserialisers[K, V], Runs[K, V], Observed):
         engine = self._running()
         count = self._count(max_records)
         if not partitions:
-            return await self.poll(timeout_ms / 1000, max_records)
+            return await engine.poll(timeout_ms / 1000, lambda: engine.fetcher.take(count)) or {}
         return await engine.poll_only(partitions, timeout_ms / 1000, count)
 
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[K, V]:

@@ -12,42 +12,24 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from kohort.client.core.errors import DeserialisationError
+from kohort.client.core.fetch.deserialisers import (
+    Deserialiser,
+    Deserialisers,
+    Maker,
+    NotMadeYet,
+    refused,
+)
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord
-
-Deserialiser: TypeAlias = Callable[[Any], Any]
-"""Is given bytes, or None; typed loosely so that what refuses None, like json.loads, is one too. It
-returns the key or value, or is a coroutine function of it."""
 
 AHEAD_RECORDS: Final = 64
 """How many records of one partition are made ahead of being taken, at most."""
 
 CALLS_LIMIT: Final = 32
 """How many records are in a deserialiser at once, of all partitions together; one of each."""
-
-
-@dataclass(slots=True, eq=False)
-class Deserialisers:
-    """What makes keys and values of bytes; None leaves them as bytes. They are looked at for each
-    record, so that they can be put aside for a while.
-    """
-
-    key: Deserialiser | None = None
-    value: Deserialiser | None = None
-
-    @property
-    def are_awaited(self) -> bool:
-        """Whether one of them is a coroutine function."""
-        return _is_awaited(self.key) or _is_awaited(self.value)
-
-
-def _is_awaited(read: Deserialiser | None) -> bool:
-    if read is None or inspect.iscoroutinefunction(read):
-        return read is not None
-    return inspect.iscoroutinefunction(getattr(read, "__call__", None))  # noqa: B004 - an object's
 
 
 async def deserialised(
@@ -78,19 +60,6 @@ async def _read(read: Deserialiser, data: Any, what: str, record: AnyRecord) -> 
     return made
 
 
-def refused(record: AnyRecord, what: str, error: BaseException) -> DeserialisationError:
-    """What is raised for a record of which `what` cannot be deserialised."""
-    return DeserialisationError(
-        f"{record.topic}-{record.partition}: the {what} of the record at offset {record.offset}"
-        f" cannot be deserialised: {error!r}",
-        record,
-    )
-
-
-class NotMadeYet(Exception):  # noqa: N818 - not an error: what is asked for comes later.
-    """The next record of a partition is in its deserialisers."""
-
-
 @dataclass(slots=True, eq=False)
 class _Making:
     """The records of one partition that are being made, or wait to be taken."""
@@ -100,7 +69,7 @@ class _Making:
     task: asyncio.Task[None] | None = None
 
 
-class Awaiting:
+class Awaiting(Maker):
     """Calls the deserialisers of one consumer, in order within each partition."""
 
     def __init__(self, deserialisers: Deserialisers, *, on_made: Callable[[], object]) -> None:

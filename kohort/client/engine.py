@@ -28,14 +28,15 @@ from kohort.client.core.errors import (
     PartitionError,
 )
 from kohort.client.core.failing import Failures
+from kohort.client.core.fetch.buffers import Records
+from kohort.client.core.fetch.deserialisers import Deserialisers
 from kohort.client.core.fetch.positions import Positions
 from kohort.client.core.fetch.stored_offsets import StoredOffsets
 from kohort.client.core.group.membership import MemberState
 from kohort.client.core.group.subscription import Subscription, SubscriptionKind
 from kohort.client.core.offsets import EARLIEST
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.deserialising import Deserialisers
-from kohort.client.fetch.fetcher import Fetcher, Records
+from kohort.client.fetch.fetcher import Fetcher
 from kohort.client.group.auto_commit import AutoCommit
 from kohort.client.group.callbacks import GRACE_S
 from kohort.client.group.commit_callbacks import Offsets
@@ -342,7 +343,7 @@ class Engine:
             return
         self._positions_seen = self.positions.version
         placeless = [*self.positions.missing_position(), *self.positions.awaiting_reset()]
-        self.fetcher.troubles.placeless(placeless, monotonic_ms())
+        self.fetcher.state.failures.placeless(placeless, monotonic_ms())
         if not placeless:
             return
         lookup = None if self.offsets is None else self.offsets.fetch_patiently

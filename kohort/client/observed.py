@@ -67,7 +67,8 @@ class Observed:
 
 def _reading(engine: Engine, assigned: Collection[TopicPartition], now_ms: int) -> dict[str, Any]:
     """The fields about polls and partitions."""
-    positions, troubles = engine.positions, engine.fetcher.troubles
+    positions, state = engine.positions, engine.fetcher.state
+    failures = state.failures
     partitions = [one for one in sorted(assigned) if positions.find(one) is not None]
     commits = Failures() if engine.member is None else engine.member.statistics.commit_failures
     return {
@@ -79,9 +80,11 @@ def _reading(engine: Engine, assigned: Collection[TopicPartition], now_ms: int) 
         "failed_commits": commits.total,
         "missing": engine.metadata.missing(now_ms),
         "paused": frozenset(positions.paused()),
-        "unread": troubles.unread(now_ms),
-        "unanswered_seconds": troubles.unanswered(now_ms),
-        "last_fetch_seconds_ago": {one: _since(troubles.answered(one), now_ms) for one in assigned},
+        "unread": failures.unread(now_ms),
+        "unanswered_seconds": state.unanswered(now_ms),
+        "last_fetch_seconds_ago": {
+            one: _since(failures.answered_ms(one), now_ms) for one in assigned
+        },
     }
 
 

@@ -157,3 +157,18 @@ async def test_what_is_not_a_kafka_broker_is_an_error_and_not_a_wait(peer: Peer)
             with pytest.raises(DisconnectedError):
                 await open_connection("127.0.0.1", port, config)
             await is_over.wait()
+
+
+async def test_what_comes_by_any_connection_is_counted_and_stays_so(broker: BrokerThread) -> None:
+    cluster = cluster_of(broker.port)
+    address = cluster.addresses[0]
+    one, two = [await cluster.connection(address, purpose) for purpose in ("", "other")]
+    had = [one.received_bytes, two.received_bytes]
+    assert cluster.received_bytes == 0
+    for connection in (one, two, one):
+        await connection.call(MetadataRequest(topics=[]))
+    came = one.received_bytes + two.received_bytes - sum(had)
+    assert cluster.received_bytes == came > 0
+    one.close()
+    assert cluster.received_bytes == came
+    await cluster.close()

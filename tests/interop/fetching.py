@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
 
-from kohort.client.core.fetch.batches import NO_DESERIALISERS, IsolationLevel
+from kohort.client.core.fetch.config import FetchConfig, IsolationLevel
+from kohort.client.core.fetch.deserialisers import NO_DESERIALISERS, Deserialisers
 from kohort.client.core.fetch.positions import Positions
 from kohort.client.core.offsets import RESET_EARLIEST
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord
-from kohort.client.deserialising import Deserialisers
-from kohort.client.fetch.fetcher import FetchConfig, Fetcher
+from kohort.client.fetch.fetcher import Fetcher
 from kohort.client.net.cluster import Cluster, ClusterConfig, parse_bootstrap
 from kohort.client.net.connection import ConnectionConfig
 

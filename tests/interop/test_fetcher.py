@@ -18,7 +18,8 @@ from kohort.client.core.errors import (
     RecordTooLargeError,
     UnknownTopicError,
 )
-from kohort.client.core.fetch.batches import IsolationLevel
+from kohort.client.core.fetch.config import FetchConfig, IsolationLevel
+from kohort.client.core.fetch.deserialisers import Deserialisers
 from kohort.client.core.offsets import (
     EARLIEST as FROM_THE_START,
 )
@@ -32,8 +33,6 @@ from kohort.client.core.offsets import (
     ResetPolicy,
 )
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.deserialising import Deserialisers
-from kohort.client.fetch.fetcher import FetchConfig
 from kohort.client.fetch.offset_lookup import list_offsets
 from kohort.protocol.types import ZERO_UUID
 from tests.interop.clients.confluent_client import admin_client

@@ -6,6 +6,7 @@ log says why.
 """
 
 import asyncio
+from collections.abc import Coroutine
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -20,8 +21,10 @@ from kohort.broker.network.service import (
     Answer,
     CloseConnection,
     ConnectionInfo,
+    PendingAnswer,
+    Waiting,
 )
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.promise import Promise
 from kohort.protocol.codec import Buffer, codec
 from kohort.protocol.errors import DecodeError, EncodeError, ErrorCode, KafkaError
 from kohort.protocol.framing import (
@@ -49,8 +52,9 @@ class Dispatcher:
         self._broker = broker
         self._metrics = metrics
         self._log = log
+        self._tasks: set[asyncio.Task[Any]] = set()
 
-    def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | Later[Answer]:
+    def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | PendingAnswer:
         # Straight through, without calls that could be saved: this is what every request costs.
         started_s = perf_counter()
         try:
@@ -79,18 +83,20 @@ class Dispatcher:
             return self._answer(call, returned)
         if kind is Prepared:
             return self._give(call, returned)
-        assert kind is Later, f"{route.api.name} returned {kind.__name__}"
-        if returned.is_done:
-            return self._finish(call, returned)
-        answer: Later[Answer] = returned.settle(partial(self._finish, call))
-        return answer
+        if kind is Promise or isinstance(returned, asyncio.Future):
+            future: Waiting = returned
+        else:
+            future = self._start(returned)
+        if future.done():
+            return self._finish(call, future)
+        return PendingAnswer(future, partial(self._finish, call, future))
 
     def connection_lost(self, connection: ConnectionInfo) -> None:
         self._broker.purgatory.cancel_owner(connection)
 
     async def close(self) -> None:
         """Cancel the handlers that are still at work and wait until they are gone."""
-        tasks = list(self._broker.tasks)
+        tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -117,14 +123,15 @@ class Dispatcher:
         self._metrics.request_answered(route.api.name, route.version, None, duration_s)
         return [frame]
 
-    def _finish(self, call: _Call, later: Later[Any]) -> Answer:
+    def _finish(self, call: _Call, future: Waiting) -> Answer:
         """A handler that had to wait has come to an end."""
-        if later.is_cancelled:
+        if future.cancelled():
             # The broker stops; nobody knows whether the request had its effect.
             return self._fail(call, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "interrupted"))
-        if isinstance(later.error, Exception):
-            return self._fail(call, later.error)
-        returned = later.result()
+        error = future.exception()
+        if isinstance(error, Exception):
+            return self._fail(call, error)
+        returned = future.result()
         if returned.__class__ is Prepared:
             return self._give(call, returned)
         return self._answer(call, returned)
@@ -174,6 +181,13 @@ class Dispatcher:
         self._metrics.request_answered("ApiVersions", 0, response, 0.0)
         v0 = codec(ApiVersionsResponse, 0)
         return response_buffers(header.correlation_id, v0, response, header_has_tags=False)
+
+    def _start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        """Run a handler that has to wait; its connection sees how it ends."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     def _rejected(self, reason: str, text: str) -> CloseConnection:
         self._metrics.request_rejected(reason)

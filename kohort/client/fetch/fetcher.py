@@ -1,57 +1,47 @@
 """Reads the assigned partitions ahead of the user, from all brokers at the same time.
 
 What arrives waits, as bytes, until it is taken; records are made of it only then. How much may wait
-is bounded (`FetchConfig.prefetch_bytes_limit`), so a consumer that does not poll stops reading. The
-same bounds what is inflated of batches that were begun.
+is bounded (`prefetch_bytes_limit`), so a consumer that does not poll stops reading. The same bounds
+what is inflated of batches that were begun.
 
-What to ask whom is decided in `kohort.client.core.fetch.plan`, where everybody stands is kept in
-`kohort.client.core.fetch.positions`, and what waits is in `kohort.client.core.fetch.buffers`.
-`kohort.client.fetch.sending` sends the requests, `kohort.client.fetch.answers` reads what comes
-back, `kohort.client.fetch.troubles` knows what went wrong. Here is when all of them have their
-turn.
+All that is decided here is decided by `kohort.client.core.fetch.state`: what to ask which broker
+for, what an answer means, what readers get. Around it are the connections, a task for each request,
+one timer, and what looks up offsets and asks new leaders (`resets`, `leader_checks`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
+import random
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
-from typing import Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from kohort.client.clock import now_ms
-from kohort.client.core.fetch.batches import NO_DESERIALISERS, IsolationLevel, ReadOptions
-from kohort.client.core.fetch.buffers import FetchBuffers, Only, Records
+from kohort.client.clock import now_ms, wall_ms
+from kohort.client.core.fetch.buffers import Only, Records
 from kohort.client.core.fetch.config import FetchConfig
-from kohort.client.core.fetch.plan import FetchLimits, FetchPlan
+from kohort.client.core.fetch.deserialisers import NO_DESERIALISERS, Deserialisers
+from kohort.client.core.fetch.plan import PlannedFetch
 from kohort.client.core.fetch.positions import Positions
-from kohort.client.core.offsets import OffsetAndMetadata, OffsetSpec
+from kohort.client.core.fetch.state import Effect, FetchState
+from kohort.client.core.fetch.wire import SentFetch
+from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord
-from kohort.client.deserialising import Awaiting, Deserialisers
-from kohort.client.fetch.answers import FetchAnswers
+from kohort.client.deserialising import Awaiting
 from kohort.client.fetch.leader_checks import PositionChecks
-from kohort.client.fetch.memory import have_freed_memory_kept
-from kohort.client.fetch.resets import OffsetResets, TopicIds, begin_anew
-from kohort.client.fetch.sending import FetchSender
-from kohort.client.fetch.sources import FetchSources
-from kohort.client.fetch.troubles import Troubles
-from kohort.client.net.cluster import Cluster
-
-__all__ = [
-    "CommittedLookup",
-    "Deserialisers",
-    "FetchConfig",
-    "Fetcher",
-    "IsolationLevel",
-    "Records",
-]
+from kohort.client.fetch.resets import OffsetResets
+from kohort.client.net.cluster import FETCHING, Cluster
+from kohort.client.net.connection import Connection, DisconnectedError
+from kohort.protocol.messages.fetch import FetchRequest
 
 logger = logging.getLogger(__name__)
 
 RECEIVING_ROUNDS_MAX: Final = 32
-"""So that nobody who sends without end keeps records that are here from being handed out."""
+"""So that a broker that sends without end does not keep records from being handed out."""
+
+LARGE_BLOCK_BYTES: Final = 16 << 20
 
 CommittedLookup: TypeAlias = Callable[
     [Collection[TopicPartition]],
@@ -60,8 +50,16 @@ CommittedLookup: TypeAlias = Callable[
 """Asks the group for committed offsets; None for a partition without one."""
 
 
+class _UnderWay(NamedTuple):
+    """A request that was sent."""
+
+    connection: Connection
+    sent: SentFetch
+    answer: asyncio.Future[Any]
+
+
 class Fetcher:
-    """That of one consumer, on one event loop. `take` and `next_record` never wait.
+    """The fetching of one consumer, on one event loop. `take` and `next_record` never wait.
 
     `positions` may be changed by the consumer at any time (seek, pause, ...); it calls `wake`
     afterwards, or `assignment_changed` after `Positions.set_assigned`.
@@ -84,72 +82,35 @@ class Fetcher:
         self._positions = positions
         self._config = config
         self._on_metadata_wanted = on_metadata_wanted
-        self._plan = FetchPlan(
-            FetchLimits(
-                config.fetch_max_bytes,
-                config.max_partition_fetch_bytes,
-                config.prefetch_bytes_limit,
-            )
-        )
         self._changed = asyncio.Event()
-        self._sources = FetchSources(
-            cluster, rack=config.client_rack, lifetime_ms=config.metadata_max_age_ms
-        )
-        self.troubles = Troubles(
-            self._sources, positions, self._plan, config, on_due=self._changed.set
-        )
-        awaiting = None
-        if deserialisers.are_awaited:
-            awaiting = Awaiting(deserialisers, on_made=self._changed.set)
-        self._buffers = FetchBuffers(
+        self.state = FetchState(
             positions,
-            inflated_bytes_limit=config.prefetch_bytes_limit,
-            on_less=self._has_less,
-            on_failed=self.troubles.fail,
-            awaiting=awaiting,
-        )
-        answers = FetchAnswers(
-            positions,
-            self._plan,
-            self._buffers,
-            self.troubles,
-            self._sources,
-            ReadOptions(config.check_crcs, config.inflated_bytes_limit, deserialisers, awaiting),
-            default_reset=self._default_reset,
-            on_metadata_wanted=on_metadata_wanted,
-            on_readable=self._changed.set,
-        )
-        self._sender = FetchSender(
             cluster,
-            positions,
-            self._plan,
-            self._buffers,
-            answers,
-            self.troubles,
-            self._sources,
             config,
-            on_metadata_wanted=on_metadata_wanted,
-            on_answered=self._pump,
+            random=random.random,
+            deserialisers=deserialisers,
+            maker=Awaiting(deserialisers, on_made=self._changed.set)
+            if deserialisers.are_awaited
+            else None,
         )
-        self._topic_ids = TopicIds()
         self._resets = OffsetResets(
             cluster,
             positions,
             config,
             on_metadata_wanted=on_metadata_wanted,
             on_found=self.wake,
-            on_failed=self.troubles.failed,
+            on_failed=self.state.report_failure,
         )
         self._checks = PositionChecks(
             cluster,
             positions,
+            self.state,
             config,
-            default_reset=self._default_reset,
             on_metadata_wanted=on_metadata_wanted,
             on_changed=self.wake,
-            on_failed=self.troubles.fail,
-            on_unheard=self.troubles.unheard,
         )
+        self._tasks: set[asyncio.Task[None]] = set()
+        """One for each request that has no answer."""
         self._timer: asyncio.TimerHandle | None = None
         self._is_running = False
         self._is_fetching = True
@@ -158,22 +119,21 @@ class Fetcher:
 
     def start(self) -> None:
         """Begin to fetch whatever has a position."""
-        have_freed_memory_kept()
+        keep_freed_memory()
         self._is_running = True
         self.assignment_changed()
 
     async def stop_fetching(self) -> None:
         """Ask for no more records. Positions are found as before, for who asks for one."""
         self._is_fetching = False
-        await self._sender.close()
+        await self._give_up_requests()
 
     async def close(self) -> None:
         """Give up requests under way and forget all that waits. May be called twice."""
         self._is_running = False
         self._stop_timer()
-        await asyncio.gather(self._sender.close(), self._resets.close(), self._checks.close())
-        self._buffers.clear()
-        self.troubles.clear()
+        await asyncio.gather(self._give_up_requests(), self._resets.close(), self._checks.close())
+        self.state.clear()
         self._changed.set()
 
     def take(self, max_records: int, only: Only = None) -> Records:
@@ -193,10 +153,12 @@ class Fetcher:
         Such an error is raised once, and never instead of records that were there before it. If it
         lasts it comes again, because the partition is fetched again.
         """
-        self.troubles.raise_due(only)
-        taken = self._buffers.take(max_records, only)
+        self._raise_error(only)
+        taken = self.state.take(max_records, only)
+        if self.state.effects:
+            self._pump()
         if not taken:
-            self.troubles.raise_due(only)
+            self._raise_error(only)
         return taken
 
     def next_record(self) -> AnyRecord | None:
@@ -204,25 +166,27 @@ class Fetcher:
 
         None: there is none here; `wait` for it.
         """
-        record = self._buffers.next_record()
+        record = self.state.next_record()
+        if self.state.effects:
+            self._pump()
         if record is None:
-            self.troubles.raise_due()
+            self._raise_error()
         return record
 
     def asked(self, only: Only) -> None:
         """Who reads `only` (None: all) asks for more: what it has been given is processed."""
-        self._buffers.asked(only)
+        self.state.asked(only)
 
     def processed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The positions up to which records are processed, as far as can be told: all that were
         returned, but for those that a reader was given last.
         """
-        return self._buffers.processed()
+        return self.state.processed()
 
     @property
     def waiting_bytes(self) -> int:
         """What was fetched and not taken yet."""
-        return self._plan.waiting_bytes
+        return self.state.waiting_bytes
 
     async def wait(self, timeout_s: float, only: Only = None) -> bool:
         """Until there is something to take (records or an error; of the partitions `only` if it is
@@ -234,14 +198,14 @@ class Fetcher:
         Returns:
             whether there is something.
         """
-        if self._has_something(only):
+        if self.state.has_something(only):
             await asyncio.sleep(0)
             return True
         self._changed.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._changed.wait()
-        return self._has_something(only)
+        return self.state.has_something(only)
 
     async def breathe(self) -> None:
         """Let others have the loop, and whatever has arrived be received.
@@ -258,17 +222,15 @@ class Fetcher:
 
     def wake(self) -> None:
         """Something has changed (a position, a pause, the metadata); whoever waits returns."""
-        self._buffers.drop_outdated()
+        self.state.drop_outdated()
         self._pump()
         self._changed.set()
 
     def assignment_changed(self) -> None:
         """Forget what was fetched of partitions that are gone, and fetch those that came."""
-        assigned = self._positions.assigned
-        self._plan.set_partitions(assigned)
-        self.troubles.keep_only(assigned)
-        self._sources.keep_only(assigned)
-        self.wake()
+        self.state.set_assigned()
+        self._pump()
+        self._changed.set()
 
     async def update_positions(self, committed: CommittedLookup | None) -> None:
         """See that all partitions get a position.
@@ -286,7 +248,7 @@ class Fetcher:
             return
         fences = {one: self._positions.state(one).fence for one in missing}
         found = await committed(missing) if committed is not None else {}
-        default_reset = self._default_reset()
+        default_reset = self.state.default_reset(wall_ms())
         try:
             for partition, fence in fences.items():
                 # One that went and came back may have been committed by others after this answer.
@@ -308,40 +270,41 @@ class Fetcher:
                 while not self._positions.are_known(partitions):
                     self._changed.clear()
                     await self._changed.wait()
-                    self.troubles.raise_due()
+                    self._raise_error()
         except TimeoutError:
             return False
         return True
 
-    def _has_something(self, only: Only) -> bool:
-        return self.troubles.are_due(only) or self._buffers.has_readable(only)
-
-    def _has_less(self, partition: TopicPartition, byte_count: int) -> None:
-        if self._plan.set_waiting(partition, byte_count) and not self._plan.is_saturated:
-            self._pump()
+    # Requests.
 
     def _pump(self) -> None:
-        """Send what is to be sent now."""
-        if not self._is_running:
-            return
-        self._notice_new_topics()
+        """Send what is to be sent now, and do what else has come up."""
+        if self._is_running:
+            self._send_planned()
+        state = self.state
+        for note in state.notes:
+            logger.log(logging.WARNING if note.is_warning else logging.DEBUG, "%s", note.text)
+        state.notes.clear()
+        if Effect.TELL in state.effects:
+            self._changed.set()
+        is_refresh_wanted = Effect.REFRESH in state.effects
+        state.effects.clear()
+        if is_refresh_wanted:
+            self._on_metadata_wanted()
+
+    def _send_planned(self) -> None:
+        state, began_ms = self.state, now_ms()
+        state.notice_new_topics(began_ms, wall_ms())
         self._resets.begin()
         if self._checks.begin():
-            self._buffers.drop_outdated()
+            state.drop_outdated()
         if not self._is_fetching:
             return
-        began_ms = now_ms()
-        plan = self._plan.next(began_ms, self._sources.node, self._is_readable)
-        wakes = [] if plan.wake_ms is None else [plan.wake_ms]
-        if plan.leaderless:
-            wakes += self.troubles.unserved(plan.leaderless, began_ms)
-            self._on_metadata_wanted()
-        for fetch in plan.fetches:
-            self._plan.sent(fetch.node_id, began_ms)
-            self._sender.begin(fetch)
+        for fetch in state.next_fetches(began_ms):
+            self._begin(fetch)
         self._stop_timer()
-        if wakes:
-            wait_s = max(1, min(wakes) - began_ms) / 1000
+        if state.next_deadline_ms is not None:
+            wait_s = max(1, state.next_deadline_ms - began_ms) / 1000
             self._timer = asyncio.get_running_loop().call_later(wait_s, self._pump)
 
     def _stop_timer(self) -> None:
@@ -349,19 +312,74 @@ class Fetcher:
             self._timer.cancel()
             self._timer = None
 
-    def _is_readable(self, partition: TopicPartition) -> bool:
-        state = self._positions.find(partition)
-        return state is not None and state.is_readable
+    def _begin(self, fetch: PlannedFetch) -> None:
+        """Have it sent, and its answer taken.
 
-    # Positions.
+        Where there is a connection it is sent at once: a task would begin when the loop has time,
+        and who handles records may keep it until those that are here have run out.
+        """
+        address = self._cluster.broker(fetch.node_id)
+        connection = None if address is None else self._cluster.connected(address, FETCHING)
+        under_way: _UnderWay | None = None
+        if connection is not None:
+            # Met again by the task, whatever it is: there it is told to who polls, and the broker
+            # does not stay marked as busy.
+            with suppress(Exception):
+                under_way = self._send(fetch, connection)
+        name = f"fetch from broker {fetch.node_id}"
+        task = asyncio.get_running_loop().create_task(self._fetch(fetch, under_way), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    def _default_reset(self) -> OffsetSpec | None:
-        return self._config.auto_offset_reset.spec_at(time.time_ns() // 1_000_000)
+    def _send(self, fetch: PlannedFetch, connection: Connection) -> _UnderWay | None:
+        """None: there is nothing to ask any more."""
+        sent = self.state.ask(fetch, connection.versions.best(FetchRequest), now_ms())
+        if sent is None:
+            return None
+        return _UnderWay(connection, sent, connection.send(sent.request, version=sent.version))
 
-    def _notice_new_topics(self) -> None:
-        for topic in self._topic_ids.changed(self._cluster, self._positions.assigned):
-            logger.warning("%s was deleted and created again; auto_offset_reset decides", topic)
-            errors = begin_anew(self._positions, topic, self._default_reset())
-            self._buffers.drop_outdated()
-            for partition, error in errors.items():
-                self.troubles.fail(partition, error)
+    async def _fetch(self, fetch: PlannedFetch, under_way: _UnderWay | None) -> None:
+        began_ms = now_ms()
+        try:
+            if under_way is None:
+                address = self._cluster.broker(fetch.node_id)
+                if address is None:
+                    raise DisconnectedError("newer metadata does not have this broker any more")
+                under_way = self._send(fetch, await self._cluster.connection(address, FETCHING))
+            if under_way is not None:
+                connection, sent, future = under_way
+                timeout_ms = self._config.request_timeout_ms + self._config.fetch_max_wait_ms
+                answer = await connection.answer(future, FetchRequest, timeout_ms)
+                self.state.answered(sent, answer, now_ms(), wall_ms())
+        except DisconnectedError as error:
+            logger.debug("fetching from broker %d: %s", fetch.node_id, error)
+            self.state.failed(fetch, began_ms, now_ms())
+        except Exception as failure:  # noqa: BLE001 - whatever it is, who polls is told.
+            self.state.broke(fetch, failure, began_ms, now_ms())
+        finally:
+            self.state.ended(fetch)
+        self._pump()
+
+    async def _give_up_requests(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # Errors.
+
+    def _raise_error(self, only: Only = None) -> None:
+        error = self.state.take_error(only, now_ms())
+        if error is not None:
+            raise error
+
+
+def keep_freed_memory() -> None:
+    """Keep the C library from giving back what every answer takes again.
+
+    Answers, blocks and records come and go by the megabyte. glibc returns free memory above twice
+    the largest block that was ever freed, 256 KiB to begin with, and the system clears it again
+    page by page: half of the time of reading records of 1 kB. So such a block is freed here. It is
+    never touched, so it costs nothing; with another C library it does nothing.
+    """
+    # Not a bytearray, which is filled with zeros by hand: 4,096 pages, and 31 ms of the loop.
+    bytes(LARGE_BLOCK_BYTES)

@@ -11,12 +11,12 @@ from collections.abc import Callable, Collection, Mapping
 from itertools import groupby
 from typing import Any, Final
 
-from kohort.client.clock import now_ms
+from kohort.client.clock import now_ms, wall_ms
 from kohort.client.core.errors import ConsumerError, error_for
 from kohort.client.core.fetch.config import FetchConfig
 from kohort.client.core.fetch.positions import Positions
-from kohort.client.core.fetch.truncation import Doubt, EpochEnd, LeaderChecks, LeaderEpoch
-from kohort.client.core.offsets import OffsetSpec
+from kohort.client.core.fetch.state import FetchState
+from kohort.client.core.fetch.truncation import Doubt, EpochEnd, LeaderChecks
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.fetch.leader_rounds import LeaderRounds
 from kohort.client.net.cluster import Cluster
@@ -42,30 +42,23 @@ Doubts = Mapping[TopicPartition, Doubt]
 
 
 class PositionChecks:
-    """Those of one consumer."""
+    """The checks of one consumer's positions."""
 
     def __init__(
         self,
         cluster: Cluster,
         positions: Positions,
+        state: FetchState,
         config: FetchConfig,
         *,
-        default_reset: Callable[[], OffsetSpec | None],
         on_metadata_wanted: Callable[[], None],
         on_changed: Callable[[], None],
-        on_failed: Callable[[TopicPartition, ConsumerError], None],
-        on_unheard: Callable[[Collection[TopicPartition], int], object],
     ) -> None:
-        """`on_changed`: positions were answered for. `on_failed`: to be told to the user, unless
-        the partition's position moves before. `on_unheard`: nobody has answered about these, who
-        were asked at that time of `now_ms`.
-        """
+        """`state` is told what fails. `on_changed`: positions were answered for, or that failed."""
         self._cluster = cluster
         self._positions = positions
+        self._state = state
         self._config = config
-        self._default_reset = default_reset
-        self._on_failed = on_failed
-        self._on_unheard = on_unheard
         self._rules = LeaderChecks(positions)
         self._looked_at: tuple[int, int] | None = None
         self._cut: dict[TopicPartition, tuple[Doubt, EpochEnd]] = {}
@@ -90,7 +83,7 @@ class PositionChecks:
         now = (self._cluster.version, self._positions.version)
         if now == self._looked_at:
             return False
-        has_doubts = self._rules.look(self._leader_of)
+        has_doubts = self._rules.look(self._cluster.leader)
         self._looked_at = (self._cluster.version, self._positions.version)
         self._ask_doubted()
         return has_doubts
@@ -98,10 +91,6 @@ class PositionChecks:
     async def close(self) -> None:
         """Give up."""
         await self._rounds.close()
-
-    def _leader_of(self, partition: TopicPartition) -> LeaderEpoch | None:
-        leader = self._cluster.leader(partition)
-        return None if leader is None else LeaderEpoch(leader.node_id, leader.epoch)
 
     def _asked_leader(self, partition: TopicPartition) -> int | None:
         """The leader that there is a doubt about, which may not be the newest one."""
@@ -139,7 +128,7 @@ class PositionChecks:
         try:
             address = self._cluster.broker(node_id)
             if address is None:
-                self._on_unheard(doubts.keys(), began_ms)
+                self._state.unheard(doubts.keys(), began_ms)
                 return doubts
             connection = await self._cluster.connection(address)
             version = connection.versions.best(OffsetForLeaderEpochRequest)
@@ -156,9 +145,9 @@ class PositionChecks:
         except ConsumerError as error:
             logger.debug("asking broker %d about its epochs: %s", node_id, error)
             if isinstance(error, DisconnectedError):
-                self._on_unheard(doubts.keys(), began_ms)
+                self._state.unheard(doubts.keys(), began_ms)
             else:
-                self._on_failed(next(iter(doubts)), error)
+                self._state.report(next(iter(doubts)), error, now_ms())
             return doubts
         return self._take_answer(answer, doubts)
 
@@ -176,14 +165,15 @@ class PositionChecks:
                         del left[partition]
                 elif code in _FINAL:
                     error = error_for(code, f"asking about the epochs of {topic.topic}")
-                    self._on_failed(partition, error)
+                    self._state.report(partition, error, now_ms())
         return left
 
     def _decide(self, partition: TopicPartition, doubt: Doubt, end: EpochEnd) -> bool:
-        error = self._rules.answered(partition, doubt, end, self._default_reset())
+        default_reset = self._state.default_reset(wall_ms())
+        error = self._rules.answered(partition, doubt, end, default_reset)
         if error is not None:
             self._cut[partition] = doubt, end
-            self._on_failed(partition, error)
+            self._state.report(partition, error, now_ms())
             return False
         if end.offset < doubt.offset:
             logger.warning(

@@ -18,7 +18,7 @@ from kohort.client.core.errors import (
     UnknownTopicError,
     error_for,
 )
-from kohort.client.core.fetch.batches import IsolationLevel
+from kohort.client.core.fetch.config import IsolationLevel
 from kohort.client.core.offsets import OffsetAndTimestamp, OffsetSpec
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.net.cluster import Cluster

@@ -6,9 +6,9 @@ read meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
-from kohort.client.core.errors import ConsumerError, OffsetOutOfRangeError
+from kohort.client.core.errors import ConsumerError
 from kohort.client.core.fetch.config import FetchConfig
 from kohort.client.core.fetch.positions import Positions
 from kohort.client.core.offsets import UNKNOWN_EPOCH, OffsetSpec
@@ -16,8 +16,6 @@ from kohort.client.core.partitions import TopicPartition
 from kohort.client.fetch.leader_rounds import LeaderRounds
 from kohort.client.fetch.offset_lookup import ask_leader
 from kohort.client.net.cluster import Cluster
-from kohort.protocol.errors import ErrorCode
-from kohort.protocol.types import ZERO_UUID
 
 
 class OffsetResets:
@@ -81,50 +79,3 @@ class OffsetResets:
                 at, _, epoch = offset
                 self._positions.reset_found(partition, specs[partition], at, epoch)
         return failed
-
-
-class TopicIds:
-    """Notices topics that were deleted and created again: they have other records at the same
-    offsets.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[str, bytes] = {}
-
-    def changed(self, cluster: Cluster, partitions: Iterable[TopicPartition]) -> list[str]:
-        """Of the topics of these, those that have another id than at the last call."""
-        found = []
-        topics = {partition.topic for partition in partitions}
-        for gone in self._known.keys() - topics:
-            del self._known[gone]
-        for topic in topics:
-            info = cluster.topics.get(topic)
-            if info is None or info.topic_id == ZERO_UUID:
-                continue
-            if self._known.setdefault(topic, info.topic_id) != info.topic_id:
-                self._known[topic] = info.topic_id
-                found.append(topic)
-        return found
-
-
-def begin_anew(
-    positions: Positions, topic: str, spec: OffsetSpec | None
-) -> dict[TopicPartition, ConsumerError]:
-    """Positions in a topic that was created again are reset, or are errors if nothing says how."""
-    errors: dict[TopicPartition, ConsumerError] = {}
-    for partition in positions.assigned:
-        position = positions.position(partition)
-        if partition.topic != topic or position is None:
-            continue
-        if spec is not None:
-            positions.seek_to(partition, spec)
-        else:
-            positions.seek(partition, position)
-            errors[partition] = OffsetOutOfRangeError(
-                f"{topic} was deleted and created again, so that offset {position} means another"
-                " record, and auto_offset_reset is none: seek to an offset",
-                partition,
-                position,
-                code=ErrorCode.OFFSET_OUT_OF_RANGE,
-            )
-    return errors

@@ -109,6 +109,8 @@ class Cluster:
         self.cluster_id: str | None = None
         self.version = 0
         """Changes with every answer about topics."""
+        self.received_bytes = 0
+        """By all connections, without what they said to begin with."""
         self._brokers: dict[int, Address] = {}
         self._connections: dict[tuple[Address, str], asyncio.Task[Connection]] = {}
         self._retiring: list[Connection] = []
@@ -157,12 +159,6 @@ class Cluster:
         if task is None or not task.done() or _is_useless(task):
             return None
         return task.result()
-
-    @property
-    def received_bytes(self) -> int:
-        """By all connections that are open."""
-        found = (self.connected(*key) for key in self._connections)
-        return sum(one.received_bytes for one in found if one is not None)
 
     async def any_connection(self) -> Connection:
         """A connection to whatever broker answers, those that are connected first.
@@ -223,7 +219,11 @@ class Cluster:
             self._may_connect_s[address] = loop.time() + backoff.fail() / 1000
             raise
         backoff.succeed()
+        connection.on_received = self._received
         return connection
+
+    def _received(self, byte_count: int) -> None:
+        self.received_bytes += byte_count
 
     # Metadata.
 

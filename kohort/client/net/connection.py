@@ -13,7 +13,7 @@ import secrets
 import socket
 import ssl
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, cast
 
 from kohort.client.core.errors import ConsumerError
@@ -72,6 +72,8 @@ class Connection(asyncio.BufferedProtocol):
         self.versions = ApiVersionTable()
         self.received_bytes = 0
         """So far."""
+        self.on_received: Callable[[int], None] | None = None
+        """Told how many bytes have come, whenever some have."""
         self._config = config
         self._frames = FrameReader()
         self._transport: asyncio.Transport | None = None
@@ -264,6 +266,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.received_bytes += nbytes
+        if self.on_received is not None:
+            self.on_received(nbytes)
         try:
             for frame in self._frames.received(nbytes):
                 self._take(frame)

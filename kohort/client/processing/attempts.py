@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 
+from kohort.client.core.fetch.deserialisers import Deserialiser
 from kohort.client.core.work import Item
-from kohort.client.deserialising import Deserialiser, deserialised
+from kohort.client.deserialising import deserialised
 from kohort.client.processing.options import Handler
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
+from kohort.client.core.fetch.buffers import Records
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.fetch.fetcher import Records
 from kohort.client.processing.source import CommitDone, Positions
 
 if TYPE_CHECKING:

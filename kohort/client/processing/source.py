@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol, TypeAlias
 
+from kohort.client.core.fetch.buffers import Records
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.fetch.fetcher import Records
 
 Positions: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
 CommitDone: TypeAlias = Callable[[BaseException | None], None]

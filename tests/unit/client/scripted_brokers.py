@@ -12,14 +12,14 @@ from collections.abc import Collection, Coroutine
 from typing import Any, Final, cast
 
 from kohort.broker.runtime.clock import VirtualClock
-from kohort.client.core.fetch.batches import NO_DESERIALISERS
+from kohort.client.core.fetch.config import FetchConfig
+from kohort.client.core.fetch.deserialisers import NO_DESERIALISERS, Deserialisers
 from kohort.client.core.fetch.positions import Positions
 from kohort.client.core.offsets import RESET_EARLIEST
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord
 from kohort.client.core.topics import Leader, TopicInfo
-from kohort.client.deserialising import Deserialisers
-from kohort.client.fetch.fetcher import FetchConfig, Fetcher
+from kohort.client.fetch.fetcher import Fetcher
 from kohort.client.net.cluster import Address, Cluster, ClusterConfig
 from kohort.client.net.connection import Connection, ConnectionConfig, DisconnectedError
 from kohort.client.net.versions import ApiVersionTable
@@ -278,6 +278,10 @@ class ScriptedCluster(Cluster):
         """As if something had come whenever somebody asks, while there is something to come."""
         self.to_come = max(0, self.to_come - 1)
         return -self.to_come
+
+    @received_bytes.setter
+    def received_bytes(self, _: int) -> None:
+        """There is nothing that it could count."""
 
 
 class Scene:

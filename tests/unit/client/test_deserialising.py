@@ -10,14 +10,13 @@ import pytest
 from kohort.client.core.errors import DeserialisationError, RecordError
 from kohort.client.core.fetch.batches import Fetched, ReadOptions
 from kohort.client.core.fetch.buffers import FetchBuffers
+from kohort.client.core.fetch.deserialisers import Deserialisers, NotMadeYet
 from kohort.client.core.fetch.positions import Positions
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.deserialising import (
     AHEAD_RECORDS,
     CALLS_LIMIT,
     Awaiting,
-    Deserialisers,
-    NotMadeYet,
 )
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
@@ -54,13 +53,13 @@ class Fixture:
         deserialisers = Deserialisers(value=read)
         assert deserialisers.are_awaited
         self.awaiting = Awaiting(deserialisers, on_made=self.changed.set)
-        self.options = ReadOptions(deserialisers=deserialisers, awaiting=self.awaiting)
+        self.options = ReadOptions(deserialisers=deserialisers, maker=self.awaiting)
         self.buffers = FetchBuffers(
             self.positions,
             inflated_bytes_limit=1 << 20,
             on_less=lambda _partition, _bytes: None,
             on_failed=lambda _, error: self.failures.append(error),
-            awaiting=self.awaiting,
+            maker=self.awaiting,
         )
         for one in partitions:
             self.positions.seek(one, 0)

@@ -7,7 +7,6 @@ asked for. What it was inflated to can be given up meanwhile (`deflate`): it is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import IntEnum
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -17,11 +16,16 @@ from kohort.client.core.errors import (
     DeserialisationError,
     RecordTooLargeError,
 )
+from kohort.client.core.fetch.deserialisers import (
+    NO_DESERIALISERS,
+    Deserialisers,
+    Maker,
+    refused,
+)
 from kohort.client.core.fetch.unpack import Source, unpack
 from kohort.client.core.offsets import UNKNOWN_EPOCH
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord
-from kohort.client.deserialising import Awaiting, Deserialisers, refused
 from kohort.protocol.errors import DecodeError, ErrorCode, InflatedTooLargeError
 from kohort.protocol.records.batch import (
     HEADER_BYTES,
@@ -38,17 +42,6 @@ from kohort.protocol.records.record import inflate, log_append_timestamp
 _EXTENT: Final = Struct(">qi4xb6xi")
 """Base offset, length, magic and last offset delta of a batch."""
 _OFFSET_MAX: Final = (1 << 63) - 2
-_new = tuple.__new__
-
-
-class IsolationLevel(IntEnum):
-    """Whether records of transactions that are open or aborted are returned (KIP-98)."""
-
-    READ_UNCOMMITTED = 0
-    READ_COMMITTED = 1
-
-
-NO_DESERIALISERS: Final = Deserialisers()
 
 
 class ReadOptions(NamedTuple):
@@ -57,7 +50,7 @@ class ReadOptions(NamedTuple):
     check_crcs: bool = True
     inflated_bytes_limit: int = 64 << 20
     deserialisers: Deserialisers = NO_DESERIALISERS
-    awaiting: Awaiting | None = None
+    maker: Maker | None = None
     """What calls them, if they are coroutine functions."""
 
 
@@ -232,8 +225,8 @@ class Fetched:
         read_key, read_value = self._options.deserialisers.key, self._options.deserialisers.value
         if read_key is None and read_value is None:
             return records
-        if self._options.awaiting is not None:
-            return self._awaited(self._options.awaiting, records)
+        if self._options.maker is not None:
+            return self._made(self._options.maker, records)
         done: list[AnyRecord] = []
         for record in records:
             what, key, value = "key", record.key, record.value
@@ -251,10 +244,10 @@ class Fetched:
             done.append(record._replace(key=key, value=value))
         return done
 
-    def _awaited(self, awaiting: Awaiting, records: list[AnyRecord]) -> list[AnyRecord]:
+    def _made(self, maker: Maker, records: list[AnyRecord]) -> list[AnyRecord]:
         done: list[AnyRecord] = []
         try:
-            done = awaiting.take(self._partition, records)
+            done = maker.take(self._partition, records)
         except DeserialisationError as error:
             raise _told_how_to_pass(error) from error.__cause__
         finally:

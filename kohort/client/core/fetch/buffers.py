@@ -12,11 +12,11 @@ from typing import Final, NamedTuple, TypeAlias
 
 from kohort.client.core.errors import RecordError
 from kohort.client.core.fetch.batches import Fetched
+from kohort.client.core.fetch.deserialisers import Maker, NotMadeYet
 from kohort.client.core.fetch.positions import PartitionState, Positions
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord
-from kohort.client.deserialising import Awaiting, NotMadeYet
 
 Records: TypeAlias = dict[TopicPartition, list[AnyRecord]]
 
@@ -112,7 +112,7 @@ class FetchBuffers:
         inflated_bytes_limit: int,
         on_less: Callable[[TopicPartition, int], None],
         on_failed: Callable[[TopicPartition, RecordError], None],
-        awaiting: Awaiting | None = None,
+        maker: Maker | None = None,
     ) -> None:
         """Make some that are empty.
 
@@ -122,9 +122,9 @@ class FetchBuffers:
                 in any case.
             on_less: so many bytes of the partition are left.
             on_failed: its next record cannot be given out, and what was there is forgotten.
-            awaiting: what calls deserialisers that are coroutine functions.
+            maker: what calls deserialisers that are coroutine functions.
         """
-        self._awaiting = awaiting
+        self._maker = maker
         self._positions = positions
         self._inflated = _Inflated(inflated_bytes_limit)
         self._on_less = on_less
@@ -169,8 +169,8 @@ class FetchBuffers:
         for partition in outdated:
             del self._waiting[partition]
             self._inflated.forget(partition)
-        if self._awaiting is not None:
-            self._awaiting.forget(outdated)
+        if self._maker is not None:
+            self._maker.forget(outdated)
         for partition in outdated:
             self._on_less(partition, 0)
 
@@ -178,8 +178,8 @@ class FetchBuffers:
         """Forget everything."""
         self._waiting.clear()
         self._inflated.clear()
-        if self._awaiting is not None:
-            self._awaiting.clear()
+        if self._maker is not None:
+            self._maker.clear()
         self._ahead = None
 
     @property
@@ -264,7 +264,7 @@ class FetchBuffers:
         for partition in list(self._waiting):
             if only is not None and partition not in only:
                 continue
-            if self._awaiting is not None and self._awaiting.is_making(partition):
+            if self._maker is not None and self._maker.is_making(partition):
                 continue
             state = find(partition)
             waiting = self._waiting.get(partition)

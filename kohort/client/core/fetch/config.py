@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import NamedTuple
 
-from kohort.client.core.fetch.batches import IsolationLevel
 from kohort.client.core.offsets import RESET_LATEST, ResetPolicy
+
+
+class IsolationLevel(IntEnum):
+    """Whether records of transactions that are open or aborted are returned (KIP-98)."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
 
 
 class FetchConfig(NamedTuple):

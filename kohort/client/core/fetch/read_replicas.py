@@ -12,16 +12,14 @@ after that, and the leader serves the partition. Java tells it, and goes back an
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.topics import Leader
 
 LEADER_ALONE_MS: Final = 30_000
 """How long a partition is left to its leader after a follower has failed: replica.lag.time.max.ms,
 after which leaders do without a follower that is dead."""
-
-Leader: TypeAlias = tuple[int, int]
-"""Node id and epoch."""
 
 
 class _Named(NamedTuple):
@@ -32,7 +30,9 @@ class _Named(NamedTuple):
 
 
 class ReadReplicas:
-    """Those of one consumer. Times are milliseconds of any clock that does not go back."""
+    """The followers that one consumer reads from. Times are milliseconds of any clock that does
+    not go back.
+    """
 
     def __init__(self, lifetime_ms: int) -> None:
         """`lifetime_ms`: how long a follower is read from before the leader is asked again."""
@@ -57,10 +57,10 @@ class ReadReplicas:
         return named.node_id
 
     def named(self, partition: TopicPartition, node_id: int, leader: Leader, now_ms: int) -> bool:
-        """An answer of the leader names this follower, or nobody if it is negative; whether there
+        """An answer of the leader names this follower, or none if it is negative; whether there
         is one to be read from.
         """
-        if node_id < 0 or node_id == leader[0]:
+        if node_id < 0 or node_id == leader.node_id:
             self._named.pop(partition, None)
             return False
         self._named[partition] = _Named(node_id, leader, now_ms + self._lifetime_ms)

@@ -15,16 +15,9 @@ from kohort.client.core.errors import LogTruncatedError
 from kohort.client.core.fetch.positions import PartitionState, Positions
 from kohort.client.core.offsets import OffsetAndMetadata, OffsetSpec
 from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.topics import Leader
 
-
-class LeaderEpoch(NamedTuple):
-    """Who leads a partition, for the how manieth time it has a leader."""
-
-    node_id: int
-    epoch: int
-
-
-LeaderOf: TypeAlias = Callable[[TopicPartition], LeaderEpoch | None]
+LeaderOf: TypeAlias = Callable[[TopicPartition], Leader | None]
 
 
 class Doubt(NamedTuple):
@@ -33,7 +26,7 @@ class Doubt(NamedTuple):
     fence: int
     offset: int
     leader_epoch: int
-    leader: LeaderEpoch
+    leader: Leader
 
 
 class EpochEnd(NamedTuple):
@@ -46,11 +39,11 @@ class EpochEnd(NamedTuple):
 
 
 class LeaderChecks:
-    """Those of one consumer's positions."""
+    """The doubts about one consumer's positions."""
 
     def __init__(self, positions: Positions) -> None:
         self._positions = positions
-        self._seen: dict[TopicPartition, tuple[int, LeaderEpoch]] = {}
+        self._seen: dict[TopicPartition, tuple[int, Leader]] = {}
         """The fence of a position and the leader that it was looked at under."""
 
     def look(self, leader_of: LeaderOf) -> bool:
@@ -58,7 +51,7 @@ class LeaderChecks:
 
         What was fetched for such a position is void, like all that follows it.
         """
-        seen: dict[TopicPartition, tuple[int, LeaderEpoch]] = {}
+        seen: dict[TopicPartition, tuple[int, Leader]] = {}
         has_doubts = False
         for partition in list(self._positions.assigned):
             state, leader = self._positions.state(partition), leader_of(partition)
@@ -120,7 +113,7 @@ class LeaderChecks:
         return None
 
 
-def _is_doubtful(state: PartitionState, leader: LeaderEpoch) -> bool:
+def _is_doubtful(state: PartitionState, leader: Leader) -> bool:
     """A leader that is older than the last record is one of old metadata, and knows less than we
     do. Of the same age, it has what it has given us.
     """

@@ -33,7 +33,7 @@ STALE: Final = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""Our metadata is older than the broker's, or the broker is in trouble: ask somebody else."""
+"""Our metadata is older than the broker's, or the broker is in trouble: ask another one."""
 
 PASSING: Final = frozenset(
     {ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.REQUEST_TIMED_OUT}
@@ -55,10 +55,13 @@ class Asked(NamedTuple):
 class SentFetch(NamedTuple):
     """A request and what is needed to understand its answer."""
 
+    node_id: int
+    """The broker that it is for."""
     version: int
     asked: Mapping[TopicPartition, Asked]
     """In the order in which the partitions should be served."""
     topic_ids: Mapping[str, bytes]
+    request: FetchRequest
 
 
 def version_for(best: int, topic_ids: Mapping[str, bytes]) -> int:
@@ -68,7 +71,8 @@ def version_for(best: int, topic_ids: Mapping[str, bytes]) -> int:
 
 
 def fetch_request(
-    sent: SentFetch,
+    asked: Mapping[TopicPartition, Asked],
+    topic_ids: Mapping[str, bytes],
     *,
     partition_bytes: int,
     bytes_max: int,
@@ -83,19 +87,19 @@ def fetch_request(
     topics = [
         FetchTopic(
             topic=topic,
-            topic_id=sent.topic_ids[topic],
+            topic_id=topic_ids[topic],
             partitions=[
                 FetchPartition(
                     partition=partition.partition,
-                    current_leader_epoch=asked.leader_epoch,
-                    fetch_offset=asked.offset,
+                    current_leader_epoch=one.leader_epoch,
+                    fetch_offset=one.offset,
                     partition_max_bytes=partition_bytes,
                 )
-                for partition, asked in group
+                for partition, one in group
             ],
         )
         # A topic may come several times: the order is that in which partitions have their turn.
-        for topic, group in groupby(sent.asked.items(), lambda one: one[0].topic)
+        for topic, group in groupby(asked.items(), lambda one: one[0].topic)
     ]
     return FetchRequest(
         max_wait_ms=max_wait_ms,
@@ -110,7 +114,7 @@ def fetch_request(
 def answers_in(
     sent: SentFetch, answer: FetchResponse
 ) -> Iterator[tuple[TopicPartition, Asked, PartitionData]]:
-    """What it says about partitions that were asked for; the rest of it is nobody's business."""
+    """What it says about partitions that were asked for; the rest of it is ignored."""
     names = {topic_id: topic for topic, topic_id in sent.topic_ids.items()}
     for topic in answer.responses:
         name = topic.topic if sent.version < FIRST_BY_ID else names.get(topic.topic_id)

@@ -10,12 +10,13 @@ from kohort.broker.coordinator.actor import FAULTS_MAX
 from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
 from kohort.broker.coordinator.log.offsets_log import MemoryOffsetsLog, encode_as_batch
+from kohort.broker.coordinator.ticket import Ticket
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.group import Group
 from kohort.broker.core.group.records import DurableRecord
 from kohort.broker.core.group.requests import JoinResult, LeaveEntry, Now, SyncResult
-from kohort.broker.runtime.answer import Later
 from kohort.broker.runtime.clock import VirtualClock
+from kohort.broker.runtime.promise import Promise
 from kohort.protocol.errors import ErrorCode, KafkaError
 from tests.unit.broker.coordinator.harness import Harness, running, virtual
 
@@ -170,7 +171,7 @@ class TestAppends:
             assert (await good).errors == (await other).errors == (ErrorCode.NONE,)
             assert (await bad).errors == (ErrorCode.UNKNOWN_SERVER_ERROR,)
             await turns()
-            assert not waiting.is_done
+            assert not waiting.done()
         async with running(clock, log) as h:
             assert (h.state(), h.offset(), h.offset(partition=1)) == ("Stable", 3, None)
 
@@ -184,16 +185,16 @@ class TestAppends:
             joins = [h.join(instance="a"), h.join(instance="b")]
             leader, follower = [(await join).member_id for join in joins]
             waiting = h.ask_sync(follower, 1)
-            assert isinstance(waiting, Later)
+            assert isinstance(waiting, Promise)
             log.hold()
             leaders = h.ask_sync(leader, 1, {follower: b"share"})
             await turns()
-            assert not waiting.is_done
+            assert not waiting.done()
             # A member that is alive is told so, whatever the disk does.
             assert h.groups.heartbeat("g", follower, "b", 1) is ErrorCode.NONE
             log.release()
             assert (await waiting).assignment == b"share"
-            assert isinstance(leaders, Later)
+            assert isinstance(leaders, Promise)
             assert (await leaders).error is ErrorCode.NONE
 
     @virtual
@@ -206,7 +207,7 @@ class TestAppends:
             assert h.state() == "PreparingRebalance"
             log.failure = None
             again = h.ask_join(member_id=leader)
-            assert not isinstance(again, Later)
+            assert not isinstance(again, Promise)
             assert again.generation == 2
 
     @virtual
@@ -270,7 +271,7 @@ class TestExclusive:
         async with running(clock, log) as h:
             log.hold()
             before = h.commit(1)
-            deletion = asyncio.ensure_future(h.groups.delete_group("g"))
+            deletion = asyncio.ensure_future(h.groups.delete_group("g").wait())
             after = h.commit(2)
             await turns()
             log.release()
@@ -287,10 +288,10 @@ class TestExclusive:
         async with running(clock, log) as h:
             await h.do_commit(1)
             log.hold()
-            deletion = asyncio.ensure_future(h.groups.delete_group("g"))
+            deletion = asyncio.ensure_future(h.groups.delete_group("g").wait())
             await turns()
             sync = h.ask_sync("m", 1)
-            assert isinstance(sync, Later)
+            assert isinstance(sync, Promise)
             log.release()
             assert await deletion is ErrorCode.NONE
             assert await sync == SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -301,8 +302,8 @@ def raising(group: Group, now: Now) -> None:
     raise RuntimeError("a mistake of ours")
 
 
-def submit_fault(h: Harness) -> Later[object]:
-    ticket: Later[object] = Later()
+def submit_fault(h: Harness) -> Ticket[object]:
+    ticket: Ticket[object] = Ticket()
     h.groups.host.submit("g", Command(raising, ticket))
     return ticket
 
@@ -355,7 +356,7 @@ class TestFaults:
                 with pytest.raises(KafkaError) as raised:
                     await future
                 assert raised.value.code is UNAVAILABLE
-            assert fault.is_done
+            assert fault.is_answered
             assert h.offset() == 1
             assert (h.offset(partition=1), h.offset(partition=2)) == (None, None)
 
@@ -474,7 +475,7 @@ class TestLargeGroups:
                 results.append(h.ask_join(instance=name))
                 await asyncio.sleep(0.001)
             for result in results:
-                joined = await result if isinstance(result, Later) else result
+                joined = await result if isinstance(result, Promise) else result
                 assert (joined.error, joined.generation) == (ErrorCode.NONE, 1)
             # A fifth of the time at most goes into records, but for the first ones.
             assert log.append_count - written < 12
@@ -503,7 +504,7 @@ class TestLargeGroups:
             waiting = h.join(instance="i1")
             await h.do_commit(7, member_id=members["i2"], generation=1)
             assert h.offset() == 7
-            assert not waiting.is_done
+            assert not waiting.done()
             assert (await waiting).error is ErrorCode.NONE
 
     @virtual
@@ -528,6 +529,6 @@ async def test_a_leave_is_answered_at_once(clock: VirtualClock) -> None:
     async with running(clock) as h:
         members = await h.stable_static("a", "b")
         result = h.groups.leave("g", [LeaveEntry(members["b"])]).then(lambda answer: answer)
-        assert not isinstance(result, Later)
+        assert not isinstance(result, Promise)
         assert result.entries == (ErrorCode.NONE,)
         assert isinstance(h.ask_join(member_id=members["a"], instance="a"), JoinResult)

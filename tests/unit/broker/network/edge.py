@@ -9,9 +9,9 @@ from kohort.broker.network.connection import Connection
 from kohort.broker.network.limits import NetworkLimits
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.server import NetworkServer
-from kohort.broker.network.service import Answer, CloseConnection, ConnectionInfo
-from kohort.broker.runtime.answer import Later, Tasks
+from kohort.broker.network.service import Answer, CloseConnection, ConnectionInfo, PendingAnswer
 from kohort.broker.runtime.clock import VirtualClock
+from kohort.broker.runtime.promise import Promise
 from kohort.protocol.codec import Buffer
 from tests.memory_transport import MemoryTransport
 
@@ -25,9 +25,8 @@ class Echo:
 
     def __init__(self) -> None:
         self.begun: list[bytes] = []
-        self.parked: dict[bytes, Later[None]] = {}
-        self.tasks: Tasks = set()
-        self.promised: dict[bytes, Later[None]] = {}
+        self.parked: dict[bytes, asyncio.Future[None]] = {}
+        self.promised: dict[bytes, Promise[None]] = {}
         self.lost: list[ConnectionInfo] = []
         self.response = b""
 
@@ -37,19 +36,20 @@ class Echo:
         self.promised.clear()
         self.lost.clear()
 
-    def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | Later[Answer]:
+    def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | PendingAnswer:
         body = bytes(frame[:100])
         self.begun.append(body)
         if body.startswith(b"park"):
-            parked = self.parked[body] = Later()
-            return parked.settle(lambda _: self.finish(body))
+            future = self.parked[body] = asyncio.get_running_loop().create_future()
+            return PendingAnswer(future, lambda: self.finish(future, body))
         if body.startswith(b"promise"):
-            promise = self.promised[body] = Later()
+            promise = self.promised[body] = Promise()
             if body.endswith(b"kept"):
-                promise.give(None)
-            return promise.settle(lambda _: [framed(body)])
+                promise.set_result(None)
+            return PendingAnswer(promise, lambda: [framed(body)])
         if body.startswith(b"stubborn"):
-            return Later.of(self.fail_when_cancelled(), self.tasks, name="stubborn")
+            task = asyncio.get_running_loop().create_task(self.fail_when_cancelled())
+            return PendingAnswer(task, lambda: None)
         if body.startswith(b"close"):
             raise CloseConnection("as asked")
         if body.startswith(b"fault"):
@@ -58,19 +58,18 @@ class Echo:
             return [framed(body)[:4], body, memoryview(self.response)]
         return None if body.startswith(b"silent") else [framed(body)]
 
-    def finish(self, body: bytes) -> Answer:
+    def finish(self, future: asyncio.Future[None], body: bytes) -> Answer:
         if body.startswith(b"park, close"):
             raise CloseConnection("as asked")
         if body.startswith(b"park, fault"):
             raise RuntimeError("a fault of ours")
         return None if body.startswith(b"park, silent") else [framed(body)]
 
-    async def fail_when_cancelled(self) -> Answer:
+    async def fail_when_cancelled(self) -> None:
         try:
             await asyncio.sleep(1_000)
         except asyncio.CancelledError:
             raise RuntimeError("too late") from None
-        return None
 
     def connection_lost(self, connection: ConnectionInfo) -> None:
         self.lost.append(connection)

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from kohort.broker.core.purgatory import Purgatory
-from kohort.broker.runtime.answer import Later
 from kohort.broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.partition import Partition
@@ -28,14 +27,14 @@ class Parked:
 
     def __init__(self, purgatory: Purgatory, reads: list[PartitionRead], *, min_bytes: int) -> None:
         self.answer: list[PartitionRead] | None = None
-        self.later: Later[None] = Later()
+        self.error: Exception | None = None
         self.reads = reads
         found = read_partitions(reads, LIMIT)
         self.operation = DelayedFetch(
             reads,
             bytes_missing=min_bytes - found,
-            read_again=self.take,
-            answer=self.later,
+            answer=self.take,
+            fail=self.fail,
             owner="connection",
         )
         self.purgatory = purgatory
@@ -45,11 +44,13 @@ class Parked:
     def is_answered(self) -> bool:
         return self.answer is not None
 
-    def take(self, answer: Later[None]) -> None:
-        assert answer is self.later
+    def take(self) -> None:
         assert self.answer is None, "answered twice"
         read_partitions(self.reads, LIMIT)
         self.answer = self.reads
+
+    def fail(self, error: Exception) -> None:
+        self.error = error
 
 
 async def two_partitions(topics: TopicManager) -> list[Partition]:

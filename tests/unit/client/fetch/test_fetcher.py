@@ -2,13 +2,14 @@ import asyncio
 
 import pytest
 
+from kohort.client.clock import now_ms
 from kohort.client.core.errors import (
     AuthorizationError,
     CorruptRecordError,
     PartitionError,
     UnexpectedResponseError,
 )
-from kohort.client.core.fetch.batches import IsolationLevel
+from kohort.client.core.fetch.config import IsolationLevel
 from kohort.client.core.offsets import EARLIEST as EARLIEST_OFFSET
 from kohort.client.core.offsets import LATEST, OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
@@ -326,7 +327,7 @@ def test_an_error_about_a_partition_waits_while_others_are_read_alone() -> None:
         scene = Scene(1, 1)
         scene.one.append(0, b"a")
         scene.one.faults[1].append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        while not scene.fetcher.troubles.are_due():
+        while not scene.fetcher.state.failures.are_due():
             await scene.fetcher.wait(1)
         scene.positions.begin_reading(frozenset({A}))
         scene.fetcher.wake()
@@ -348,14 +349,14 @@ def test_who_reads_some_partitions_gets_records_and_errors_of_those_alone() -> N
         scene.one.append(1, b"b")
         for one in (A, B):
             scene.positions.begin_reading(frozenset({one}))
-        while not (scene.fetcher._has_something({A}) and scene.fetcher._has_something({B})):
+        while not all(scene.fetcher.state.has_something({one}) for one in (A, B)):
             await scene.fetcher.wait(1, {A, B})
         assert [one.value for one in scene.fetcher.take(10, {B})[B]] == [b"b"]
         # A's record is no reason to return to who waits for B.
         began_s = asyncio.get_running_loop().time()
         assert not await scene.fetcher.wait(1, {B})
         assert asyncio.get_running_loop().time() - began_s == pytest.approx(1)
-        scene.fetcher.troubles.fail(B, AuthorizationError("B", ErrorCode.NONE))
+        scene.fetcher.state.report(B, AuthorizationError("B", ErrorCode.NONE), now_ms())
         assert list(scene.fetcher.take(10, {A})) == [A]
         with pytest.raises(AuthorizationError):
             scene.fetcher.take(10, {B})
@@ -430,8 +431,8 @@ def test_an_error_about_a_partition_that_is_gone_is_dropped() -> None:
         scene = Scene(1, 1)
         scene.positions.set_assigned([A])
         scene.fetcher.assignment_changed()
-        scene.fetcher.troubles.fail(B, AuthorizationError("B", ErrorCode.NONE))
-        assert not scene.fetcher.troubles.are_due()
+        scene.fetcher.state.report(B, AuthorizationError("B", ErrorCode.NONE), now_ms())
+        assert not scene.fetcher.state.failures.are_due()
         await scene.fetcher.close()
 
     run(test())

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from kohort.client.core.errors import OffsetOutOfRangeError
+from kohort.client.core.fetch.config import FetchConfig
 from kohort.client.core.fetch.read_replicas import LEADER_ALONE_MS
 from kohort.client.core.offsets import RESET_NONE
 from kohort.client.net.versions import ApiVersionTable
@@ -15,9 +16,9 @@ IN_RACK = EARLIEST._replace(client_rack="a", metadata_max_age_ms=60_000)
 A, B = partition(0), partition(1)
 
 
-def followed(*leaders: int) -> Scene:
+def followed(*leaders: int, config: FetchConfig = IN_RACK) -> Scene:
     """Broker 1 leads, and names broker 2 to consumers of any rack; both have two records."""
-    scene = Scene(*leaders, config=IN_RACK)
+    scene = Scene(*leaders, config=config)
     for broker in (scene.one, scene.two):
         for index in range(len(leaders)):
             broker.append(index, b"a", b"b")
@@ -145,8 +146,7 @@ def test_a_follower_that_lags_does_not_have_the_position_reset() -> None:
 
 def test_an_offset_that_the_leader_does_not_have_either_is_out_of_range() -> None:
     async def test() -> None:
-        scene = followed(1)
-        scene.fetcher._config = IN_RACK._replace(auto_offset_reset=RESET_NONE)
+        scene = followed(1, config=IN_RACK._replace(auto_offset_reset=RESET_NONE))
         assert await scene.values(2) == [b"a", b"b"]
         for broker in (scene.one, scene.two):
             broker.logs[0] = [b"a"]

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from kohort.client.core.errors import AuthorizationError, LogTruncatedError
+from kohort.client.core.fetch.config import FetchConfig
 from kohort.client.core.offsets import RESET_NONE
-from kohort.client.fetch.fetcher import FetchConfig
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.errors import ErrorCode
 from tests.unit.client.scripted_brokers import FETCH, LIST_OFFSETS, Scene, partition, run

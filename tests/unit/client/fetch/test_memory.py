@@ -6,14 +6,14 @@ import pytest
 
 PROGRAM = """
 import resource
-from kohort.client.fetch.memory import have_freed_memory_kept
+from kohort.client.fetch.fetcher import keep_freed_memory
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 before = faults()
 if {is_called}:
-    have_freed_memory_kept()
+    keep_freed_memory()
 called = faults()
 for _ in range(50):
     block = bytearray(1 << 20)

@@ -11,8 +11,8 @@ from kohort.client.core.errors import (
     RecordTooLargeError,
 )
 from kohort.client.core.fetch.batches import Aborted, Fetched, ReadOptions
+from kohort.client.core.fetch.deserialisers import Deserialisers
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.deserialising import Deserialisers
 from kohort.protocol.records.batch import Codec, TimestampType, read_header, with_log_append_time
 from kohort.protocol.records.builder import assemble, encode_batch
 from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker

@@ -1,8 +1,9 @@
 from kohort.client.core.fetch.read_replicas import LEADER_ALONE_MS, ReadReplicas
 from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.topics import Leader
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
-LEADER, NEXT = (1, 5), (1, 6)
+LEADER, NEXT = Leader(1, 5), Leader(1, 6)
 
 
 def replicas() -> ReadReplicas:

@@ -2,18 +2,19 @@ import pytest
 
 from kohort.client.core.errors import LogTruncatedError
 from kohort.client.core.fetch.positions import Positions
-from kohort.client.core.fetch.truncation import Doubt, EpochEnd, LeaderChecks, LeaderEpoch
+from kohort.client.core.fetch.truncation import Doubt, EpochEnd, LeaderChecks
 from kohort.client.core.offsets import EARLIEST, LATEST, OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.topics import Leader
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
-OLD, NEW = LeaderEpoch(1, 5), LeaderEpoch(2, 6)
+OLD, NEW = Leader(1, 5), Leader(2, 6)
 
 
 class Scene:
     """A position at offset 20 of A, read from the leader of epoch 5."""
 
-    def __init__(self, leader: LeaderEpoch = OLD) -> None:
+    def __init__(self, leader: Leader = OLD) -> None:
         self.positions = Positions()
         self.positions.set_assigned([A])
         self.positions.seek(A, 10, 5)
@@ -21,7 +22,7 @@ class Scene:
         self.look(leader)
         self.positions.advance(A, 20, 5)
 
-    def look(self, leader: LeaderEpoch | None) -> bool:
+    def look(self, leader: Leader | None) -> bool:
         return self.checks.look(lambda _: leader)
 
     @property
@@ -56,7 +57,7 @@ def test_a_new_leader_is_asked_before_anything_is_read_from_it() -> None:
 
 def test_a_leader_that_was_elected_again_is_a_new_one() -> None:
     scene = Scene()
-    assert scene.look(LeaderEpoch(1, 6))
+    assert scene.look(Leader(1, 6))
 
 
 @pytest.mark.parametrize("policy", [EARLIEST, LATEST])
@@ -112,16 +113,16 @@ def test_another_leader_meanwhile_is_asked_anew() -> None:
     scene = Scene()
     scene.look(NEW)
     late = scene.doubt
-    assert scene.look(LeaderEpoch(1, 7))
+    assert scene.look(Leader(1, 7))
     assert scene.checks.answered(A, late, EpochEnd(5, 20), LATEST) is None
     assert not scene.is_readable()
-    assert scene.doubt.leader == LeaderEpoch(1, 7)
+    assert scene.doubt.leader == Leader(1, 7)
 
 
 def test_a_leader_older_than_the_last_record_is_old_metadata_and_not_believed() -> None:
     """It would say that there is no such epoch, and all would be read again, or passed over."""
     scene = Scene()
-    assert not scene.look(LeaderEpoch(3, 4))
+    assert not scene.look(Leader(3, 4))
     assert scene.checks.doubts() == {}
 
 

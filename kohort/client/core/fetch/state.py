@@ -1,0 +1,473 @@
+"""What one consumer has fetched, what it has to fetch, and what an answer changes of both. Pure.
+
+A shell has the sockets, the tasks and the clock:
+
+- it sends what `next_fetches` plans, each as `ask` puts it into words when there is a connection;
+- it hands what comes back to `answered` or to `failed`, and says `ended` in any case;
+- it calls `next_fetches` again at `next_deadline_ms`;
+- after any call it does what `effects` ask for, and logs `notes`; both are its to empty.
+
+Readers `take` what is here. What went wrong with it is in `failures`.
+
+Times are milliseconds: `now_ms` of a clock that does not go back, `wall_ms` since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from enum import Enum
+from typing import Final, NamedTuple
+
+from kohort.client.core.backoff import Backoff
+from kohort.client.core.errors import (
+    ConsumerError,
+    CorruptRecordError,
+    OffsetOutOfRangeError,
+    RecordError,
+    error_for,
+)
+from kohort.client.core.fetch.batches import Aborted, Fetched, ReadOptions
+from kohort.client.core.fetch.buffers import FetchBuffers, Only, Records
+from kohort.client.core.fetch.config import FetchConfig
+from kohort.client.core.fetch.deserialisers import NO_DESERIALISERS, Deserialisers, Maker
+from kohort.client.core.fetch.failures import FetchFailures
+from kohort.client.core.fetch.plan import FetchLimits, FetchPlan, PlannedFetch
+from kohort.client.core.fetch.positions import Positions
+from kohort.client.core.fetch.recreated import TopicIds, begin_anew
+from kohort.client.core.fetch.sources import FetchSources, KnownCluster
+from kohort.client.core.fetch.wire import (
+    PASSING,
+    STALE,
+    Asked,
+    SentFetch,
+    answers_in,
+    fetch_request,
+    version_for,
+)
+from kohort.client.core.offsets import OffsetAndMetadata, OffsetSpec
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.records import AnyRecord
+from kohort.client.core.topics import Leader
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.fetch import FetchResponse, PartitionData
+
+
+class Effect(Enum):
+    """Something that a shell has to do."""
+
+    TELL = "tell"
+    """Whoever waits for records or errors is to look again."""
+    REFRESH = "refresh"
+    """The metadata are too old to go on with; call `next_fetches` when there are new ones."""
+    FETCH = "fetch"
+    """There is room for more: call `next_fetches`."""
+
+
+class Note(NamedTuple):
+    """Something to be logged."""
+
+    text: str
+    is_warning: bool = False
+
+
+class FetchState:
+    """The fetch side of one consumer. `positions` may be changed by others between any two calls;
+    `drop_outdated` has to follow, or `set_assigned` if partitions have come or gone.
+    """
+
+    def __init__(
+        self,
+        positions: Positions,
+        cluster: KnownCluster,
+        config: FetchConfig,
+        *,
+        random: Callable[[], float],
+        deserialisers: Deserialisers = NO_DESERIALISERS,
+        maker: Maker | None = None,
+    ) -> None:
+        """`random` returns numbers from 0 to below 1. `maker`: what calls deserialisers that are
+        coroutine functions.
+        """
+        self._positions = positions
+        self._cluster = cluster
+        self._config = config
+        self._random = random
+        self.effects: Final[set[Effect]] = set()
+        self.notes: Final[list[Note]] = []
+        self.next_deadline_ms: int | None = None
+        """When `next_fetches` would plan something else, if nothing happens before."""
+        self.failures = FetchFailures(positions)
+        self._plan = FetchPlan(
+            FetchLimits(
+                config.fetch_max_bytes,
+                config.max_partition_fetch_bytes,
+                config.prefetch_bytes_limit,
+            )
+        )
+        self._sources = FetchSources(
+            cluster, rack=config.client_rack, lifetime_ms=config.metadata_max_age_ms
+        )
+        self._buffers = FetchBuffers(
+            positions,
+            inflated_bytes_limit=config.prefetch_bytes_limit,
+            on_less=self._has_less,
+            on_failed=self._cannot_give_out,
+            maker=maker,
+        )
+        self._options = ReadOptions(
+            config.check_crcs, config.inflated_bytes_limit, deserialisers, maker
+        )
+        self._topic_ids = TopicIds()
+        self._backoffs: dict[TopicPartition, Backoff] = {}
+        self._not_given_out: set[TopicPartition] = set()
+        """Failed while they were read, which is done without a clock; to be postponed."""
+
+        self.next_record: Callable[[], AnyRecord | None] = self._buffers.next_record
+        """One record, None if there is none; its position moves past it. Called for each record,
+        so there is nothing in between."""
+
+    # For readers.
+
+    def take(self, max_records: int, only: Only = None) -> Records:
+        """Records of as many partitions as it takes; positions move past them."""
+        return self._buffers.take(max_records, only)
+
+    def take_error(self, only: Only, now_ms: int) -> BaseException | None:
+        """What is to be raised next to who reads `only` (None: all)."""
+        return self.failures.take(only, now_ms)
+
+    def has_something(self, only: Only = None) -> bool:
+        """Whether there are records or an error for who reads `only` (None: all)."""
+        return self.failures.are_due(only) or self._buffers.has_readable(only)
+
+    def asked(self, only: Only) -> None:
+        """Who reads `only` asks for more: what it was given before is processed."""
+        self._buffers.asked(only)
+
+    def processed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """All positions that are known, without what was returned last by each reader."""
+        return self._buffers.processed()
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What was fetched and not taken yet."""
+        return self._plan.waiting_bytes
+
+    def unanswered(self, now_ms: int) -> dict[TopicPartition, float]:
+        """For how many seconds no broker has answered for partitions that are to be read."""
+        return self.failures.unanswered(now_ms, self._plan.has_waiting)
+
+    # What others have changed.
+
+    def set_assigned(self) -> None:
+        """Forget what was fetched of partitions that are gone; plan for those that came."""
+        assigned = self._positions.assigned
+        self._plan.set_partitions(assigned)
+        for gone in self._backoffs.keys() - assigned:
+            del self._backoffs[gone]
+        self.failures.keep_only(assigned)
+        self._sources.keep_only(assigned)
+        self.drop_outdated()
+
+    def drop_outdated(self) -> None:
+        """Forget what was fetched for a position that is not one any more."""
+        self._buffers.drop_outdated()
+
+    def notice_new_topics(self, now_ms: int, wall_ms: int) -> None:
+        """Metadata may have changed: positions in topics that were created again begin anew."""
+        for topic in self._topic_ids.changed(self._cluster.topics, self._positions.assigned):
+            self._warn(f"{topic} was deleted and created again; auto_offset_reset decides")
+            errors = begin_anew(self._positions, topic, self.default_reset(wall_ms))
+            self.drop_outdated()
+            for partition, error in errors.items():
+                self.report(partition, error, now_ms)
+
+    def default_reset(self, wall_ms: int) -> OffsetSpec | None:
+        """Where to begin without a position; None: the user has to say."""
+        return self._config.auto_offset_reset.spec_at(wall_ms)
+
+    def clear(self) -> None:
+        """Forget all that waits, and all that was not raised."""
+        self._buffers.clear()
+        self.failures.clear()
+
+    # What is to be sent.
+
+    def next_fetches(self, now_ms: int) -> Sequence[PlannedFetch]:
+        """What to send now, one request at most for each broker. Each counts as sent, and has to
+        come to an end by `ended`.
+        """
+        self.effects.discard(Effect.FETCH)
+        for partition in self._not_given_out:
+            if self._positions.find(partition) is not None:
+                self._postpone(partition, now_ms)
+        self._not_given_out.clear()
+        plan = self._plan.next(
+            now_ms, lambda partition: self._sources.node(partition, now_ms), self._is_readable
+        )
+        wakes = [] if plan.wake_ms is None else [plan.wake_ms]
+        if plan.leaderless:
+            wakes += self._unserved(plan.leaderless, now_ms, now_ms)
+            self.effects.add(Effect.REFRESH)
+        for fetch in plan.fetches:
+            self._plan.sent(fetch.node_id, now_ms)
+        self.next_deadline_ms = min(wakes, default=None)
+        return plan.fetches
+
+    def ask(self, fetch: PlannedFetch, best_version: int, now_ms: int) -> SentFetch | None:
+        """The request in words of this version, or of the best below it that will do. The plan may
+        be older than a connection took to be made; None: there is nothing to ask any more.
+        """
+        asked: dict[TopicPartition, Asked] = {}
+        for partition in fetch.partitions:
+            leader = self._cluster.leader(partition)
+            state = self._positions.find(partition)
+            node_id = self._sources.node(partition, now_ms)
+            if leader is None or state is None or node_id != fetch.node_id:
+                continue
+            if state.position is not None and state.is_readable:
+                offset = self._buffers.fetch_offset(partition, state)
+                is_leader = leader.node_id == fetch.node_id
+                asked[partition] = Asked(offset, leader.epoch, state.fence, is_leader)
+        if not asked:
+            return None
+        topics = {partition.topic for partition in asked}
+        topic_ids = {topic: self._cluster.topics[topic].topic_id for topic in topics}
+        config = self._config
+        request = fetch_request(
+            asked,
+            topic_ids,
+            partition_bytes=config.max_partition_fetch_bytes,
+            bytes_max=fetch.bytes_max,
+            min_bytes=config.fetch_min_bytes if fetch.may_wait else 0,
+            max_wait_ms=config.fetch_max_wait_ms if fetch.may_wait else 0,
+            isolation_level=config.isolation_level,
+            rack=self._sources.rack_to_tell(asked, now_ms),
+        )
+        version = version_for(best_version, topic_ids)
+        return SentFetch(fetch.node_id, version, asked, topic_ids, request)
+
+    # What has become of it.
+
+    def answered(self, sent: SentFetch, answer: FetchResponse, now_ms: int, wall_ms: int) -> None:
+        """Do what it says about partitions that are still read from where it was asked."""
+        node_id = sent.node_id
+        if answer.throttle_time_ms > 0:
+            self._plan.throttle(node_id, now_ms + answer.throttle_time_ms)
+        unanswered = set(sent.asked)
+        for partition, asked, data in answers_in(sent, answer):
+            unanswered.discard(partition)
+            state = self._positions.find(partition)
+            if state is None or state.fence != asked.fence:
+                continue
+            code = ErrorCode(data.error_code) if data.error_code else ErrorCode.NONE
+            if self._buffers.fetch_offset(partition, state) != asked.offset:
+                # It was asked twice, because its leader moved.
+                continue
+            if code is ErrorCode.NONE:
+                if not self._is_sent_on(partition, node_id, asked, data, now_ms):
+                    self._store(partition, asked, data, now_ms, wall_ms)
+                continue
+            if code in STALE:
+                self.effects.add(Effect.REFRESH)
+            if not asked.is_leader:
+                # Whatever it is, the leader knows better (Java: most errors, OFFSET_OUT_OF_RANGE
+                # among them, which may only mean that this one lags behind).
+                self._note(f"{_name(partition)}: broker {node_id}: {code.name}")
+                self._postpone(partition, now_ms)
+                self._sources.failed(partition, node_id, now_ms)
+            else:
+                self._refused(partition, asked, code, now_ms, wall_ms)
+        self._unserved(unanswered, now_ms, now_ms)
+
+    def failed(self, fetch: PlannedFetch, since_ms: int, now_ms: int) -> None:
+        """There is no answer to what was to be sent at `since_ms`: the broker cannot be reached."""
+        self._unserved(fetch.partitions, since_ms, now_ms)
+        for partition in fetch.partitions:
+            self._sources.failed(partition, fetch.node_id, now_ms)
+        self.effects.add(Effect.REFRESH)
+
+    def broke(
+        self, fetch: PlannedFetch, failure: BaseException, since_ms: int, now_ms: int
+    ) -> None:
+        """Something went wrong that is not the broker's absence; `failure` is raised to readers."""
+        self._unserved(fetch.partitions, since_ms, now_ms)
+        self.report_failure(failure)
+
+    def ended(self, fetch: PlannedFetch) -> None:
+        """Its broker owes no answer any more, whatever came of it."""
+        self._plan.answered(fetch.node_id)
+        self.effects.add(Effect.FETCH)
+
+    def report(self, partition: TopicPartition, error: ConsumerError, now_ms: int) -> None:
+        """To be raised, unless the position moves before; the partition is asked for again after a
+        while. Nothing happens if it is not assigned any more.
+        """
+        if self.failures.add(partition, error):
+            self._postpone(partition, now_ms)
+            self.effects.add(Effect.TELL)
+
+    def report_failure(self, failure: BaseException) -> None:
+        """To be raised, whatever is read."""
+        self.failures.add_failure(failure)
+        self.effects.add(Effect.TELL)
+
+    # One partition's part of an answer.
+
+    def _is_sent_on(
+        self,
+        partition: TopicPartition,
+        node_id: int,
+        asked: Asked,
+        data: PartitionData,
+        now_ms: int,
+    ) -> bool:
+        """Whether the leader has named a follower to be asked instead."""
+        leader = Leader(node_id, asked.leader_epoch)
+        follower = data.preferred_read_replica
+        if not asked.is_leader:
+            return False
+        if not self._sources.leader_named(partition, follower, leader, now_ms):
+            return False
+        self._note(f"{_name(partition)}: to be read from broker {follower}, a follower")
+        if self._sources.is_doubtful(partition, now_ms):
+            # Else it would go back and forth without a pause.
+            self._postpone(partition, now_ms)
+            self.effects.add(Effect.REFRESH)
+        return not data.records
+
+    def _store(
+        self,
+        partition: TopicPartition,
+        asked: Asked,
+        data: PartitionData,
+        now_ms: int,
+        wall_ms: int,
+    ) -> None:
+        self._backoffs.pop(partition, None)
+        self.failures.answered(partition, now_ms)
+        self._positions.learned(
+            partition,
+            high_watermark=data.high_watermark,
+            last_stable_offset=data.last_stable_offset,
+            log_start_offset=data.log_start_offset,
+            wall_ms=wall_ms,
+        )
+        if not data.records:
+            return
+        aborted = [
+            Aborted(one.first_offset, one.producer_id) for one in data.aborted_transactions or ()
+        ]
+        try:
+            chunk = Fetched(
+                partition, memoryview(data.records), self._options, aborted, offset=asked.offset
+            )
+        except RecordError as error:
+            self._report_in_turn(partition, error, now_ms)
+            return
+        if chunk.next_offset <= asked.offset:
+            # Nothing that was asked for, and the next answer would be the same.
+            self._postpone(partition, now_ms)
+            return
+        self._plan.set_waiting(partition, self._buffers.add(partition, asked.fence, chunk))
+        self._plan.served(partition)
+        if self._is_readable(partition):
+            self.effects.add(Effect.TELL)
+
+    def _refused(
+        self, partition: TopicPartition, asked: Asked, code: ErrorCode, now_ms: int, wall_ms: int
+    ) -> None:
+        name = _name(partition)
+        self._note(f"fetching {name} from offset {asked.offset}: {code.name}")
+        if code in STALE or code in PASSING:
+            self._unserved([partition], now_ms, now_ms)
+        elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._out_of_range(partition, asked.offset, now_ms, wall_ms)
+        elif code is ErrorCode.CORRUPT_MESSAGE:
+            error = CorruptRecordError(
+                f"fetching {name} from offset {asked.offset}: CORRUPT_MESSAGE: the broker finds"
+                " its own log damaged there; seek past it to go on",
+                partition,
+                asked.offset,
+                code=code,
+            )
+            self._report_in_turn(partition, error, now_ms)
+        else:
+            self._report_in_turn(partition, error_for(code, f"fetching {name}"), now_ms)
+
+    def _out_of_range(
+        self, partition: TopicPartition, offset: int, now_ms: int, wall_ms: int
+    ) -> None:
+        spec = self.default_reset(wall_ms)
+        name = _name(partition)
+        if self._buffers.next_offset(partition) is not None or spec is None:
+            error = OffsetOutOfRangeError(
+                f"{name}: offset {offset} is not in the log any more, or not yet, and"
+                " auto_offset_reset is none: seek to another offset",
+                partition,
+                offset,
+                code=ErrorCode.OFFSET_OUT_OF_RANGE,
+            )
+            self._report_in_turn(partition, error, now_ms)
+            return
+        self._warn(f"{name}: offset {offset} is not in the log; auto_offset_reset decides")
+        self._positions.seek_to(partition, spec)
+
+    def _report_in_turn(self, partition: TopicPartition, error: ConsumerError, now_ms: int) -> None:
+        """What comes before the error is to be returned before it; by then it will come again."""
+        if self._buffers.next_offset(partition) is None:
+            self.report(partition, error, now_ms)
+        else:
+            self._postpone(partition, now_ms)
+
+    # What is to be tried again.
+
+    def unheard(self, partitions: Collection[TopicPartition], since_ms: int) -> None:
+        """No broker has answered a question about these, which was asked at `since_ms`."""
+        self.failures.unheard(partitions, since_ms)
+
+    def _unserved(
+        self, partitions: Iterable[TopicPartition], since_ms: int, now_ms: int
+    ) -> list[int]:
+        """No broker has answered for these: their leader is not known, is gone, or is none. Those
+        of them that are still assigned are tried again after a while; when.
+        """
+        left = self.failures.unheard(partitions, since_ms)
+        return [self._postpone(partition, now_ms) for partition in left]
+
+    def _postpone(self, partition: TopicPartition, now_ms: int) -> int:
+        """Let it be until a time, which grows from failure to failure."""
+        backoff = self._backoffs.get(partition)
+        if backoff is None:
+            config = self._config
+            backoff = self._backoffs[partition] = Backoff(
+                config.retry_backoff_ms, config.retry_backoff_max_ms, self._random
+            )
+        until_ms = now_ms + backoff.fail()
+        self._plan.postpone(partition, self._sources.node(partition, now_ms), until_ms)
+        return until_ms
+
+    # What the buffers say.
+
+    def _has_less(self, partition: TopicPartition, byte_count: int) -> None:
+        if self._plan.set_waiting(partition, byte_count) and not self._plan.is_saturated:
+            self.effects.add(Effect.FETCH)
+
+    def _cannot_give_out(self, partition: TopicPartition, error: RecordError) -> None:
+        if self.failures.add(partition, error):
+            self._not_given_out.add(partition)
+            self.effects.update((Effect.TELL, Effect.FETCH))
+
+    def _is_readable(self, partition: TopicPartition) -> bool:
+        state = self._positions.find(partition)
+        return state is not None and state.is_readable
+
+    def _note(self, text: str) -> None:
+        self.notes.append(Note(text))
+
+    def _warn(self, text: str) -> None:
+        self.notes.append(Note(text, is_warning=True))
+
+
+def _name(partition: TopicPartition) -> str:
+    return f"{partition.topic}-{partition.partition}"
