@@ -166,13 +166,8 @@ def _found(ctx: RequestContext, topic: Topic) -> MetadataResponseTopic:
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=[
-            _describe(
-                index,
-                node_id,
-                topic.partitions.leader_epoch(index),
-                is_online=topic.partitions.is_online(index),
-            )
-            for index in range(len(topic.partitions))
+            _describe(index, node_id, epoch, is_online=topic.partitions.is_online(index))
+            for index, epoch in enumerate(topic.partitions.leader_epochs())
         ],
     )
 

@@ -57,6 +57,34 @@ _TEXTS = {
 }
 
 
+class ServingTime:
+    """Time as far as it counts against clients: what a look at them comes late is our delay.
+
+    While the process is stopped or its loop is held up, what clients send waits in the kernel, and
+    nothing says that it is there.
+    """
+
+    __slots__ = ("_due_ms", "_lost_ms")
+
+    def __init__(self) -> None:
+        self._due_ms: int | None = None
+        self._lost_ms = 0
+
+    def plan(self, due_ms: int) -> None:
+        """The next look is to be at this time."""
+        self._due_ms = due_ms
+
+    def resume(self, now_ms: int) -> None:
+        """The look that was planned begins."""
+        if self._due_ms is not None:
+            self._lost_ms += max(0, now_ms - self._due_ms)
+            self._due_ms = None
+
+    def at(self, now_ms: int) -> int:
+        """How much of it there has been."""
+        return now_ms - self._lost_ms
+
+
 class _Progress:
     """How an unfinished frame comes forward, in steps of enough bytes."""
 

@@ -19,6 +19,7 @@ from kohort.broker.network.frames import RECEIVE_BUFFER_BYTES
 from kohort.broker.network.limits import NetworkLimits
 from kohort.broker.network.memory import RequestMemory, UnsentBytes
 from kohort.broker.network.metrics import NetworkMetrics
+from kohort.broker.network.patience import ServingTime
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.service import Service
 from kohort.broker.network.shortage import LOOK_INTERVAL_MS, Shortage
@@ -66,6 +67,7 @@ class NetworkServer:
         self._connections: dict[Connection, None] = {}
         self._listeners: list[asyncio.Server] = []
         self._check_handle: asyncio.Handle | None = None
+        self._serving_time = ServingTime()
         self._shortage = Shortage(self.memory)
         self._look_handle: asyncio.Handle | None = None
         self._had_large_requests = False
@@ -154,8 +156,9 @@ class NetworkServer:
             )
             if timeout_ms >= 0
         )
-        interval_s = max(shortest_ms, CHECKS_PER_TIMEOUT) / CHECKS_PER_TIMEOUT / 1000
-        self._check_handle = self._loop.call_later(interval_s, self._begin_check)
+        interval_ms = max(shortest_ms, CHECKS_PER_TIMEOUT) // CHECKS_PER_TIMEOUT
+        self._serving_time.plan(self._clock.monotonic_ms() + interval_ms)
+        self._check_handle = self._loop.call_later(interval_ms / 1000, self._begin_check)
 
     def _look_soon(self) -> None:
         """Somebody waits for memory. Called from within a read, so nothing is ended here."""
@@ -173,6 +176,7 @@ class NetworkServer:
             )
 
     def _begin_check(self) -> None:
+        self._serving_time.resume(self._clock.monotonic_ms())
         self._give_back_memory()
         self._check_some(iter(list(self._connections)))
 
@@ -189,7 +193,7 @@ class NetworkServer:
 
     def _check_some(self, left: Iterator[Connection]) -> None:
         """Look at the next slice of the connections there were, those that are gone included."""
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self._serving_time.at(self._clock.monotonic_ms())
         some = list(islice(left, CONNECTIONS_PER_TURN))
         for connection in some:
             connection.check(now_ms)

@@ -120,6 +120,8 @@ class PartitionDirectories:
 
     def leader_epoch(self, name: str, index: int) -> int:
         """Of a partition that is not open; known without a look at its directory."""
+        if not self._leader_epochs:
+            return FIRST_LEADER_EPOCH
         return self._leader_epochs.get((name, index), FIRST_LEADER_EPOCH)
 
     def path(self, name: str, index: int) -> Path:

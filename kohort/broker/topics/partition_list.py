@@ -62,6 +62,14 @@ class PartitionList(Sequence[Partition]):
         partition = self._partitions[index]
         return self._unopened_epoch(index) if partition is None else partition.leader_epoch
 
+    def leader_epochs(self) -> list[int]:
+        """`leader_epoch` of all."""
+        unopened_epoch = self._unopened_epoch
+        return [
+            unopened_epoch(index) if partition is None else partition.leader_epoch
+            for index, partition in enumerate(self._partitions)
+        ]
+
     def opened(self) -> Iterator[Partition]:
         """Those that are open, by index."""
         return (partition for partition in self._partitions if partition is not None)

@@ -78,9 +78,9 @@ class Echo:
 class Edge:
     """A server without listeners, whose connections are made by hand."""
 
-    def __init__(self, limits: NetworkLimits) -> None:
+    def __init__(self, limits: NetworkLimits, clock: VirtualClock | None = None) -> None:
         self.service = Echo()
-        self.clock = VirtualClock()
+        self.clock = clock or VirtualClock()
         self.metrics = EdgeMetrics()
         self.log = PeerLog(logging.getLogger("peers"), self.clock)
         self.server = NetworkServer(

@@ -10,7 +10,9 @@ import pytest_asyncio
 
 from kohort.broker.network.frames import FrameReader
 from kohort.broker.network.limits import REQUESTS_PER_TURN, WRITE_HIGH_WATER_BYTES, NetworkLimits
+from kohort.broker.runtime.clock import VirtualClock
 from tests.unit.broker.network.edge import Edge, bodies, framed, turns
+from tests.virtual_loop import VirtualClockLoop
 
 
 @pytest_asyncio.fixture
@@ -376,6 +378,28 @@ async def test_a_client_that_keeps_us_waiting_is_closed(
     await turns()
     assert peer.is_lost
     assert edge.metrics.closed == {reason: 1}
+
+
+def test_a_client_is_not_late_with_what_we_had_no_time_to_read() -> None:
+    clock = VirtualClock()
+
+    async def stand_still() -> None:
+        edge = Edge(NetworkLimits(kohort_frame_timeout_ms=60_000), clock)
+        await edge.server.listen([])
+        peer = edge.connect()
+        peer.send(framed(b"abc")[:5])
+        await asyncio.sleep(50)
+        clock.advance(200_000)  # The loop is held up, or the machine.
+        is_lost = []
+        for wait_s in (5, 8):
+            await asyncio.sleep(wait_s)
+            is_lost.append(peer.is_lost)
+        assert is_lost == [False, True]
+        assert edge.metrics.closed == {"frame_timeout": 1}
+        await edge.server.close(0)
+
+    with asyncio.Runner(loop_factory=lambda: VirtualClockLoop(clock)) as runner:
+        runner.run(stand_still())
 
 
 async def test_a_client_that_waits_for_us_is_not_closed() -> None:
