@@ -1,7 +1,8 @@
 """What pytest-xdist has to know to run the suites in several processes, as `make test` does.
 
 Tests that share something that is slow to start (two brokers, a Spark, a JVM) stay together, so
-that it is started once; of the rest each module stays together. What takes longest begins first.
+that it is started once; of the rest each module stays together. What takes longest begins first,
+and what is over in a moment fills up the end, so that no process waits long for the others.
 """
 
 from collections.abc import Mapping
@@ -13,13 +14,21 @@ FIRST: Final = (
     "tables",
     "lake",
     "twins",
-    "kills",
     "consumer kafka",
+    "kills",
+    "integration",
     "consumer kohort",
     "bootstrap",
-    "integration",
+    "tests/interop/test_client_security.py",
+    "tests/interop/consumer/test_outages.py",
+    "tests/interop/test_consumer_refused.py",
+    "tests/interop/test_consumer_outage.py",
+    "tests/interop/test_consumer_spoiled.py",
 )
-"""Groups by how long they take; they decide when the run is over."""
+"""Groups by how long they take; they decide when the run is over. Then comes what is not named."""
+
+LAST: Final = ("property", "unit")
+"""Suites of hundreds of modules that take a second or two each."""
 
 OF_FIXTURES: Final[Mapping[str, str]] = {"twins": "twins", "bootstrap": "bootstrap"}
 """Groups by the fixture of the whole session that is slow to start."""
@@ -43,9 +52,14 @@ OF_SUITES: Final[Mapping[str, str]] = {
 }
 
 
+def place_of(item: pytest.Item) -> tuple[str, ...]:
+    """The suite, and the way to the module within it."""
+    return item.path.relative_to(item.config.rootpath / "tests").parts
+
+
 def group_of(item: pytest.Item) -> str:
     """The name of those that one process runs."""
-    suite, *inner = item.path.relative_to(item.config.rootpath / "tests").parts
+    suite, *inner = place_of(item)
     if item.path.stem in OF_MODULES:
         return OF_MODULES[item.path.stem]
     if suite in OF_SUITES:
@@ -57,6 +71,14 @@ def group_of(item: pytest.Item) -> str:
             if fixture in item.fixturenames:
                 return group
     return str(item.path.relative_to(item.config.rootpath))
+
+
+def rank_of(item: pytest.Item) -> int:
+    """Of two items, the one with the lower rank begins first."""
+    group, suite = group_of(item), place_of(item)[0]
+    if group in FIRST:
+        return FIRST.index(group)
+    return len(FIRST) + (1 + LAST.index(suite) if suite in LAST else 0)
 
 
 class Groups:
@@ -74,8 +96,7 @@ class Order:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        ranks = {name: rank for rank, name in enumerate(FIRST)}
-        items.sort(key=lambda item: ranks.get(group_of(item), len(ranks)))
+        items.sort(key=rank_of)
 
 
 def prepare(config: pytest.Config) -> None:

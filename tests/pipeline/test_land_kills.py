@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -27,36 +28,62 @@ def numbers(directory: Path) -> set[str]:
     return {path.name for path in directory.iterdir() if path.stem.isdigit()}
 
 
-def test_a_driver_that_is_killed_anywhere_leaves_what_the_next_one_completes(
+def test_drivers_and_brokers_that_are_killed_cost_and_repeat_no_record(
     spark_jars: Path, tmp_path: Path, pipeline_kills: int
 ) -> None:
+    """Drivers first; what they leave is completed by one that then outlives its brokers."""
     seed = random.randrange(1 << 32)
-    print(f"seed {seed}, {pipeline_kills} kills")
+    print(f"seed {seed}, {pipeline_kills} kills of each")
     chance = random.Random(seed)
     lake, log = tmp_path / "lake", tmp_path / "driver.log"
-    hit: dict[str, int] = {}
     with KohortServer(tmp_path / "broker") as broker:
         topics = Topics(broker.bootstrap)
         topic = topics.create(PARTITIONS)
-        options = (topic, "--available-now", "--max-offsets-per-trigger", str(BATCH))
-        produced = 0
+
+        def start(*options: str) -> Driver:
+            return Driver(spark_jars, broker.bootstrap, lake, log, topic, *options)
+
+        load = Load(topics, topic)
+        hit: Counter[str] = Counter()
         for _ in range(pipeline_kills):
-            topics.produce(topic, BATCH * BATCHES, partitions=PARTITIONS, first=produced)
-            produced += BATCH * BATCHES
-            with Driver(spark_jars, broker.bootstrap, lake, log, *options) as driver:
-                where = wait_for_a_moment(driver, chance, lake, topic)
+            load.produce(BATCH * BATCHES)
+            with start("--available-now", "--max-offsets-per-trigger", str(BATCH)) as driver:
+                hit[wait_for_a_moment(driver, chance, lake, topic)] += 1
                 driver.kill()
-            hit[where] = hit.get(where, 0) + 1
-        # What is left, at once: small batches are for being killed between them.
-        with Driver(spark_jars, broker.bootstrap, lake, log, *options[:2]) as driver:
-            assert driver.wait() == 0, log.read_text()[-3000:]
+        # What a round brings, and no more: it is to be in the midst of it, and to keep pace.
+        with start("--interval", "0.2", "--max-offsets-per-trigger", str(6 * BATCH)) as driver:
+            for _ in range(pipeline_kills):
+                rows = lake / "land" / topic / "_delta_log"
+                before = numbers(rows)
+                load.produce(BATCH * 3)
+                # It has begun with these records, and has not ended with them.
+                wait_for_news(driver, rows, before)
+                time.sleep(chance.uniform(0, 0.5))
+                broker.kill()
+                time.sleep(chance.uniform(0, 2))
+                broker.start()
+                load.produce(BATCH * 3)
+            expected = dict.fromkeys(range(PARTITIONS), load.produced // PARTITIONS)
+            driver.wait_until(
+                lambda: topics.committed("kohort-land", topic) == expected, "the last record"
+            )
+            assert driver.terminate_all() == 0, log.read_text()[-3000:]
         landed = table_rows(lake / "land" / topic)
         assert landed == topics.read(topic)
-        assert len(landed) == produced
-        per_partition = produced // PARTITIONS
-        expected = dict.fromkeys(range(PARTITIONS), per_partition)
-        assert topics.committed("kohort-land", topic) == expected
-    print(f"killed after: {hit}; {produced} rows, each once")
+        assert len(landed) == load.produced
+    print(f"drivers killed after: {dict(hit)}; {load.produced} rows, each once")
+
+
+class Load:
+    """Numbered records, as many in each partition."""
+
+    def __init__(self, topics: Topics, topic: str) -> None:
+        self.produced = 0
+        self._topics, self._topic = topics, topic
+
+    def produce(self, count: int) -> None:
+        self._topics.produce(self._topic, count, partitions=PARTITIONS, first=self.produced)
+        self.produced += count
 
 
 def wait_for_a_moment(driver: Driver, chance: random.Random, lake: Path, topic: str) -> str:
@@ -86,43 +113,3 @@ def wait_for_a_moment(driver: Driver, chance: random.Random, lake: Path, topic: 
 
 def wait_for_news(driver: Driver, directory: Path, before: set[str]) -> None:
     driver.wait_until(lambda: bool(numbers(directory) - before), "rows of this round")
-
-
-def test_a_query_outlives_brokers_that_are_killed_under_it(
-    spark_jars: Path, tmp_path: Path, pipeline_kills: int
-) -> None:
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}, {pipeline_kills} kills")
-    chance = random.Random(seed)
-    lake, log = tmp_path / "lake", tmp_path / "driver.log"
-    table = lake / "land"
-    with KohortServer(tmp_path / "broker") as broker:
-        topics = Topics(broker.bootstrap)
-        topic = topics.create(PARTITIONS)
-        # What a round brings, and no more: it is to be in the midst of it, and to keep pace.
-        options = (topic, "--interval", "0.2", "--max-offsets-per-trigger", str(6 * BATCH))
-        produced = 0
-
-        def produce() -> None:
-            nonlocal produced
-            topics.produce(topic, BATCH * 3, partitions=PARTITIONS, first=produced)
-            produced += BATCH * 3
-
-        with Driver(spark_jars, broker.bootstrap, lake, log, *options) as driver:
-            for _ in range(pipeline_kills):
-                before = numbers(table / topic / "_delta_log")
-                produce()
-                # It has begun with these records, and has not ended with them.
-                wait_for_news(driver, table / topic / "_delta_log", before)
-                time.sleep(chance.uniform(0, 0.5))
-                broker.kill()
-                time.sleep(chance.uniform(0, 2))
-                broker.start()
-                produce()
-            expected = dict.fromkeys(range(PARTITIONS), produced // PARTITIONS)
-            driver.wait_until(
-                lambda: topics.committed("kohort-land", topic) == expected, "the last record"
-            )
-            assert driver.terminate_all() == 0
-        assert table_rows(table / topic) == topics.read(topic)
-    print(f"{produced} rows, each once")

@@ -1,0 +1,119 @@
+"""What the suites take: a run of several of them tells it at its end, and has failed if one takes
+more than its budget.
+
+What is budgeted is processor time, of the processes that run tests and of those that they have
+waited for, Kafka's and Spark's among them. A busy machine makes a run longer, and hardly these.
+"""
+
+import os
+import resource
+from collections import Counter
+from collections.abc import Generator, Mapping
+from typing import Final
+
+import pytest
+
+BUDGETS_S: Final[Mapping[str, float]] = {
+    "unit": 400,
+    "property": 300,
+    "simulation": 300,
+    "integration": 400,
+    "interop": 1_200,
+    "crash": 150,
+    "fuzz": 150,
+    "pipeline": 1_200,
+}
+"""Of the short forms on two cores: three times what was measured."""
+
+SLOWEST: Final = 20
+
+_PROCESSOR_S: Final = "processor_s"
+
+
+def processor_s() -> float:
+    """Seconds that this process has used until now, and those that it has waited for."""
+    of_children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    mine = resource.getrusage(resource.RUSAGE_SELF)
+    return sum(used.ru_utime + used.ru_stime for used in (mine, of_children))
+
+
+class Meter:
+    """Registered where tests run: each report of a teardown tells what its test has used."""
+
+    def __init__(self) -> None:
+        self._begun_s = processor_s()
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None]:
+        """Since the teardown before: what is between two tests belongs to the second."""
+        yield
+        now_s = processor_s()
+        item.user_properties.append((_PROCESSOR_S, round(now_s - self._begun_s, 3)))
+        self._begun_s = now_s
+
+
+class Bill:
+    """Registered where the run is reported."""
+
+    def __init__(self, budgets_s: Mapping[str, float]) -> None:
+        self._budgets_s = budgets_s
+        self._tests: Counter[str] = Counter()
+        self._seconds: Counter[str] = Counter()
+        """By test."""
+        self._processor_s: Counter[str] = Counter()
+        """By suite."""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Setup, call and teardown of each test, whichever process ran it."""
+        self._seconds[report.nodeid] += report.duration
+        if report.when == "teardown":
+            suite = suite_of(report.nodeid)
+            self._tests[suite] += 1
+            used = (value for name, value in report.user_properties if name == _PROCESSOR_S)
+            self._processor_s[suite] += sum(float(str(value)) for value in used)
+
+    @property
+    def exceeded(self) -> list[str]:
+        """A line for each suite that has passed its budget."""
+        return [
+            f"{suite} took {used_s:.0f} s of processor time, and its budget is {budget_s:.0f} s"
+            for suite, used_s in self._processor_s.items()
+            if used_s > (budget_s := self._budgets_s.get(suite, float("inf")))
+        ]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Before the summary, which tells the status."""
+        if self.exceeded and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Nothing for one suite alone, as it is run at work."""
+        if len(self._tests) > 1:
+            terminalreporter.section(f"the slowest {SLOWEST} tests")
+            for nodeid, seconds in self._seconds.most_common(SLOWEST):
+                terminalreporter.write_line(f"{seconds:8.1f} s  {nodeid}")
+            terminalreporter.section("suites: tests, seconds of all, of the processor, budget")
+            seconds_of: Counter[str] = Counter()
+            for nodeid, seconds in self._seconds.items():
+                seconds_of[suite_of(nodeid)] += seconds
+            for suite, seconds in seconds_of.most_common():
+                budget_s = self._budgets_s.get(suite, 0)
+                terminalreporter.write_line(
+                    f"{suite:12} {self._tests[suite]:6} {seconds:7.0f} "
+                    f"{self._processor_s[suite]:7.0f} {budget_s:7.0f}"
+                )
+        for line in self.exceeded:
+            terminalreporter.write_line(line, red=True)
+
+
+def suite_of(nodeid: str) -> str:
+    """``unit`` of ``tests/unit/...``."""
+    return nodeid.split("/")[1]
+
+
+def prepare(config: pytest.Config) -> None:
+    """For `pytest_configure`. Long forms have no budget."""
+    config.pluginmanager.register(Meter())
+    if "PYTEST_XDIST_WORKER" not in os.environ and not config.getoption("--long"):
+        config.pluginmanager.register(Bill(BUDGETS_S))

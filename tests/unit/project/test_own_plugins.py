@@ -1,0 +1,112 @@
+"""What tests/conftest.py registers: a run that leaves tests out or takes too long has failed."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+CONFTEST = """
+import os
+from tests import budgets, left_out
+
+def pytest_configure(config):
+    config.pluginmanager.register(left_out.NothingLeftOut())
+    config.pluginmanager.register(budgets.Meter())
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        config.pluginmanager.register(budgets.Bill({"quick": 60, "slow": 0.2}))
+"""
+
+LEFT_OUT = """
+import pytest
+
+def test_skipped():
+    pytest.skip("no such tool")
+
+def test_allowed():
+    pytest.skip("Kohort has no transactions yet")
+
+@pytest.mark.xfail(strict=True)
+def test_expected():
+    assert False
+"""
+
+WANTS_A_PACKAGE = """
+import pytest
+
+pytest.importorskip("no_such_package")
+"""
+
+TAKES_LONG = """
+import subprocess, sys
+
+def test_takes_long():
+    code = "import time\\nwhile time.process_time() < 0.4: pass"
+    subprocess.run([sys.executable, "-c", code], check=True)
+"""
+
+SLEEPS = """
+import time
+
+def test_sleeps():
+    time.sleep(0.5)
+"""
+
+
+def run(place: Path, files: dict[str, str], *arguments: str, ci: str = "") -> tuple[int, str]:
+    """Exit code and output of pytest over these files, with our plugins."""
+    for name, text in {"conftest.py": CONFTEST, "pytest.ini": "[pytest]", **files}.items():
+        path = place / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    names = ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER", "REQUIRE_JAVA")
+    environment = {name: value for name, value in os.environ.items() if name not in names}
+    environment |= {"PYTHONPATH": str(ROOT), "CI": ci}
+    command = [sys.executable, "-m", "pytest", "-p", "no:randomly", "-p", "no:cacheprovider"]
+    ran = subprocess.run(
+        [*command, *arguments, "."],
+        cwd=place,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return ran.returncode, ran.stdout
+
+
+def test_a_test_that_is_left_out_fails_where_everything_has_to_be_there(tmp_path: Path) -> None:
+    files = {"suites/unit/test_left_out.py": LEFT_OUT}
+    code, told = run(tmp_path, files, ci="true")
+    assert code == pytest.ExitCode.TESTS_FAILED
+    assert "nothing may be left out here (CI=true): no such tool" in told
+    assert "1 failed, 1 skipped, 1 xfailed" in told
+    code, told = run(tmp_path, files)
+    assert code == pytest.ExitCode.OK
+    assert "2 skipped, 1 xfailed" in told
+
+
+def test_so_does_a_module_whose_package_is_missing(tmp_path: Path) -> None:
+    files = {"suites/unit/test_wants.py": WANTS_A_PACKAGE}
+    code, told = run(tmp_path, files, ci="true")
+    assert code == pytest.ExitCode.INTERRUPTED
+    assert "could not import 'no_such_package'" in told
+
+
+def test_a_suite_that_passes_its_budget_of_processor_time_fails_the_run(tmp_path: Path) -> None:
+    files = {
+        "suites/slow/test_takes_long.py": TAKES_LONG,
+        "suites/quick/test_sleeps.py": SLEEPS,
+    }
+    code, told = run(tmp_path, files, "-n", "2")
+    assert code == pytest.ExitCode.TESTS_FAILED
+    assert "slow took 0 s of processor time, and its budget is 0 s" in told
+    assert "quick took" not in told
+    slowest = told.partition("the slowest 20 tests")[2]
+    assert "suites/quick/test_sleeps.py::test_sleeps" in slowest
+    files["suites/slow/test_takes_long.py"] = SLEEPS
+    code, told = run(tmp_path, files, "-n", "2")
+    assert code == pytest.ExitCode.OK
+    assert "the slowest 20 tests" in told
