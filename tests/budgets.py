@@ -7,8 +7,8 @@ waited for, Kafka's and Spark's among them. A busy machine makes a run longer, a
 
 import os
 import resource
-from collections import Counter
-from collections.abc import Generator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Generator, Iterator, Mapping
 from typing import Final
 
 import pytest
@@ -58,9 +58,9 @@ class Bill:
     def __init__(self, budgets_s: Mapping[str, float]) -> None:
         self._budgets_s = budgets_s
         self._tests: Counter[str] = Counter()
-        self._seconds: Counter[str] = Counter()
+        self._seconds: defaultdict[str, float] = defaultdict(float)
         """By test."""
-        self._processor_s: Counter[str] = Counter()
+        self._processor_s: defaultdict[str, float] = defaultdict(float)
         """By suite."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -91,20 +91,23 @@ class Bill:
         """Nothing for one suite alone, as it is run at work."""
         if len(self._tests) > 1:
             terminalreporter.section(f"the slowest {SLOWEST} tests")
-            for nodeid, seconds in self._seconds.most_common(SLOWEST):
+            for seconds, nodeid in sorted(_turned(self._seconds), reverse=True)[:SLOWEST]:
                 terminalreporter.write_line(f"{seconds:8.1f} s  {nodeid}")
             terminalreporter.section("suites: tests, seconds of all, of the processor, budget")
-            seconds_of: Counter[str] = Counter()
+            of_suites: defaultdict[str, float] = defaultdict(float)
             for nodeid, seconds in self._seconds.items():
-                seconds_of[suite_of(nodeid)] += seconds
-            for suite, seconds in seconds_of.most_common():
-                budget_s = self._budgets_s.get(suite, 0)
+                of_suites[suite_of(nodeid)] += seconds
+            for seconds, suite in sorted(_turned(of_suites), reverse=True):
                 terminalreporter.write_line(
                     f"{suite:12} {self._tests[suite]:6} {seconds:7.0f} "
-                    f"{self._processor_s[suite]:7.0f} {budget_s:7.0f}"
+                    f"{self._processor_s[suite]:7.0f} {self._budgets_s.get(suite, 0):7.0f}"
                 )
         for line in self.exceeded:
             terminalreporter.write_line(line, red=True)
+
+
+def _turned(seconds: Mapping[str, float]) -> Iterator[tuple[float, str]]:
+    return ((value, name) for name, value in seconds.items())
 
 
 def suite_of(nodeid: str) -> str:
