@@ -29,7 +29,6 @@ from typing import Any, Final
 from benchmarks.harness import Bench, Measured, Row, progress
 from benchmarks.in_process import broker_here
 from kohort.broker.app import Broker
-from kohort.broker.coordinator.ticket import Ticket
 from kohort.broker.core.group.requests import (
     JoinRequest,
     JoinResult,
@@ -37,8 +36,8 @@ from kohort.broker.core.group.requests import (
     LeaveResult,
     SyncRequest,
 )
+from kohort.broker.runtime.answer import Later
 from kohort.broker.runtime.memory.keeper import GIVEN_BACK_AFTER_LOOKS, LOOK_EVERY_S
-from kohort.broker.runtime.promise import Promise
 from kohort.protocol.errors import ErrorCode
 
 TITLE: Final = "100,000 members of groups"
@@ -143,7 +142,7 @@ class Members:
         """One heartbeat of each."""
         await self._make(partial(self._beat, *one) for one in self.joined)
 
-    def leaving(self) -> Callable[[], Ticket[LeaveResult]]:
+    def leaving(self) -> Callable[[], Later[LeaveResult]]:
         """Some of the first group leave with one request, as an administrator has it done, when
         what is returned is called.
         """
@@ -186,7 +185,7 @@ class Members:
             requires_known_id=False,
         )
         answer = self._groups.join(group_id, request).then(partial(self._on_joined, group_id))
-        assert isinstance(answer, Promise), "a join waits for the others"
+        assert isinstance(answer, Later), "a join waits for the others"
 
     def _on_joined(self, group_id: str, result: JoinResult) -> None:
         assert result.error is ErrorCode.NONE, result.error
@@ -229,7 +228,7 @@ class Run:
             leave = members.leaving()
             await asyncio.sleep(0)  # What the client does to ask is not the broker's.
             self._meter.take_longest_ms()
-            left = await leave().wait()
+            left = await leave()
             assert set(left.entries) == {ErrorCode.NONE}
             await asyncio.sleep(1)
             self.figures["turn: 2,000 leave with one request"] = self._meter.take_longest_ms()

@@ -22,7 +22,7 @@ from kohort.broker.core.group.requests import (
     OffsetToCommit,
     SyncRequest,
 )
-from kohort.broker.runtime.promise import Promise
+from kohort.broker.runtime.answer import Later
 from kohort.protocol.errors import ErrorCode
 
 TITLE: Final = "Turns of a group of 1,000"
@@ -114,10 +114,10 @@ async def _come(groups: GroupCoordinator, group_id: str, size: int) -> list[Join
 
 
 async def _answered(answer: Any) -> Any:  # noqa: ANN401 - of whatever was asked.
-    return await answer if isinstance(answer, Promise) else answer
+    return await answer if isinstance(answer, Later) else answer
 
 
-async def _check(answer: CommitResult | Promise[CommitResult]) -> None:
+async def _check(answer: CommitResult | Later[CommitResult]) -> None:
     result = await _answered(answer)
     if result.errors != (ErrorCode.NONE,):
         raise RuntimeError(f"a commit was answered {result}")

@@ -30,9 +30,9 @@ async def test_no_more_groups_than_are_allowed(tmp_path: Path) -> None:
     commit = CommitRequest((OffsetToCommit("t", 0, 42),), member_id="", generation=-1)
     async with broker_with(tmp_path, "kohort.groups.max=1").running() as broker:
         groups = broker.services.groups
-        await groups.commit("first", commit, names_group_errors=True).wait()
+        await groups.commit("first", commit, names_group_errors=True)
         with pytest.raises(KafkaError) as refused:
-            await groups.commit("second", commit, names_group_errors=True).wait()
+            await groups.commit("second", commit, names_group_errors=True)
         assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert groups.host.group_ids() == ["first"]
 
@@ -40,10 +40,10 @@ async def test_no_more_groups_than_are_allowed(tmp_path: Path) -> None:
 async def test_no_more_is_told_to_assignors_than_is_allowed(tmp_path: Path) -> None:
     async with broker_with(tmp_path, "kohort.group.metadata.bytes.max=100").running() as broker:
         groups = broker.services.groups
-        assert (await groups.join("g", join_with(bytes(100 - NAMES_BYTES))).wait()).error is (
+        assert (await groups.join("g", join_with(bytes(100 - NAMES_BYTES)))).error is (
             ErrorCode.MEMBER_ID_REQUIRED
         )
-        assert (await groups.join("g", join_with(bytes(101 - NAMES_BYTES))).wait()).error is (
+        assert (await groups.join("g", join_with(bytes(101 - NAMES_BYTES)))).error is (
             ErrorCode.GROUP_MAX_SIZE_REACHED
         )
 
@@ -51,7 +51,7 @@ async def test_no_more_is_told_to_assignors_than_is_allowed(tmp_path: Path) -> N
 async def test_the_oldest_unused_id_is_forgotten_beyond_the_limit(tmp_path: Path) -> None:
     async with broker_with(tmp_path, "kohort.group.pending.ids.max=2").running() as broker:
         groups = broker.services.groups
-        ids = [(await groups.join("g", join_with(b"", name)).wait()).member_id for name in "abc"]
+        ids = [(await groups.join("g", join_with(b"", name))).member_id for name in "abc"]
         group = groups.classic_group("g")
         assert group is not None
         assert list(group.roster.pending) == ids[1:]

@@ -24,7 +24,6 @@ from typing import Any, Final, assert_never
 from kohort.broker.coordinator.answers import AnswerQueue
 from kohort.broker.coordinator.command import ActorHost, Command
 from kohort.broker.coordinator.session_timers import SessionTimers
-from kohort.broker.coordinator.ticket import Ticket
 from kohort.broker.core.group.effects import (
     Append,
     Cancel,
@@ -42,6 +41,7 @@ from kohort.broker.core.group.requests import Now
 from kohort.broker.core.group.states import GroupState
 from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.steps import Steps
+from kohort.broker.runtime.answer import Later
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ class GroupActor:
         self._inbox: list[Command] = []
         self._due: list[TimerKey] = []
         """Deadlines that came while an append was under way."""
-        self._waiting: dict[Ticket[Any], None] = {}
+        self._waiting: dict[Later[Any], None] = {}
         """Tickets that have no answer yet."""
         self._answers = AnswerQueue(self._waiting, host.answer_turns)
         self._is_busy = False
@@ -432,7 +432,7 @@ class GroupActor:
         for command in inbox:
             self._host.submit(self.group.group_id, command)
 
-    def _start_over(self, culprit: Ticket[Any] | None, commands: Sequence[Command]) -> None:
+    def _start_over(self, culprit: Later[Any] | None, commands: Sequence[Command]) -> None:
         """A step raised: believe only the log. Commands of the turn that were not stepped yet count
         as if they had been.
         """
@@ -444,7 +444,7 @@ class GroupActor:
             del self._waiting[culprit]
             culprit.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
         for command in commands:
-            if command.ticket is not None and not command.ticket.is_answered:
+            if command.ticket is not None and not command.ticket.is_done:
                 self._waiting[command.ticket] = None
         self._fail_all(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         try:
@@ -461,7 +461,7 @@ class GroupActor:
         waiting = list(self._waiting)
         self._waiting.clear()
         for ticket in waiting:
-            if not ticket.is_answered:
+            if not ticket.is_done:
                 ticket.fail(error)
         self._fail_inbox(error)
 

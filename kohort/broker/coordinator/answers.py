@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kohort.broker.coordinator.ticket import Ticket
 from kohort.broker.coordinator.turn_queue import TurnQueue
 from kohort.broker.core.group.effects import Reply
 from kohort.broker.core.group.requests import JoinResult
+from kohort.broker.runtime.answer import Later
 
 ANSWERS_PER_TURN: Final = 100
 """To encode one and have it written at the end of the turn takes some 20 microseconds."""
@@ -28,7 +28,7 @@ class AnswerQueue:
 
     __slots__ = ("_is_turn_coming", "_queue", "_turns", "_waiting")
 
-    def __init__(self, waiting: dict[Ticket[Any], None], turns: TurnQueue) -> None:
+    def __init__(self, waiting: dict[Later[Any], None], turns: TurnQueue) -> None:
         """`waiting` are the group's unanswered tickets, from which those answered are taken;
         `turns` is that of all groups.
         """
@@ -83,6 +83,6 @@ class AnswerQueue:
 
     def _answer(self, reply: Reply) -> None:
         ticket = reply.ticket
-        assert isinstance(ticket, Ticket)
+        assert isinstance(ticket, Later)
         self._waiting.pop(ticket, None)
-        ticket.answer(reply.body)
+        ticket.give(reply.body)

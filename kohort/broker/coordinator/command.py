@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from kohort.broker.coordinator.ticket import Ticket
 from kohort.broker.coordinator.turn_queue import TurnQueue
 from kohort.broker.core.group.effects import TimerKey
 from kohort.broker.core.group.events import Event
@@ -14,6 +13,7 @@ from kohort.broker.core.group.records import DurableRecord
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.steps import Steps
+from kohort.broker.runtime.answer import Later
 
 if TYPE_CHECKING:
     from kohort.broker.coordinator.actor import GroupActor
@@ -30,7 +30,7 @@ class Command(NamedTuple):
 
     step: Step
     """What is to be gone through over several turns is returned, by an exclusive command only."""
-    ticket: Ticket[Any] | None = None
+    ticket: Later[Any] | None = None
     """Answered by the step, or by a later one."""
     answer_absent: Callable[[], object] = _nothing
     """Makes the ticket's answer, if there is no such group when the turn comes."""

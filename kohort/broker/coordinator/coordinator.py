@@ -11,7 +11,6 @@ from typing import Any
 
 from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.host import CoordinatorConfig, GroupHost, GroupObserver
-from kohort.broker.coordinator.ticket import Ticket
 from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.classic.join import check_request
 from kohort.broker.core.group.classic.leave import ENTRIES_PER_STEP
@@ -31,6 +30,7 @@ from kohort.broker.core.group.requests import (
     SyncResult,
     TopicPartition,
 )
+from kohort.broker.runtime.answer import Later
 from kohort.protocol.errors import ErrorCode
 
 __all__ = ["CoordinatorConfig", "GroupCoordinator", "GroupObserver"]
@@ -50,12 +50,12 @@ class GroupCoordinator:
 
     # Requests. Those that return a ticket are answered through it.
 
-    def join(self, group_id: str, request: JoinRequest) -> Ticket[JoinResult]:
+    def join(self, group_id: str, request: JoinRequest) -> Later[JoinResult]:
         """JoinGroup."""
-        ticket: Ticket[JoinResult] = Ticket()
+        ticket: Later[JoinResult] = Later()
         error = check_request(group_id, request, self.host.config.group)
         if error:
-            ticket.answer(JoinResult(error, request.member_id))
+            ticket.give(JoinResult(error, request.member_id))
             return ticket
         command = Command(
             lambda group, now: _classic(group).join(request, ticket, now),
@@ -66,11 +66,11 @@ class GroupCoordinator:
         )
         return self._send(group_id, command, ticket)
 
-    def sync(self, group_id: str, request: SyncRequest) -> Ticket[SyncResult]:
+    def sync(self, group_id: str, request: SyncRequest) -> Later[SyncResult]:
         """SyncGroup."""
-        ticket: Ticket[SyncResult] = Ticket()
+        ticket: Later[SyncResult] = Later()
         if not group_id:
-            ticket.answer(SyncResult(ErrorCode.INVALID_GROUP_ID))
+            ticket.give(SyncResult(ErrorCode.INVALID_GROUP_ID))
             return ticket
         command = Command(
             lambda group, now: _classic(group).sync(request, ticket, now),
@@ -92,11 +92,11 @@ class GroupCoordinator:
             return self.host.error_without_actor(group_id) or ErrorCode.UNKNOWN_MEMBER_ID
         return actor.heartbeat(member_id, instance_id, generation)
 
-    def leave(self, group_id: str, entries: Sequence[LeaveEntry]) -> Ticket[LeaveResult]:
+    def leave(self, group_id: str, entries: Sequence[LeaveEntry]) -> Later[LeaveResult]:
         """LeaveGroup."""
-        ticket: Ticket[LeaveResult] = Ticket()
+        ticket: Later[LeaveResult] = Later()
         if not group_id:
-            ticket.answer(LeaveResult(ErrorCode.INVALID_GROUP_ID))
+            ticket.give(LeaveResult(ErrorCode.INVALID_GROUP_ID))
             return ticket
 
         def answer_absent() -> LeaveResult:
@@ -119,9 +119,9 @@ class GroupCoordinator:
 
     def commit(
         self, group_id: str, request: CommitRequest, *, names_group_errors: bool
-    ) -> Ticket[CommitResult]:
+    ) -> Later[CommitResult]:
         """OffsetCommit; `names_group_errors` from v9 on."""
-        ticket: Ticket[CommitResult] = Ticket()
+        ticket: Later[CommitResult] = Later()
         error = error_without_group(request, names_group_errors=names_group_errors)
         command = Command(
             lambda group, now: group.commit(request, ticket, now),
@@ -132,9 +132,9 @@ class GroupCoordinator:
         )
         return self._send(group_id, command, ticket)
 
-    def delete_group(self, group_id: str) -> Ticket[ErrorCode]:
+    def delete_group(self, group_id: str) -> Later[ErrorCode]:
         """DeleteGroups, one of them."""
-        ticket: Ticket[ErrorCode] = Ticket()
+        ticket: Later[ErrorCode] = Later()
         command = Command(
             lambda group, _: group.delete(ticket),
             ticket,
@@ -145,11 +145,11 @@ class GroupCoordinator:
 
     def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
-    ) -> Ticket[DeleteOffsetsResult]:
+    ) -> Later[DeleteOffsetsResult]:
         """OffsetDelete, of partitions that exist."""
-        ticket: Ticket[DeleteOffsetsResult] = Ticket()
+        ticket: Later[DeleteOffsetsResult] = Later()
         if not group_id:
-            ticket.answer(DeleteOffsetsResult(ErrorCode.INVALID_GROUP_ID))
+            ticket.give(DeleteOffsetsResult(ErrorCode.INVALID_GROUP_ID))
             return ticket
         command = Command(
             lambda group, _: group.delete_offsets(partitions, ticket),
@@ -185,7 +185,7 @@ class GroupCoordinator:
         group = self.host.group(group_id)
         return None if group is None else group.committed(topic, partition)
 
-    def _send(self, group_id: str, command: Command, ticket: Ticket[Any]) -> Ticket[Any]:
+    def _send(self, group_id: str, command: Command, ticket: Later[Any]) -> Later[Any]:
         self.host.submit(group_id, command)
         return ticket
 

@@ -232,7 +232,7 @@ class GroupHost:
             error = self.error_without_actor(group_id)
             if not error and not command.creates_group:
                 if ticket is not None:
-                    ticket.answer(command.answer_absent())
+                    ticket.give(command.answer_absent())
                 return
             if not error and len(self._actors) >= self.config.groups_max:
                 error = ErrorCode.COORDINATOR_NOT_AVAILABLE

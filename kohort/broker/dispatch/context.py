@@ -10,6 +10,7 @@ from kohort.broker.core.partition.verdict import ValidationPolicy
 from kohort.broker.dispatch.encoded import Prepared, TopicAnswers
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.network.service import ConnectionInfo
+from kohort.broker.runtime.answer import Tasks
 from kohort.protocol.framing import RequestHeader
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class BrokerServices:
     """Why the groups rebalanced."""
     features: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Supported features by name: (minimum, maximum) version; see ApiVersions."""
+    tasks: Tasks = field(default_factory=set)
+    """Handlers that have to wait, at work."""
     api_versions: dict[int, Prepared] = field(default_factory=dict)
     """The answer that lists `apis` and `features`, by version."""
     topic_answers: TopicAnswers = field(default_factory=TopicAnswers)

@@ -6,7 +6,6 @@ log says why.
 """
 
 import asyncio
-from collections.abc import Coroutine
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -21,10 +20,8 @@ from kohort.broker.network.service import (
     Answer,
     CloseConnection,
     ConnectionInfo,
-    PendingAnswer,
-    Waiting,
 )
-from kohort.broker.runtime.promise import Promise
+from kohort.broker.runtime.answer import Later
 from kohort.protocol.codec import Buffer, codec
 from kohort.protocol.errors import DecodeError, EncodeError, ErrorCode, KafkaError
 from kohort.protocol.framing import (
@@ -52,9 +49,8 @@ class Dispatcher:
         self._broker = broker
         self._metrics = metrics
         self._log = log
-        self._tasks: set[asyncio.Task[Any]] = set()
 
-    def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | PendingAnswer:
+    def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | Later[Answer]:
         # Straight through, without calls that could be saved: this is what every request costs.
         started_s = perf_counter()
         try:
@@ -83,20 +79,18 @@ class Dispatcher:
             return self._answer(call, returned)
         if kind is Prepared:
             return self._give(call, returned)
-        if kind is Promise or isinstance(returned, asyncio.Future):
-            future: Waiting = returned
-        else:
-            future = self._start(returned)
-        if future.done():
-            return self._finish(call, future)
-        return PendingAnswer(future, partial(self._finish, call, future))
+        assert kind is Later, f"{route.api.name} returned {kind.__name__}"
+        if returned.is_done:
+            return self._finish(call, returned)
+        answer: Later[Answer] = returned.settle(partial(self._finish, call))
+        return answer
 
     def connection_lost(self, connection: ConnectionInfo) -> None:
         self._broker.purgatory.cancel_owner(connection)
 
     async def close(self) -> None:
         """Cancel the handlers that are still at work and wait until they are gone."""
-        tasks = list(self._tasks)
+        tasks = list(self._broker.tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -123,15 +117,14 @@ class Dispatcher:
         self._metrics.request_answered(route.api.name, route.version, None, duration_s)
         return [frame]
 
-    def _finish(self, call: _Call, future: Waiting) -> Answer:
+    def _finish(self, call: _Call, later: Later[Any]) -> Answer:
         """A handler that had to wait has come to an end."""
-        if future.cancelled():
+        if later.is_cancelled:
             # The broker stops; nobody knows whether the request had its effect.
             return self._fail(call, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "interrupted"))
-        error = future.exception()
-        if isinstance(error, Exception):
-            return self._fail(call, error)
-        returned = future.result()
+        if isinstance(later.error, Exception):
+            return self._fail(call, later.error)
+        returned = later.result()
         if returned.__class__ is Prepared:
             return self._give(call, returned)
         return self._answer(call, returned)
@@ -181,13 +174,6 @@ class Dispatcher:
         self._metrics.request_answered("ApiVersions", 0, response, 0.0)
         v0 = codec(ApiVersionsResponse, 0)
         return response_buffers(header.correlation_id, v0, response, header_has_tags=False)
-
-    def _start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        """Run a handler that has to wait; its connection sees how it ends."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
     def _rejected(self, reason: str, text: str) -> CloseConnection:
         self._metrics.request_rejected(reason)

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from inspect import iscoroutinefunction
 from typing import Any, Final
 
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError
+from kohort.broker.runtime.answer import Later
 from kohort.protocol.codec import Codec, codec
 from kohort.protocol.framing import API_VERSIONS_KEY
 from kohort.protocol.message import RESPONSES, schema_of
 from kohort.protocol.schema import VersionRange
 
 Handler = Callable[[RequestContext, Any], Any]
-"""``(context, request) -> response``: plain; plain but returning a future or a coroutine
-of the response where the answer may have to wait and usually does not; or async. None where the
-request has no answer. A plain one may return it `Prepared`, or a future of that."""
+"""``(context, request) -> answer``: a response, one that is encoded already (`Prepared`), None
+where the request has no answer, or a `Later` of one of these."""
 
 
 def _always(request: object) -> bool:
@@ -30,6 +32,14 @@ def _always(request: object) -> bool:
 
 
 _BY_ITSELF: Final = OnError()
+
+
+def _as_task(handler: Callable[[RequestContext, Any], Coroutine[Any, Any, Any]]) -> Handler:
+    @wraps(handler)
+    def start(ctx: RequestContext, request: object) -> Later[Any]:
+        return Later.of(handler(ctx, request), ctx.broker.tasks, name=handler.__name__)
+
+    return start
 
 
 class Api:
@@ -61,7 +71,7 @@ class Api:
         self.key = schema.key
         self.name = schema.name.removesuffix("Request")
         self.request = request
-        self.handler = handler
+        self.handler = _as_task(handler) if iscoroutinefunction(handler) else handler
         self.on_error = on_error
         self.is_answered = is_answered
         """Whether the client waits for a response to this request."""
@@ -116,7 +126,8 @@ def handles(
     ``on_error`` is for responses without an error of their own, ``is_answered`` for requests that
     may say that nobody waits for a response.
 
-    A handler that never waits is a plain ``def`` and is answered without a task.
+    A handler that never waits is a plain ``def`` and is answered without a task. A coroutine runs
+    as a task, and is answered with what it returns.
     """
 
     def register(handler: Handler) -> Handler:

@@ -28,7 +28,7 @@ async def delete_groups(ctx: RequestContext, request: DeleteGroupsRequest) -> De
     results: list[DeletableGroupResult] = []
     for group_id, ticket in zip(group_ids, tickets, strict=True):
         try:
-            error = await ticket.wait()
+            error = await ticket
         except KafkaError as failure:
             error = failure.code
         results.append(DeletableGroupResult(group_id=group_id, error_code=error))

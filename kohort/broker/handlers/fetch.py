@@ -8,8 +8,6 @@ there being no followers; rack-aware reads have nothing to choose from.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
 from functools import partial
 from typing import Final, cast
 
@@ -17,7 +15,7 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.leader_epoch import check_leader_epoch
-from kohort.broker.runtime.promise import Promise
+from kohort.broker.runtime.answer import Later
 from kohort.broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
 from kohort.broker.topics.manager import Topic
 from kohort.protocol.errors import ErrorCode
@@ -54,9 +52,7 @@ FULL_FETCH_EPOCHS: Final = frozenset({-1, 0})
         )
     ),
 )
-def fetch(
-    ctx: RequestContext, request: FetchRequest
-) -> FetchResponse | Promise[FetchResponse] | Coroutine[None, None, FetchResponse]:
+def fetch(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Later[FetchResponse]:
     """Answer at once if there is enough, something is wrong or no wait is wanted; else park."""
     if request.session_epoch not in FULL_FETCH_EPOCHS:
         # We never gave out a session, so this one belongs to an earlier broker at this address.
@@ -69,7 +65,8 @@ def fetch(
     flat = [read for _, of_topic in reads for read in of_topic]
     first = FetchPass(flat, min(request.max_bytes, ctx.broker.config.fetch_max_bytes))
     if not first.read_at_hand():
-        return _finish(_Reading(ctx, request, reads, flat), first)
+        rest = _finish(_Reading(ctx, request, reads, flat), first)
+        return Later.of(rest, ctx.broker.tasks, name="fetch")
     if _is_enough(request, flat, first.total_bytes):
         return _response(request, reads)
     return _Reading(ctx, request, reads, flat).park(first.total_bytes)
@@ -108,52 +105,45 @@ class _Reading:
         self.threads = ctx.broker.reads_aside
         self._ctx = ctx
 
-    def park(self, found_bytes: int) -> Promise[FetchResponse]:
+    def park(self, found_bytes: int) -> Later[FetchResponse]:
         """Wait for more, everything having been read once."""
         broker = self._ctx.broker
         # It will be read again; nobody accounts for it while it waits.
         for read in self.flat:
             read.data = b""
-        answer: Promise[FetchResponse] = Promise()
+        answer: Later[FetchResponse] = Later()
         operation = DelayedFetch(
             self.flat,
             bytes_missing=self.request.min_bytes - found_bytes,
-            answer=partial(self._read_again, answer),
-            fail=partial(_fail, answer),
+            read_again=self._read_again,
+            answer=answer,
             owner=self._ctx.connection,
         )
         deadline_ms = broker.clock.monotonic_ms() + self.request.max_wait_ms
         broker.purgatory.try_complete_else_watch(operation, operation.keys, deadline_ms)
         return answer
 
-    def _read_again(self, answer: Promise[FetchResponse]) -> None:
+    def _read_again(self, answer: Later[FetchResponse]) -> None:
         """The wait is over: answer with what there is now."""
-        if answer.done():
+        if answer.is_done:
             return
         max_bytes = min(self.request.max_bytes, self._ctx.broker.config.fetch_max_bytes)
         again = FetchPass(self.flat, max_bytes)
         if again.read_at_hand():
-            answer.set_result(_response(self.request, self.reads))
+            answer.give(_response(self.request, self.reads))
             return
-        task = asyncio.get_running_loop().create_task(again.finish(self.threads), name="fetch")
-        task.add_done_callback(partial(self._answer_with, answer))
+        rest = Later.of(again.finish(self.threads), self._ctx.broker.tasks, name="fetch")
+        rest.on_done(partial(self._answer_with, answer))
         # A client that leaves cancels the answer; the task lives as long as the answer does.
-        answer.add_done_callback(lambda _: task.cancel())
+        answer.on_done(lambda _: rest.cancel())
 
-    def _answer_with(self, answer: Promise[FetchResponse], task: asyncio.Task[None]) -> None:
-        if answer.done():
-            return
-        if task.cancelled():
+    def _answer_with(self, answer: Later[FetchResponse], rest: Later[None]) -> None:
+        if rest.is_cancelled:
             answer.cancel()
-        elif (error := task.exception()) is not None:
-            answer.set_exception(error)
+        elif rest.error is not None:
+            answer.fail(rest.error)
         else:
-            answer.set_result(_response(self.request, self.reads))
-
-
-def _fail(answer: Promise[FetchResponse], error: Exception) -> None:
-    if not answer.done():
-        answer.set_exception(error)
+            answer.give(_response(self.request, self.reads))
 
 
 def _plan(ctx: RequestContext, asked_topic: FetchTopic, asked: FetchPartition) -> PartitionRead:

@@ -15,7 +15,7 @@ from kohort.broker.core.group.requests import JoinRequest, JoinResult
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.runtime.promise import Promise
+from kohort.broker.runtime.answer import Later
 from kohort.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 REBALANCE_TIMEOUT_SINCE: Final = 1
@@ -27,7 +27,7 @@ SKIP_ASSIGNMENT_SINCE: Final = 9
 @handles(JoinGroupRequest, versions="0-9", on_error=OnError(generation_id=-1))
 def join_group(
     ctx: RequestContext, request: JoinGroupRequest
-) -> JoinGroupResponse | Promise[JoinGroupResponse]:
+) -> JoinGroupResponse | Later[JoinGroupResponse]:
     """Usually held back until the join phase of the rebalance ends."""
     version = ctx.api_version
     ticket = ctx.broker.groups.join(

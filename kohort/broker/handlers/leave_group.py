@@ -12,7 +12,7 @@ from typing import Final
 from kohort.broker.core.group.requests import LeaveEntry, LeaveResult
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.runtime.promise import Promise
+from kohort.broker.runtime.answer import Later
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.leave_group import (
     LeaveGroupRequest,
@@ -27,7 +27,7 @@ SEVERAL_MEMBERS_SINCE: Final = 3
 @handles(LeaveGroupRequest, versions="0-5")
 def leave_group(
     ctx: RequestContext, request: LeaveGroupRequest
-) -> LeaveGroupResponse | Promise[LeaveGroupResponse]:
+) -> LeaveGroupResponse | Later[LeaveGroupResponse]:
     """One result per member, in the order of the request; before v3 there is one member."""
     several = ctx.api_version >= SEVERAL_MEMBERS_SINCE
     members = request.members if several else [MemberIdentity(member_id=request.member_id)]

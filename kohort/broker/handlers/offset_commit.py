@@ -16,7 +16,7 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.encoded import Prepared
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.runtime.promise import Promise
+from kohort.broker.runtime.answer import Later
 from kohort.broker.topics.topic import Topic
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
@@ -56,7 +56,7 @@ _Places: TypeAlias = tuple[tuple[str, bytes, tuple[int, ...]], ...]
 )
 def offset_commit(
     ctx: RequestContext, request: OffsetCommitRequest
-) -> OffsetCommitResponse | Prepared | Promise[OffsetCommitResponse | Prepared]:
+) -> OffsetCommitResponse | Prepared | Later[OffsetCommitResponse | Prepared]:
     """Answered when what could be stored is durable."""
     version = ctx.api_version
     offsets: list[OffsetToCommit] = []

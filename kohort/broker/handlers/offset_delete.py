@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from kohort.broker.core.group.requests import DeleteOffsetsResult, TopicPartition
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.runtime.promise import Promise
+from kohort.broker.runtime.answer import Later
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -43,7 +43,7 @@ class _Draft:
 @handles(OffsetDeleteRequest, versions="0")
 def offset_delete(
     ctx: RequestContext, request: OffsetDeleteRequest
-) -> OffsetDeleteResponse | Promise[OffsetDeleteResponse]:
+) -> OffsetDeleteResponse | Later[OffsetDeleteResponse]:
     """Answered when what could be deleted is gone for good."""
     draft = _Draft(OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=[]))
     for topic in request.topics:

@@ -22,7 +22,7 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.network.service import CloseConnection
-from kohort.broker.runtime.promise import Promise
+from kohort.broker.runtime.answer import Later
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.topics.manager import Topic
 from kohort.broker.topics.partition import Partition
@@ -93,15 +93,15 @@ def _is_answered(request: ProduceRequest) -> bool:
 )
 def produce(
     ctx: RequestContext, request: ProduceRequest
-) -> ProduceResponse | Promise[ProduceResponse] | asyncio.Task[ProduceResponse | None] | None:
+) -> ProduceResponse | Later[ProduceResponse] | Later[ProduceResponse | None] | None:
     """Append at once; what takes long is continued in a task."""
     steps = _append_steps(ctx, request)
     try:
         pause = next(steps)
     except StopIteration as done:
         return _answer(ctx, request, done.value)
-    task = _continue(ctx, request, steps, pause)
-    return asyncio.get_running_loop().create_task(task, name="produce")
+    rest = _continue(ctx, request, steps, pause)
+    return Later.of(rest, ctx.broker.tasks, name="produce")
 
 
 async def _continue(
@@ -109,7 +109,7 @@ async def _continue(
 ) -> ProduceResponse | None:
     outcome = await _finish(steps, pause, ctx.broker.large_batch)
     answer = _answer(ctx, request, outcome)
-    return await answer if isinstance(answer, Promise) else answer
+    return await answer if isinstance(answer, Later) else answer
 
 
 async def _finish(steps: Steps, pause: _Pause, large_batch: asyncio.Lock) -> _Outcome:
@@ -249,27 +249,20 @@ def _judge(
 
 def _answer(
     ctx: RequestContext, request: ProduceRequest, outcome: _Outcome
-) -> ProduceResponse | Promise[ProduceResponse] | None:
+) -> ProduceResponse | Later[ProduceResponse] | None:
     if request.acks == ACKS_NONE:
         if outcome.failure:
             raise CloseConnection(f"produce with acks=0 failed for {outcome.failure}")
         return None
     if not outcome.pending:
         return outcome.response
-    promise: Promise[ProduceResponse] = Promise()
-
-    def complete() -> None:
-        if not promise.done():
-            promise.set_result(outcome.response)
-
-    def fail(error: Exception) -> None:
-        if not promise.done():
-            promise.set_exception(error)
-
-    operation = DelayedProduce(outcome.pending, answer=complete, fail=fail, owner=ctx.connection)
+    answer: Later[ProduceResponse] = Later()
+    operation = DelayedProduce(
+        outcome.pending, response=outcome.response, answer=answer, owner=ctx.connection
+    )
     deadline_ms = ctx.broker.clock.monotonic_ms() + max(request.timeout_ms, 0)
     ctx.broker.purgatory.try_complete_else_watch(operation, operation.keys, deadline_ms)
-    return promise
+    return answer
 
 
 def _find_topic(ctx: RequestContext, data: TopicProduceData) -> Topic | None:

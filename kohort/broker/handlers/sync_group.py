@@ -11,7 +11,7 @@ from typing import Final
 from kohort.broker.core.group.requests import SyncRequest, SyncResult
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.runtime.promise import Promise
+from kohort.broker.runtime.answer import Later
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -21,7 +21,7 @@ PROTOCOL_REQUIRED_SINCE: Final = 5
 @handles(SyncGroupRequest, versions="0-5")
 def sync_group(
     ctx: RequestContext, request: SyncGroupRequest
-) -> SyncGroupResponse | Promise[SyncGroupResponse]:
+) -> SyncGroupResponse | Later[SyncGroupResponse]:
     """Held back until the leader has handed in the assignment and it is durable."""
     version = ctx.api_version
     names_protocol = request.protocol_type is not None and request.protocol_name is not None

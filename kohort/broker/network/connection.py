@@ -30,11 +30,10 @@ from kohort.broker.network.service import (
     Answer,
     CloseConnection,
     ConnectionInfo,
-    PendingAnswer,
     Service,
-    Waiting,
 )
 from kohort.broker.network.turns import Turns
+from kohort.broker.runtime.answer import Later
 from kohort.protocol.codec import Buffer
 
 logger = logging.getLogger(__name__)
@@ -109,7 +108,7 @@ class Connection(asyncio.BufferedProtocol):
             host.receive_buffer, self._memory, host.limits.socket_request_max_bytes
         )
         self._patience = Patience()
-        self._pending: PendingAnswer | None = None
+        self._pending: Later[Answer] | None = None
         """The one request that is executed and not answered."""
         self._frame_in_execution: Buffer = b""
         self._unwritten: list[Buffer] = []
@@ -195,7 +194,7 @@ class Connection(asyncio.BufferedProtocol):
             self._host.connection_lost(self)
             self._service.connection_lost(self.info)
         if self._pending is not None:
-            self._pending.future.cancel()
+            self._pending.cancel()
         self._reader.close()
         # The budget and the transport know us; without this only the collector could part us.
         self._memory.close()
@@ -323,7 +322,7 @@ class Connection(asyncio.BufferedProtocol):
                 if frame is None:
                     return
                 answer = serve(self.info, frame)
-                if isinstance(answer, PendingAnswer):
+                if isinstance(answer, Later):
                     if responses:
                         # Before the other's, which may be there as soon as it is waited for.
                         self._write(responses, response_bytes)
@@ -345,26 +344,23 @@ class Connection(asyncio.BufferedProtocol):
             if responses:
                 self._write(responses, response_bytes)
 
-    def _wait_for(self, pending: PendingAnswer, frame: Buffer) -> None:
+    def _wait_for(self, pending: Later[Answer], frame: Buffer) -> None:
         if frame.__class__ is not bytearray:
             self._memory.take(len(frame))
         self._pending = pending
         self._frame_in_execution = frame
         self._metrics.request_waits()
-        pending.future.add_done_callback(self._on_answered)
+        pending.on_done(self._on_answered)
 
-    def _on_answered(self, future: Waiting) -> None:
-        pending, self._pending = self._pending, None
+    def _on_answered(self, later: Later[Answer]) -> None:
+        self._pending = None
         frame, self._frame_in_execution = self._frame_in_execution, b""
-        assert pending is not None
         self._metrics.request_waited()
         if self._is_lost:
-            if not future.cancelled() and (error := future.exception()) is not None:
-                logger.info("A request of %s failed after it was gone: %r", self.ip, error)
             return
         self._memory.give_back(len(frame))
         try:
-            answer: Answer = pending.finish()
+            answer = later.result()
         except Exception as error:  # noqa: BLE001 - every one of them is dealt with.
             self._end_by(error)
             return
@@ -373,7 +369,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_stopping:
             self._close(CloseReason.SHUTDOWN)
         elif not (self._is_reading and self._reader.is_empty):
-            # Not at once: whoever keeps a promise is in the middle of something.
+            # Not at once: who gives an answer is in the middle of something.
             self._work_soon()
 
     def _write(self, responses: list[Buffer], byte_count: int) -> None:

@@ -1,11 +1,9 @@
 """The seam between connections, which move frames, and what answers the requests in them."""
 
-from asyncio import Future
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-from kohort.broker.runtime.promise import Promise
+from kohort.broker.runtime.answer import Later
 from kohort.protocol.codec import Buffer
 
 
@@ -66,27 +64,12 @@ For a connection that says `sends_files` there may be a `FileRange` in the place
 """
 
 
-Waiting = Future[Any] | Promise[Any]
-"""What a handler returns that has to wait: of the loop, or told at once."""
-
-
-class PendingAnswer:
-    """The answer to a request that has to wait for something."""
-
-    __slots__ = ("finish", "future")
-
-    def __init__(self, future: Waiting, finish: Callable[[], Answer]) -> None:
-        self.future = future
-        """Cancelled by the connection when the client is gone."""
-        self.finish = finish
-        """To be called once, when `future` is done; raises as `Service.serve`."""
-
-
 class Service(Protocol):
     """What a connection hands its frames to."""
 
-    def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | PendingAnswer:
-        """Answer one request. `frame` is the service's to keep, never to change.
+    def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | Later[Answer]:
+        """Answer one request. `frame` is the service's to keep, never to change. An answer that
+        comes later is cancelled by the connection when the client is gone, and fails as this does.
 
         Raises:
             CloseConnection: the client can only be told by closing the connection.

@@ -98,6 +98,7 @@ class PartitionDirectories:
                 log_start_offset=self._start_offsets.get(key, 0) if believed else 0,
                 noted_bytes=self._sizes.get(key) if believed else None,
                 leader_epoch_max=self.leader_epoch(name, index),
+                is_known=key in self._recovery_points,
                 files=self.files,
             )
             if found is _Found.WITHOUT_ID:

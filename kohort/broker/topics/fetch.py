@@ -15,11 +15,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Generic, TypeVar
 
 from kohort.broker.core.delayed_operation import Completion, DelayedOperation
+from kohort.broker.runtime.answer import Later
 from kohort.broker.topics.partition import Partition, Records
 from kohort.protocol.errors import ErrorCode, KafkaError
+
+T = TypeVar("T")
 
 TURN_BYTES: Final = 1 << 20
 """How much one request reads on the loop before others get their turn: a millisecond's worth."""
@@ -124,10 +127,10 @@ class FetchPass:
             self._done_count += 1
 
 
-class DelayedFetch(DelayedOperation):
+class DelayedFetch(DelayedOperation, Generic[T]):
     """A fetch that waits for ``bytes_missing`` more, under its partitions as keys."""
 
-    __slots__ = ("_answer", "_by_partition", "_bytes_missing", "_fail", "_reads")
+    __slots__ = ("_answer", "_by_partition", "_bytes_missing", "_read_again", "_reads")
 
     kind: ClassVar[str] = "Fetch"
 
@@ -136,16 +139,16 @@ class DelayedFetch(DelayedOperation):
         reads: list[PartitionRead],
         *,
         bytes_missing: int,
-        answer: Callable[[], None],
-        fail: Callable[[Exception], None],
+        read_again: Callable[[Later[T]], None],
+        answer: Later[T],
         owner: Hashable,
     ) -> None:
         super().__init__(owner=owner, held_bytes=200 * len(reads))
         self._reads = reads
         self._by_partition = {read.partition: read for read in reads}
         self._bytes_missing = bytes_missing
+        self._read_again = read_again
         self._answer = answer
-        self._fail = fail
 
     @property
     def keys(self) -> list[Partition]:
@@ -164,8 +167,9 @@ class DelayedFetch(DelayedOperation):
     def on_complete(self, completion: Completion) -> None:
         """Have it read again and answered with what there is, whatever the reason."""
         del completion
-        self._answer()
+        self._read_again(self._answer)
 
     def on_failed(self, error: Exception) -> None:
-        """Hand ``error`` to whoever waits for the answer."""
-        self._fail(error)
+        """Hand ``error`` to the one who waits, unless there is an answer already."""
+        if not self._answer.is_done:
+            self._answer.fail(error)

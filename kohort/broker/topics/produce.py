@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 from kohort.broker.core.delayed_operation import Completion, DelayedOperation
+from kohort.broker.runtime.answer import Later
 from kohort.broker.topics.partition import Partition
 from kohort.protocol.errors import ErrorCode
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
@@ -28,10 +31,10 @@ class PendingAppend:
         return partition.failure is not None or partition.high_watermark >= self.next_offset
 
 
-class DelayedProduce(DelayedOperation):
+class DelayedProduce(DelayedOperation, Generic[T]):
     """An acks=all request whose partitions are still being forced to disk."""
 
-    __slots__ = ("_answer", "_fail", "_pending")
+    __slots__ = ("_answer", "_pending", "_response")
 
     kind: ClassVar[str] = "Produce"
 
@@ -39,14 +42,15 @@ class DelayedProduce(DelayedOperation):
         self,
         pending: list[PendingAppend],
         *,
-        answer: Callable[[], None],
-        fail: Callable[[Exception], None],
+        response: T,
+        answer: Later[T],
         owner: Hashable,
     ) -> None:
+        """`response` is what `answer` is given when all is decided; `pending` change it."""
         super().__init__(owner=owner, held_bytes=200 * len(pending))
         self._pending = pending
+        self._response = response
         self._answer = answer
-        self._fail = fail
 
     @property
     def keys(self) -> list[Partition]:
@@ -66,8 +70,9 @@ class DelayedProduce(DelayedOperation):
                 append.tell(append.partition.failure.code)
             elif not append.is_decided:
                 append.tell(ErrorCode.REQUEST_TIMED_OUT)
-        self._answer()
+        self._answer.give(self._response)
 
     def on_failed(self, error: Exception) -> None:
-        """Hand ``error`` to whoever waits for the answer."""
-        self._fail(error)
+        """Hand ``error`` to the one who waits, unless there is an answer already."""
+        if not self._answer.is_done:
+            self._answer.fail(error)

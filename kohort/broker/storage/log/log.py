@@ -70,6 +70,7 @@ class PartitionLog:
         log_start_offset: int = 0,
         noted_bytes: int | None = None,
         leader_epoch_max: int = LEADER_EPOCH_MAX,
+        is_known: bool = True,
         files: FileSystem = OS_FILES,
     ) -> Self:
         """Open the log in a directory, which is made if need be.
@@ -80,6 +81,7 @@ class PartitionLog:
             log_start_offset: as far as it was noted; the first segment may start later.
             noted_bytes: of its .log files when it was closed, if known; fewer mean a loss.
             leader_epoch_max: the current epoch, if known. A batch of a later one is damaged.
+            is_known: it was opened here before; else there may be gaps, where Kafka compacted it.
         """
         terms = OpeningTerms(
             clean_shutdown,
@@ -88,7 +90,8 @@ class PartitionLog:
             leader_epoch_max,
             wall_ms,
             noted_bytes,
-            may_have_gaps="compact" in config.cleanup_policy,
+            is_known=is_known,
+            may_have_gaps=not is_known or "compact" in config.cleanup_policy,
         )
         path = str(directory)
         try:

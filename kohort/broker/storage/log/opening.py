@@ -50,8 +50,10 @@ class OpeningTerms(NamedTuple):
     wall_ms: int
     noted_bytes: int | None = None
     """Of all .log files when they were closed cleanly, if that was noted."""
+    is_known: bool = True
+    """It was opened here before; else it may be one that Kafka has left."""
     may_have_gaps: bool = False
-    """Kafka may have compacted the log."""
+    """Kafka may have compacted it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -204,7 +206,9 @@ def _recover(
         if following is None or following.base_offset == end_offset:
             continue
         is_orphaned = end_offset in content.orphans
-        if end_offset < following.base_offset and (is_orphaned or end_offset < recovery_point):
+        if end_offset < following.base_offset and (
+            is_orphaned or end_offset < recovery_point or not terms.is_known
+        ):
             # No power loss did that: no reason to give up what lies behind it.
             if is_orphaned or not terms.may_have_gaps:
                 opened.lost.append(LostOffsets(end_offset, following.base_offset))

@@ -27,8 +27,8 @@ from kohort.broker.core.group.requests import (
     SyncResult,
 )
 from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.runtime.answer import Later
 from kohort.broker.runtime.clock import VirtualClock
-from kohort.broker.runtime.promise import Promise
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.types import ZERO_UUID
@@ -95,7 +95,7 @@ class Harness:
 
     def ask_join(
         self, group_id: str = "g", member_id: str = "", instance: str | None = None
-    ) -> JoinResult | Promise[JoinResult]:
+    ) -> JoinResult | Later[JoinResult]:
         request = JoinRequest(
             member_id,
             instance,
@@ -110,15 +110,15 @@ class Harness:
 
     def join(
         self, group_id: str = "g", member_id: str = "", instance: str | None = None
-    ) -> Promise[JoinResult]:
+    ) -> Later[JoinResult]:
         """A join that waits."""
         future = self.ask_join(group_id, member_id, instance)
-        assert isinstance(future, Promise)
+        assert isinstance(future, Later)
         return future
 
     def ask_sync(
         self, member_id: str, generation: int, assignments: dict[str, bytes] | None = None
-    ) -> SyncResult | Promise[SyncResult]:
+    ) -> SyncResult | Later[SyncResult]:
         request = SyncRequest(member_id, None, generation, assignments=assignments or {})
         return self.groups.sync("g", request).then(lambda result: result)
 
@@ -131,7 +131,7 @@ class Harness:
         member_id: str = "",
         generation: int = -1,
         topic_id: bytes = ZERO_UUID,
-    ) -> CommitResult | Promise[CommitResult]:
+    ) -> CommitResult | Later[CommitResult]:
         request = CommitRequest(
             (OffsetToCommit("t", partition, offset, topic_id=topic_id),),
             member_id=member_id,
@@ -143,12 +143,12 @@ class Harness:
     async def do_commit(self, offset: int = 42, **changes: Any) -> CommitResult:  # noqa: ANN401
         """A commit with its answer."""
         answer = self.ask_commit(offset, **changes)
-        return await answer if isinstance(answer, Promise) else answer
+        return await answer if isinstance(answer, Later) else answer
 
-    def commit(self, offset: int = 42, **changes: Any) -> Promise[CommitResult]:  # noqa: ANN401
+    def commit(self, offset: int = 42, **changes: Any) -> Later[CommitResult]:  # noqa: ANN401
         """A commit that waits for its append."""
         future = self.ask_commit(offset, **changes)
-        assert isinstance(future, Promise)
+        assert isinstance(future, Later)
         return future
 
     def offset(self, group_id: str = "g", partition: int = 0) -> int | None:

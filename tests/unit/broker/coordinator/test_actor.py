@@ -10,13 +10,12 @@ from kohort.broker.coordinator.actor import FAULTS_MAX
 from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
 from kohort.broker.coordinator.log.offsets_log import MemoryOffsetsLog, encode_as_batch
-from kohort.broker.coordinator.ticket import Ticket
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.group import Group
 from kohort.broker.core.group.records import DurableRecord
 from kohort.broker.core.group.requests import JoinResult, LeaveEntry, Now, SyncResult
+from kohort.broker.runtime.answer import Later
 from kohort.broker.runtime.clock import VirtualClock
-from kohort.broker.runtime.promise import Promise
 from kohort.protocol.errors import ErrorCode, KafkaError
 from tests.unit.broker.coordinator.harness import Harness, running, virtual
 
@@ -171,7 +170,7 @@ class TestAppends:
             assert (await good).errors == (await other).errors == (ErrorCode.NONE,)
             assert (await bad).errors == (ErrorCode.UNKNOWN_SERVER_ERROR,)
             await turns()
-            assert not waiting.done()
+            assert not waiting.is_done
         async with running(clock, log) as h:
             assert (h.state(), h.offset(), h.offset(partition=1)) == ("Stable", 3, None)
 
@@ -185,16 +184,16 @@ class TestAppends:
             joins = [h.join(instance="a"), h.join(instance="b")]
             leader, follower = [(await join).member_id for join in joins]
             waiting = h.ask_sync(follower, 1)
-            assert isinstance(waiting, Promise)
+            assert isinstance(waiting, Later)
             log.hold()
             leaders = h.ask_sync(leader, 1, {follower: b"share"})
             await turns()
-            assert not waiting.done()
+            assert not waiting.is_done
             # A member that is alive is told so, whatever the disk does.
             assert h.groups.heartbeat("g", follower, "b", 1) is ErrorCode.NONE
             log.release()
             assert (await waiting).assignment == b"share"
-            assert isinstance(leaders, Promise)
+            assert isinstance(leaders, Later)
             assert (await leaders).error is ErrorCode.NONE
 
     @virtual
@@ -207,7 +206,7 @@ class TestAppends:
             assert h.state() == "PreparingRebalance"
             log.failure = None
             again = h.ask_join(member_id=leader)
-            assert not isinstance(again, Promise)
+            assert not isinstance(again, Later)
             assert again.generation == 2
 
     @virtual
@@ -271,7 +270,7 @@ class TestExclusive:
         async with running(clock, log) as h:
             log.hold()
             before = h.commit(1)
-            deletion = asyncio.ensure_future(h.groups.delete_group("g").wait())
+            deletion = asyncio.ensure_future(h.groups.delete_group("g"))
             after = h.commit(2)
             await turns()
             log.release()
@@ -288,10 +287,10 @@ class TestExclusive:
         async with running(clock, log) as h:
             await h.do_commit(1)
             log.hold()
-            deletion = asyncio.ensure_future(h.groups.delete_group("g").wait())
+            deletion = asyncio.ensure_future(h.groups.delete_group("g"))
             await turns()
             sync = h.ask_sync("m", 1)
-            assert isinstance(sync, Promise)
+            assert isinstance(sync, Later)
             log.release()
             assert await deletion is ErrorCode.NONE
             assert await sync == SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -302,8 +301,8 @@ def raising(group: Group, now: Now) -> None:
     raise RuntimeError("a mistake of ours")
 
 
-def submit_fault(h: Harness) -> Ticket[object]:
-    ticket: Ticket[object] = Ticket()
+def submit_fault(h: Harness) -> Later[object]:
+    ticket: Later[object] = Later()
     h.groups.host.submit("g", Command(raising, ticket))
     return ticket
 
@@ -356,7 +355,7 @@ class TestFaults:
                 with pytest.raises(KafkaError) as raised:
                     await future
                 assert raised.value.code is UNAVAILABLE
-            assert fault.is_answered
+            assert fault.is_done
             assert h.offset() == 1
             assert (h.offset(partition=1), h.offset(partition=2)) == (None, None)
 
@@ -475,7 +474,7 @@ class TestLargeGroups:
                 results.append(h.ask_join(instance=name))
                 await asyncio.sleep(0.001)
             for result in results:
-                joined = await result if isinstance(result, Promise) else result
+                joined = await result if isinstance(result, Later) else result
                 assert (joined.error, joined.generation) == (ErrorCode.NONE, 1)
             # A fifth of the time at most goes into records, but for the first ones.
             assert log.append_count - written < 12
@@ -504,7 +503,7 @@ class TestLargeGroups:
             waiting = h.join(instance="i1")
             await h.do_commit(7, member_id=members["i2"], generation=1)
             assert h.offset() == 7
-            assert not waiting.done()
+            assert not waiting.is_done
             assert (await waiting).error is ErrorCode.NONE
 
     @virtual
@@ -529,6 +528,6 @@ async def test_a_leave_is_answered_at_once(clock: VirtualClock) -> None:
     async with running(clock) as h:
         members = await h.stable_static("a", "b")
         result = h.groups.leave("g", [LeaveEntry(members["b"])]).then(lambda answer: answer)
-        assert not isinstance(result, Promise)
+        assert not isinstance(result, Later)
         assert result.entries == (ErrorCode.NONE,)
         assert isinstance(h.ask_join(member_id=members["a"], instance="a"), JoinResult)

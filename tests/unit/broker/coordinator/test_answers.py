@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from kohort.broker.coordinator.answers import ANSWERS_PER_TURN, MEMBERS_PER_ANSWER, AnswerQueue
-from kohort.broker.coordinator.ticket import Ticket
 from kohort.broker.coordinator.turn_queue import TurnQueue
 from kohort.broker.core.group.effects import Reply
 from kohort.broker.core.group.requests import JoinedMember, JoinResult
+from kohort.broker.runtime.answer import Later
 from kohort.protocol.errors import ErrorCode
 
 
@@ -18,8 +18,8 @@ class Clients:
     """Who waits for answers, and in which order they came."""
 
     def __init__(self, count: int, turns: TurnQueue | None = None) -> None:
-        self.tickets = [Ticket[int]() for _ in range(count)]
-        self.waiting: dict[Ticket[Any], None] = dict.fromkeys(self.tickets)
+        self.tickets = [Later[int]() for _ in range(count)]
+        self.waiting: dict[Later[Any], None] = dict.fromkeys(self.tickets)
         self.queue = AnswerQueue(self.waiting, turns or TurnQueue())
 
     def replies(self) -> Iterator[Reply]:
@@ -30,7 +30,7 @@ class Clients:
 
     @property
     def answered_count(self) -> int:
-        return sum(ticket.is_answered for ticket in self.tickets)
+        return sum(ticket.is_done for ticket in self.tickets)
 
 
 async def test_a_few_answers_are_given_at_once() -> None:
@@ -55,13 +55,13 @@ async def test_a_fault_in_one_answer_costs_that_one_and_none_behind_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clients = Clients(2 * ANSWERS_PER_TURN)
-    clients.tickets[3].answer(0)
+    clients.tickets[3].give(0)
     clients.give_all()
     later = Clients(1)
     clients.queue.give_all(later.replies(), 1)
     for _ in range(5):
         await asyncio.sleep(0)
-    assert "answered twice" in caplog.text
+    assert "given twice" in caplog.text
     assert later.answered_count == 1
     assert clients.answered_count == len(clients.tickets)
     assert not clients.queue.has_more
@@ -90,15 +90,15 @@ async def test_what_comes_meanwhile_stands_behind() -> None:
     clients = Clients(2 * ANSWERS_PER_TURN)
     clients.give_all()
     await asyncio.sleep(0)
-    late: Ticket[str] = Ticket()
+    late: Later[str] = Later()
     clients.queue.give(Reply(late, "late"))
     later = Clients(1)
     clients.queue.give_all(later.replies(), 1)
-    assert (late.is_answered, later.answered_count) == (False, 0)
+    assert (late.is_done, later.answered_count) == (False, 0)
     await asyncio.sleep(0)
     assert clients.answered_count == 2 * ANSWERS_PER_TURN
     await asyncio.sleep(0)
-    assert (late.is_answered, later.answered_count) == (True, 1)
+    assert (late.is_done, later.answered_count) == (True, 1)
 
 
 async def test_a_flush_gives_what_is_left_and_nothing_twice() -> None:
@@ -108,9 +108,9 @@ async def test_a_flush_gives_what_is_left_and_nothing_twice() -> None:
     assert clients.answered_count == len(clients.tickets)
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    late: Ticket[str] = Ticket()
+    late: Later[str] = Later()
     clients.queue.give(Reply(late, "late"))
-    assert late.is_answered
+    assert late.is_done
 
 
 async def test_an_answer_that_names_thousands_has_a_turn_of_its_own() -> None:

@@ -24,8 +24,8 @@ from kohort.broker.core.group.requests import (
     SyncResult,
     TopicPartition,
 )
+from kohort.broker.runtime.answer import Later
 from kohort.broker.runtime.clock import VirtualClock
-from kohort.broker.runtime.promise import Promise
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.types import ZERO_UUID
 from tests.unit.broker.coordinator.harness import TOPIC_ID, running, virtual
@@ -40,12 +40,10 @@ class TestAbsentGroups:
             assert h.ask_sync("m", 1) == SyncResult(unknown)
             assert h.groups.heartbeat("g", "m", None, 1) is unknown
             entries = [LeaveEntry("a"), LeaveEntry("b")]
-            assert await h.groups.leave("g", entries).wait() == LeaveResult(
-                entries=(unknown, unknown)
-            )
-            assert await h.groups.delete_group("g").wait() is ErrorCode.GROUP_ID_NOT_FOUND
+            assert await h.groups.leave("g", entries) == LeaveResult(entries=(unknown, unknown))
+            assert await h.groups.delete_group("g") is ErrorCode.GROUP_ID_NOT_FOUND
             absent = DeleteOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND)
-            assert await h.groups.delete_offsets("g", []).wait() == absent
+            assert await h.groups.delete_offsets("g", []) == absent
             assert h.groups.describe("g") is None
             assert h.offset() is None
             assert h.groups.read_error("g") is ErrorCode.NONE
@@ -55,7 +53,7 @@ class TestAbsentGroups:
     async def test_a_commit_of_a_member_is_told_by_version(self, clock: VirtualClock) -> None:
         async with running(clock) as h:
             result = h.ask_commit(member_id="m", generation=3)
-            assert not isinstance(result, Promise)
+            assert not isinstance(result, Later)
             assert result.errors == (ErrorCode.GROUP_ID_NOT_FOUND,)
 
     @virtual
@@ -74,14 +72,14 @@ class TestAbsentGroups:
             invalid = ErrorCode.INVALID_GROUP_ID
             assert h.ask_join("") == JoinResult(invalid)
             sync = h.groups.sync("", SyncRequest("m", None, 1))
-            assert await sync.wait() == SyncResult(invalid)
+            assert await sync == SyncResult(invalid)
             assert h.groups.heartbeat("", "m", None, 1) is invalid
-            assert await h.groups.leave("", [LeaveEntry("m")]).wait() == LeaveResult(invalid)
-            result = await h.groups.delete_offsets("", [TopicPartition("t", 0)]).wait()
+            assert await h.groups.leave("", [LeaveEntry("m")]) == LeaveResult(invalid)
+            result = await h.groups.delete_offsets("", [TopicPartition("t", 0)])
             assert result == DeleteOffsetsResult(invalid)
             await h.do_commit(group_id="")
             assert h.offset("") == 42
-            assert await h.groups.delete_group("").wait() is ErrorCode.NONE
+            assert await h.groups.delete_group("") is ErrorCode.NONE
 
     @virtual
     async def test_a_session_timeout_out_of_bounds_makes_no_group(
@@ -135,7 +133,7 @@ class TestTime:
     ) -> None:
         async with running(clock) as h:
             h.ask_join()
-            assert await h.groups.delete_group("g").wait() is ErrorCode.NONE
+            assert await h.groups.delete_group("g") is ErrorCode.NONE
             assert h.purgatory.stats()["Heartbeat"]["delayed"] == 0
             assert h.groups.host.group("g") is None
 
@@ -275,7 +273,7 @@ class TestUpkeep:
     async def test_the_sweep_comes_round(self, clock: VirtualClock) -> None:
         async with running(clock) as h:
             members = await h.stable_static("a")
-            await h.groups.leave("g", [LeaveEntry(members["a"])]).wait()
+            await h.groups.leave("g", [LeaveEntry(members["a"])])
             assert h.state() == "Empty"
             await asyncio.sleep(601)
             assert h.state() is None
@@ -296,7 +294,7 @@ class TestUpkeep:
         async with running(clock) as h:
             for index in range(10):
                 request = CommitRequest(positions)
-                await h.groups.commit(f"g{index}", request, names_group_errors=True).wait()
+                await h.groups.commit(f"g{index}", request, names_group_errors=True)
             assert await turns_during(h.groups.host.sweep()) >= 10
 
     @virtual
@@ -422,7 +420,7 @@ class TestBounds:
                 await h.do_commit(group_id="c")
             assert raised.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
             await h.do_commit(7, group_id="b")
-            await h.groups.delete_group("a").wait()
+            await h.groups.delete_group("a")
             await h.do_commit(group_id="c")
             assert h.offset("c") == 42
 

@@ -6,22 +6,21 @@ from collections import Counter
 
 from kohort.broker.coordinator.actor import GroupActor
 from kohort.broker.coordinator.answers import ANSWERS_PER_TURN
-from kohort.broker.coordinator.ticket import Ticket
 from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.classic.leave import ENTRIES_PER_STEP
 from kohort.broker.core.group.classic.member import Member
 from kohort.broker.core.group.events import MemberRemoved, RebalanceStarted
 from kohort.broker.core.group.requests import JoinResult, LeaveEntry, SyncResult
 from kohort.broker.core.keyed_timers import KeyedEntry, KeyedTimers
+from kohort.broker.runtime.answer import Later
 from kohort.broker.runtime.clock import VirtualClock
-from kohort.broker.runtime.promise import Promise
 from kohort.protocol.errors import ErrorCode
 from tests.unit.broker.coordinator.harness import Harness, running, virtual
 
 SIZES = {"large": 2_000} | {f"small-{number}": 10 for number in range(200)}
 """Of the groups."""
 
-COUNTED = (ClassicGroup, GroupActor, KeyedEntry, KeyedTimers, Member, Ticket)
+COUNTED = (ClassicGroup, GroupActor, KeyedEntry, KeyedTimers, Member, Later)
 
 
 def count_objects() -> Counter[type]:
@@ -29,7 +28,7 @@ def count_objects() -> Counter[type]:
     return Counter(type(one) for one in gc.get_objects() if type(one) in COUNTED)
 
 
-def join(harness: Harness, group_id: str) -> Promise[JoinResult]:
+def join(harness: Harness, group_id: str) -> Later[JoinResult]:
     """With the id that it is given first."""
     given = harness.ask_join(group_id)
     assert isinstance(given, JoinResult)
@@ -44,7 +43,7 @@ async def fill(harness: Harness) -> dict[str, list[JoinResult]]:
 
 async def leave_together(harness: Harness, group_id: str, members: list[JoinResult]) -> None:
     entries = [LeaveEntry(member.member_id) for member in members]
-    left = await harness.groups.leave(group_id, entries).wait()
+    left = await harness.groups.leave(group_id, entries)
     assert set(left.entries) == {ErrorCode.NONE}
 
 
@@ -112,11 +111,11 @@ async def test_thousands_that_leave_with_one_request_go_over_several_turns(
         assert isinstance(harness.ask_sync(going[0], 1, {staying: b"all"}), SyncResult)
         harness.watcher.events.clear()
         left = harness.groups.leave("g", [LeaveEntry(one) for one in going]).then(lambda it: it)
-        assert isinstance(left, Promise)
+        assert isinstance(left, Later)
         given = harness.ask_join("g")
-        assert isinstance(given, Promise), "the new one has to wait as well"
+        assert isinstance(given, Later), "the new one has to wait as well"
         turns = 0
-        while not left.done():
+        while not left.is_done:
             assert harness.groups.heartbeat("g", staying, None, 1) is ErrorCode.NONE
             await asyncio.sleep(0)
             turns += 1
@@ -141,9 +140,9 @@ async def test_a_stop_answers_thousands_over_several_turns(clock: VirtualClock) 
         closing = asyncio.ensure_future(harness.groups.host.close())
         most = 0
         while not closing.done():
-            before = sum(answer.done() for answer in waiting)
+            before = sum(answer.is_done for answer in waiting)
             await asyncio.sleep(0)
-            most = max(most, sum(answer.done() for answer in waiting) - before)
+            most = max(most, sum(answer.is_done for answer in waiting) - before)
         assert 0 < most <= ANSWERS_PER_TURN
         answers = await asyncio.gather(*waiting)
         assert {answer.error for answer in answers} == {ErrorCode.NOT_COORDINATOR}

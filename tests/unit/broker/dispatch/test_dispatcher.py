@@ -15,7 +15,8 @@ from kohort.broker.dispatch.encoded import Prepared
 from kohort.broker.dispatch.registry import Api, Handler, Router, load_handlers
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.peer_log import LINES_PER_INTERVAL, PeerLog
-from kohort.broker.network.service import Answer, CloseConnection, ConnectionInfo, PendingAnswer
+from kohort.broker.network.service import Answer, CloseConnection, ConnectionInfo
+from kohort.broker.runtime.answer import Later
 from kohort.broker.runtime.clock import VirtualClock
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -91,12 +92,12 @@ class Side:
         self.metrics = EdgeMetrics()
         self.dispatcher = Dispatcher(
             Router({api.key: api for api in apis}),
-            cast(BrokerServices, SimpleNamespace(purgatory=self.purgatory)),
+            cast(BrokerServices, SimpleNamespace(purgatory=self.purgatory, tasks=set())),
             self.metrics,
             PeerLog(logging.getLogger("peers"), VirtualClock()),
         )
 
-    def serve(self, frame: bytes) -> Answer | PendingAnswer:
+    def serve(self, frame: bytes) -> Answer | Later[Answer]:
         return self.dispatcher.serve(CONNECTION, frame)
 
     def answer(self, frame: bytes) -> bytes:
@@ -178,30 +179,27 @@ async def test_an_async_handler_is_answered_when_it_is_done() -> None:
 
     side = Side(heartbeat=heartbeat)
     pending = side.serve(request_frame(HEARTBEAT, 4))
-    assert isinstance(pending, PendingAnswer)
+    assert isinstance(pending, Later)
     await asyncio.sleep(0)
-    assert not pending.future.done()
+    assert not pending.is_done
     may_go_on.set()
-    await pending.future
-    answer = pending.finish()
+    answer = await pending
     assert answer is not None
     assert decoded(b"".join(answer), HeartbeatResponse, 4, tags=True).error_code == 0
 
 
-async def test_a_handler_may_return_a_future_and_one_that_is_done_costs_no_turn() -> None:
-    futures: list[asyncio.Future[HeartbeatResponse]] = []
+async def test_a_handler_may_answer_later_and_what_is_there_already_costs_no_turn() -> None:
+    answers: list[Later[HeartbeatResponse]] = []
 
-    def heartbeat(
-        ctx: RequestContext, request: HeartbeatRequest
-    ) -> asyncio.Future[HeartbeatResponse]:
-        future = asyncio.get_running_loop().create_future()
-        if futures:
-            future.set_result(HeartbeatResponse(error_code=0))
-        futures.append(future)
-        return future
+    def heartbeat(ctx: RequestContext, request: HeartbeatRequest) -> Later[HeartbeatResponse]:
+        answer: Later[HeartbeatResponse] = Later()
+        if answers:
+            answer.give(HeartbeatResponse(error_code=0))
+        answers.append(answer)
+        return answer
 
     side = Side(heartbeat=heartbeat)
-    assert isinstance(side.serve(request_frame(HEARTBEAT, 4)), PendingAnswer)
+    assert isinstance(side.serve(request_frame(HEARTBEAT, 4)), Later)
     assert isinstance(side.serve(request_frame(HEARTBEAT, 4)), list)
 
 
@@ -361,10 +359,8 @@ async def test_an_async_handler_that_raises_is_answered_too() -> None:
 
     side = Side(heartbeat=heartbeat)
     pending = side.serve(request_frame(HEARTBEAT, 4))
-    assert isinstance(pending, PendingAnswer)
-    assert isinstance(pending.future, asyncio.Task)
-    await asyncio.wait([pending.future])
-    answer = pending.finish()
+    assert isinstance(pending, Later)
+    answer = await pending
     assert answer is not None
     message = decoded(b"".join(answer), HeartbeatResponse, 4, tags=True)
     assert message.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
@@ -377,10 +373,10 @@ async def test_handlers_that_are_interrupted_by_the_shutdown_are_answered_too() 
 
     side = Side(heartbeat=heartbeat)
     pending = side.serve(request_frame(HEARTBEAT, 4))
-    assert isinstance(pending, PendingAnswer)
+    assert isinstance(pending, Later)
     await asyncio.sleep(0)
     await side.dispatcher.close()
-    answer = pending.finish()
+    answer = await pending
     assert answer is not None
     message = decoded(b"".join(answer), HeartbeatResponse, 4, tags=True)
     assert message.error_code == ErrorCode.UNKNOWN_SERVER_ERROR

@@ -11,7 +11,7 @@ import pytest
 
 from kohort.broker.handlers.fetch import fetch
 from kohort.broker.handlers.list_offsets import list_offsets
-from kohort.broker.runtime.promise import Promise
+from kohort.broker.runtime.answer import Later
 from kohort.broker.storage import page_cache
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.partition import Partition
@@ -90,16 +90,12 @@ def asked(offset: int, *, min_bytes: int = 1, max_wait_ms: int = 0, count: int =
     )
 
 
-def answered(
-    topics: TopicManager, request: FetchRequest
-) -> asyncio.Task[FetchResponse] | Promise[FetchResponse] | None:
+def answered(topics: TopicManager, request: FetchRequest) -> Later[FetchResponse] | None:
     """The answer to come; None for one that is there at once."""
     ctx = context(topics, request, 11)
     ctx.broker.purgatory = topics._purgatory
     answer = fetch(ctx, request)
-    if isinstance(answer, Coroutine):
-        return asyncio.ensure_future(answer)
-    return answer if isinstance(answer, Promise) else None
+    return answer if isinstance(answer, Later) else None
 
 
 def only(response: FetchResponse) -> PartitionData:
@@ -143,7 +139,7 @@ async def test_what_an_earlier_run_wrote_is_read_by_another_thread(tmp_path: Pat
         assert answer is not None
         for _ in range(20):
             await asyncio.sleep(0)
-        assert not answer.done()
+        assert not answer.is_done
         assert not executor.is_idle
         await executor.let_one_go()
         data = bytes(only(await answer).records or b"")
@@ -284,5 +280,5 @@ async def test_a_fetch_that_waits_holds_no_records(tmp_path: Path) -> None:
             held_bytes, _ = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        assert not answer.done()
+        assert not answer.is_done
         assert held_bytes < 100_000

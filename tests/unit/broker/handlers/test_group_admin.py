@@ -38,7 +38,7 @@ NOT_ASKED = -0x8000_0000
 
 async def commit(g: RunningGroups, group_id: str, *topics: str) -> None:
     offsets = tuple(OffsetToCommit(topic, 0, 1) for topic in topics)
-    await g.groups.commit(group_id, CommitRequest(offsets), names_group_errors=True).wait()
+    await g.groups.commit(group_id, CommitRequest(offsets), names_group_errors=True)
 
 
 class TestFindCoordinator:

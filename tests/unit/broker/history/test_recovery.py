@@ -21,8 +21,8 @@ from kohort.broker.core.history.model import RebalanceOutcome, RebalanceRecord
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.history.recovery import RecordedGenerations
 from kohort.broker.history.topic import Entry
+from kohort.broker.runtime.answer import Later
 from kohort.broker.runtime.clock import VirtualClock
-from kohort.broker.runtime.promise import Promise
 from kohort.protocol.join_reason import JoinReason
 from tests.unit.broker.coordinator.harness import Harness, virtual
 from tests.unit.broker.history.test_history import MemoryHistoryLog
@@ -83,7 +83,7 @@ class Machine:
 async def join(harness: Harness, member_id: str = "") -> JoinResult:
     """One member joins, or joins again, which rebalances since it leads."""
     answer = harness.ask_join(instance=None if member_id else "i", member_id=member_id)
-    return await answer if isinstance(answer, Promise) else answer
+    return await answer if isinstance(answer, Later) else answer
 
 
 def sync(harness: Harness, joined: JoinResult) -> None:

@@ -14,7 +14,6 @@ import pytest
 from kohort.broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
 from kohort.broker.coordinator.host import GroupHost
 from kohort.broker.coordinator.log.offsets_log import MemoryOffsetsLog
-from kohort.broker.coordinator.ticket import Ticket
 from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.reasons import NO_REASON
@@ -30,6 +29,7 @@ from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.http import group_pages
 from kohort.broker.http.group_pages import GroupPages
 from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse
+from kohort.broker.runtime.answer import Later
 from kohort.broker.runtime.clock import SystemClock
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
 from kohort.protocol.codec import encode_versioned
@@ -58,7 +58,7 @@ class Asked:
         assert ("error" in data) == (response.status is not HTTPStatus.OK)
         return data
 
-    def join(self, group: str, member_id: str = "", instance: str | None = None) -> Ticket[Any]:
+    def join(self, group: str, member_id: str = "", instance: str | None = None) -> Later[Any]:
         return self.groups.join(
             group,
             JoinRequest(
@@ -74,7 +74,7 @@ class Asked:
             ),
         )
 
-    def sync(self, group: str, member_id: str, generation: int, share: bytes) -> Ticket[Any]:
+    def sync(self, group: str, member_id: str, generation: int, share: bytes) -> Later[Any]:
         return self.groups.sync(
             group,
             SyncRequest(
@@ -89,8 +89,8 @@ class Asked:
 
     async def settle(self, group: str, share: bytes = ALL_OF_T) -> str:
         """A group with one member, who has its assignment."""
-        joined = await self.join(group, instance="i").wait()
-        await self.sync(group, joined.member_id, joined.generation, share).wait()
+        joined = await self.join(group, instance="i")
+        await self.sync(group, joined.member_id, joined.generation, share)
         self.history.drain()
         member_id: str = joined.member_id
         return member_id
@@ -103,13 +103,13 @@ class Asked:
             found = self.groups.classic_group(group)
 
     async def leave(self, group: str, member_id: str) -> None:
-        await self.groups.leave(group, [LeaveEntry(member_id)]).wait()
+        await self.groups.leave(group, [LeaveEntry(member_id)])
         self.history.drain()
 
     async def commit(self, group: str) -> None:
         """As from outside of any membership, which makes a group."""
         request = CommitRequest((OffsetToCommit("t", 0, 7),))
-        await self.groups.commit(group, request, names_group_errors=True).wait()
+        await self.groups.commit(group, request, names_group_errors=True)
 
 
 @asynccontextmanager
@@ -236,7 +236,7 @@ async def test_a_rebalance_that_hangs_says_whom_it_waits_for_since_when_and_unti
         before_ms = broker.groups.host.now().wall_ms
         newcomer = broker.join("g", instance="j")
         await broker.until_there_are("g", 2)
-        assert not newcomer.is_answered
+        assert not newcomer.is_done
         group = await broker.ask("describe", "g")
         listed = await broker.ask("list_groups")
         history = await broker.ask("rebalances", "g")
@@ -266,14 +266,14 @@ async def test_new_members_that_did_not_come_back_with_their_id_are_waited_for()
     async with asked(initial_delay_ms=60_000) as broker:
         broker.join("g", instance="i")
         await broker.until_there_are("g", 1)
-        answer = await broker.join("g").wait()
+        answer = await broker.join("g")
         waiting = (await broker.ask("describe", "g"))["waiting"]
     assert (waiting["pending_ids"], waiting["pending_count"]) == ([answer.member_id], 1)
 
 
 async def test_a_leader_that_does_not_hand_in_an_assignment_is_waited_for() -> None:
     async with asked() as broker:
-        joined = await broker.join("g", instance="i").wait()
+        joined = await broker.join("g", instance="i")
         waiting = (await broker.ask("describe", "g"))["waiting"]
     assert (waiting["phase"], waiting["member_ids"]) == ("assign", [joined.member_id])
 
@@ -313,7 +313,7 @@ async def test_avoided_rebalances_can_be_told_apart_or_left_out() -> None:
     async with asked() as broker:
         member_id = await broker.settle("g")
         # The static leader comes back as another process, with the same subscription.
-        await broker.join("g", instance="i").wait()
+        await broker.join("g", instance="i")
         broker.history.drain()
         every = await broker.ask("rebalances", "g")
         rebalances = await broker.ask("rebalances", "g", "kind=rebalance")
@@ -331,7 +331,7 @@ async def test_avoided_rebalances_can_be_told_apart_or_left_out() -> None:
 async def test_the_history_of_a_group_outlives_it() -> None:
     async with asked() as broker:
         await broker.leave("g", await broker.settle("g"))
-        await broker.groups.delete_group("g").wait()
+        await broker.groups.delete_group("g")
         broker.history.drain()
         group = await broker.ask("describe", "g")
         answer = await broker.ask("rebalances", "g")

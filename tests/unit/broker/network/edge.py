@@ -9,9 +9,9 @@ from kohort.broker.network.connection import Connection
 from kohort.broker.network.limits import NetworkLimits
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.server import NetworkServer
-from kohort.broker.network.service import Answer, CloseConnection, ConnectionInfo, PendingAnswer
+from kohort.broker.network.service import Answer, CloseConnection, ConnectionInfo
+from kohort.broker.runtime.answer import Later, Tasks
 from kohort.broker.runtime.clock import VirtualClock
-from kohort.broker.runtime.promise import Promise
 from kohort.protocol.codec import Buffer
 from tests.memory_transport import MemoryTransport
 
@@ -25,8 +25,9 @@ class Echo:
 
     def __init__(self) -> None:
         self.begun: list[bytes] = []
-        self.parked: dict[bytes, asyncio.Future[None]] = {}
-        self.promised: dict[bytes, Promise[None]] = {}
+        self.parked: dict[bytes, Later[None]] = {}
+        self.tasks: Tasks = set()
+        self.promised: dict[bytes, Later[None]] = {}
         self.lost: list[ConnectionInfo] = []
         self.response = b""
 
@@ -36,20 +37,19 @@ class Echo:
         self.promised.clear()
         self.lost.clear()
 
-    def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | PendingAnswer:
+    def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | Later[Answer]:
         body = bytes(frame[:100])
         self.begun.append(body)
         if body.startswith(b"park"):
-            future = self.parked[body] = asyncio.get_running_loop().create_future()
-            return PendingAnswer(future, lambda: self.finish(future, body))
+            parked = self.parked[body] = Later()
+            return parked.settle(lambda _: self.finish(body))
         if body.startswith(b"promise"):
-            promise = self.promised[body] = Promise()
+            promise = self.promised[body] = Later()
             if body.endswith(b"kept"):
-                promise.set_result(None)
-            return PendingAnswer(promise, lambda: [framed(body)])
+                promise.give(None)
+            return promise.settle(lambda _: [framed(body)])
         if body.startswith(b"stubborn"):
-            task = asyncio.get_running_loop().create_task(self.fail_when_cancelled())
-            return PendingAnswer(task, lambda: None)
+            return Later.of(self.fail_when_cancelled(), self.tasks, name="stubborn")
         if body.startswith(b"close"):
             raise CloseConnection("as asked")
         if body.startswith(b"fault"):
@@ -58,18 +58,19 @@ class Echo:
             return [framed(body)[:4], body, memoryview(self.response)]
         return None if body.startswith(b"silent") else [framed(body)]
 
-    def finish(self, future: asyncio.Future[None], body: bytes) -> Answer:
+    def finish(self, body: bytes) -> Answer:
         if body.startswith(b"park, close"):
             raise CloseConnection("as asked")
         if body.startswith(b"park, fault"):
             raise RuntimeError("a fault of ours")
         return None if body.startswith(b"park, silent") else [framed(body)]
 
-    async def fail_when_cancelled(self) -> None:
+    async def fail_when_cancelled(self) -> Answer:
         try:
             await asyncio.sleep(1_000)
         except asyncio.CancelledError:
             raise RuntimeError("too late") from None
+        return None
 
     def connection_lost(self, connection: ConnectionInfo) -> None:
         self.lost.append(connection)

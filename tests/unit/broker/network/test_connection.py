@@ -34,7 +34,7 @@ async def test_who_keeps_a_promise_is_not_made_to_execute_what_comes_next(edge: 
     peer = edge.connect()
     peer.send(framed(b"promise 1") + framed(b"two"))
     await turns()
-    edge.service.promised[b"promise 1"].set_result(None)
+    edge.service.promised[b"promise 1"].give(None)
     assert edge.service.begun == [b"promise 1"]
     assert not peer.taken
     # All that was answered in a turn is written at its end, and what comes next is executed.
@@ -58,7 +58,7 @@ async def test_a_promise_to_a_client_that_is_gone_is_forgotten(edge: Edge) -> No
     promise = edge.service.promised[b"promise 1"]
     peer.lose()
     await turns()
-    assert promise.cancelled()
+    assert promise.is_cancelled
     assert edge.metrics.waiting_count == 0
 
 
@@ -82,10 +82,10 @@ async def test_the_next_request_is_not_begun_before_the_one_before_it_is_answere
     await turns()
     assert edge.service.begun == [b"park 1"]
     assert edge.metrics.waiting_count == 1
-    edge.service.parked[b"park 1"].set_result(None)
+    edge.service.parked[b"park 1"].give(None)
     await turns()
     assert edge.service.begun == [b"park 1", b"two", b"park 3"]
-    edge.service.parked[b"park 3"].set_result(None)
+    edge.service.parked[b"park 3"].give(None)
     await turns()
     assert bodies(peer.taken) == [b"park 1", b"two", b"park 3", b"four"]
     assert edge.metrics.waiting_count == 0
@@ -95,7 +95,7 @@ async def test_a_request_without_an_answer_holds_nothing_up(edge: Edge) -> None:
     peer = edge.connect()
     peer.send(framed(b"silent") + framed(b"park, silent") + framed(b"last"))
     await turns()
-    edge.service.parked[b"park, silent"].set_result(None)
+    edge.service.parked[b"park, silent"].give(None)
     await turns()
     assert bodies(peer.taken) == [b"last"]
 
@@ -108,7 +108,7 @@ async def test_what_a_client_sends_ahead_stays_in_its_socket(edge: Edge) -> None
         peer.send(framed(bytes(50_000)))
     assert peer.unread_bytes > 4_500_000
     assert edge.server.memory.used_bytes < 400_000
-    edge.service.parked[b"park"].set_result(None)
+    edge.service.parked[b"park"].give(None)
     await turns(300)
     assert len(bodies(peer.taken)) == 101
     assert edge.server.memory.used_bytes == 0
@@ -122,7 +122,7 @@ async def test_one_large_frame_is_received_while_the_one_before_it_is_executed(
     await turns()
     assert 1_500_000 < peer.unread_bytes <= 2_000_004
     assert edge.service.begun == [b"park"]
-    edge.service.parked[b"park"].set_result(None)
+    edge.service.parked[b"park"].give(None)
     await turns(300)
     assert len(edge.service.begun) == 3
 
@@ -177,7 +177,7 @@ async def test_a_parked_request_may_end_in_closing(edge: Edge) -> None:
     peer = edge.connect()
     peer.send(framed(b"park, close") + framed(b"two"))
     await turns()
-    edge.service.parked[b"park, close"].set_result(None)
+    edge.service.parked[b"park, close"].give(None)
     await turns()
     assert peer.is_lost
     assert edge.service.begun == [b"park, close"]
@@ -215,7 +215,7 @@ async def test_a_fault_in_a_late_answer_ends_the_connection_instead_of_leaving_i
     peer = edge.connect()
     peer.send(framed(b"park, fault") + framed(b"two"))
     await turns()
-    edge.service.parked[b"park, fault"].set_result(None)
+    edge.service.parked[b"park, fault"].give(None)
     await turns()
     assert peer.is_lost
     assert edge.service.begun == [b"park, fault"]
@@ -233,7 +233,7 @@ async def test_a_client_that_is_gone_has_its_request_cancelled_and_everything_gi
     assert edge.server.memory.used_bytes > 0
     peer.lose()
     await turns()
-    assert edge.service.parked[b"park"].cancelled()
+    assert edge.service.parked[b"park"].is_cancelled
     assert edge.service.lost == [info]
     assert edge.server.memory.used_bytes == 0
     assert edge.server.connection_count == 0
@@ -280,8 +280,8 @@ async def test_a_large_frame_counts_until_it_is_answered(edge: Edge) -> None:
     peer.send(framed(b"park".ljust(500_000)))
     await turns()
     assert edge.server.memory.used_bytes == 500_000
-    (future,) = edge.service.parked.values()
-    future.set_result(None)
+    (parked_one,) = edge.service.parked.values()
+    parked_one.give(None)
     await turns()
     assert edge.server.memory.used_bytes == 0
 
@@ -313,8 +313,8 @@ async def test_memory_that_is_short_stops_the_reading_of_large_frames_only() -> 
     assert len(bodies(overdrawn.taken)) == 2
     assert len(bodies(second.taken)) == 1
     assert edge.server.memory.used_bytes == 900_000
-    (future,) = edge.service.parked.values()
-    future.set_result(None)
+    (parked_one,) = edge.service.parked.values()
+    parked_one.give(None)
     await edge.server.close(100)
 
 
@@ -420,7 +420,7 @@ async def test_stopping_answers_the_request_under_way_and_begins_no_other(edge: 
     closing = asyncio.create_task(edge.server.close(10_000))
     await turns()
     assert [idle.is_lost, busy.is_lost] == [True, False]
-    edge.service.parked[b"park"].set_result(None)
+    edge.service.parked[b"park"].give(None)
     await closing
     assert [idle.is_lost, busy.is_lost] == [True, True]
     assert bodies(busy.taken) == [b"park"]
@@ -522,6 +522,6 @@ async def test_an_answer_to_what_was_under_way_when_its_client_fell_behind_count
     await turns()
     before_bytes = edge.server.unsent.total_bytes
     assert before_bytes == peer.get_write_buffer_size() > WRITE_HIGH_WATER_BYTES
-    edge.service.parked[b"park"].set_result(None)
+    edge.service.parked[b"park"].give(None)
     await turns()
     assert edge.server.unsent.total_bytes == peer.get_write_buffer_size() > before_bytes

@@ -6,8 +6,9 @@ from kohort.broker.network.connection import Connection
 from kohort.broker.network.limits import SMALL_BYTES, NetworkLimits
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.server import NetworkServer
-from kohort.broker.network.service import Answer, ConnectionInfo, PendingAnswer
+from kohort.broker.network.service import Answer, ConnectionInfo
 from kohort.broker.network.turns import CONNECTIONS_PER_TURN, UNWRITTEN_MAX_BYTES
+from kohort.broker.runtime.answer import Later
 from kohort.broker.runtime.clock import VirtualClock
 from kohort.protocol.codec import Buffer
 from tests.memory_transport import MemoryTransport
@@ -19,15 +20,15 @@ class Counting:
     def __init__(self) -> None:
         self.peers: list[MemoryTransport] = []
         self.written_before: list[int] = []
-        self.parked: list[asyncio.Future[None]] = []
+        self.parked: list[Later[None]] = []
 
-    def serve(self, _: ConnectionInfo, frame: Buffer) -> Answer | PendingAnswer:
+    def serve(self, _: ConnectionInfo, frame: Buffer) -> Answer | Later[Answer]:
         self.written_before.append(sum(peer.write_count for peer in self.peers))
         answer: Answer = [bytes(int(frame.removeprefix(b"park ")))]  # type: ignore[union-attr]
         if bytes(frame).startswith(b"park "):
-            future = asyncio.get_running_loop().create_future()
-            self.parked.append(future)
-            return PendingAnswer(future, lambda: answer)
+            parked: Later[None] = Later()
+            self.parked.append(parked)
+            return parked.settle(lambda _: answer)
         return answer
 
     def connection_lost(self, connection: ConnectionInfo) -> None:
@@ -65,9 +66,9 @@ async def test_answers_that_become_ready_together_are_written_together() -> None
     for peer in peers:
         ask(peer, b"park 7")
     await asyncio.sleep(0)
-    for future in service.parked:
-        future.set_result(None)
-    # One turn for the futures to tell, and the end of it for the writes.
+    for parked in service.parked:
+        parked.give(None)
+    # One turn for the answers, and the end of it for the writes.
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert [peer.write_count for peer in peers] == [1] * 10
@@ -101,8 +102,8 @@ async def test_answers_that_wait_for_the_end_of_a_turn_are_bounded_in_bytes() ->
     for _ in range(rounds // CONNECTIONS_PER_TURN + 1):
         await asyncio.sleep(0)
     assert len(service.parked) == rounds
-    for future in service.parked:
-        future.set_result(None)
+    for parked in service.parked:
+        parked.give(None)
     waiting = []
     # Seen by a callback that the loop calls after those of the futures and before the writes.
     asyncio.get_running_loop().call_soon(

@@ -8,7 +8,9 @@ import pytest
 from kohort.broker.storage.checkpoints.partition_metadata import FILE_NAME, read_topic_id
 from kohort.broker.storage.metadata.store import MetadataStore, TopicRecord
 from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.broker.topics.directories import PartitionDirectories
 from tests.running_topics import InlineExecutor, append, running_topics
+from tests.storage_tools import WALL_MS, fill, settings
 
 ROOT = Path("/data")
 
@@ -124,3 +126,26 @@ async def test_a_deleted_topics_directories_cannot_come_back_under_their_names()
         assert len(renames) == 2
         # Once for all of them, and before the name is free.
         assert disk.done[renames[-1] + 1 :] == [("sync", str(ROOT))]
+
+
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_a_log_that_was_never_opened_here_may_have_the_gaps_that_kafka_leaves(
+    *, is_noted: bool
+) -> None:
+    disk = SimulatedFileSystem()
+    disk.make_directory(str(ROOT))
+    directories = PartitionDirectories(disk, ROOT, clean_shutdown=True)
+    log = directories.open_log("orders", 0, bytes(16), settings(), wall_ms=WALL_MS)
+    if is_noted:
+        directories.note(log, "orders", 0)
+        directories.write_checkpoints(*directories.notes())
+    fill(log, 120)
+    log.close()
+    first, gone, *others = log.segments
+    for suffix in (".log", ".index", ".timeindex", ".snapshot"):
+        disk.remove(gone.path(suffix))
+    directories = PartitionDirectories(disk, ROOT, clean_shutdown=False)
+    log = directories.open_log("orders", 0, bytes(16), settings(), wall_ms=WALL_MS)
+    kept = [first] if is_noted else [first, *others]
+    assert [one.base_offset for one in log.segments] == [one.base_offset for one in kept]
+    assert log.lost_offsets == 0

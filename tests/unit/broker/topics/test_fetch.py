@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.runtime.answer import Later
 from kohort.broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.partition import Partition
@@ -27,14 +28,14 @@ class Parked:
 
     def __init__(self, purgatory: Purgatory, reads: list[PartitionRead], *, min_bytes: int) -> None:
         self.answer: list[PartitionRead] | None = None
-        self.error: Exception | None = None
+        self.later: Later[None] = Later()
         self.reads = reads
         found = read_partitions(reads, LIMIT)
         self.operation = DelayedFetch(
             reads,
             bytes_missing=min_bytes - found,
-            answer=self.take,
-            fail=self.fail,
+            read_again=self.take,
+            answer=self.later,
             owner="connection",
         )
         self.purgatory = purgatory
@@ -44,13 +45,11 @@ class Parked:
     def is_answered(self) -> bool:
         return self.answer is not None
 
-    def take(self) -> None:
+    def take(self, answer: Later[None]) -> None:
+        assert answer is self.later
         assert self.answer is None, "answered twice"
         read_partitions(self.reads, LIMIT)
         self.answer = self.reads
-
-    def fail(self, error: Exception) -> None:
-        self.error = error
 
 
 async def two_partitions(topics: TopicManager) -> list[Partition]:

@@ -171,6 +171,24 @@ def test_a_gap_that_a_compaction_may_have_left_is_no_loss(
     assert [one.base_offset for one in log.segments] == [stopped.bases[0], stopped.bases[2]]
 
 
+def test_what_lies_behind_a_gap_in_a_log_of_kafka_is_kept(
+    stopped: Stopped, caplog: pytest.LogCaptureFixture
+) -> None:
+    stopped.remove(1, ".log", ".index", ".timeindex")
+    log = PartitionLog.open(
+        DIRECTORY,
+        settings(cleanup_policy=("delete",)),  # Where its own could not be read.
+        wall_ms=WALL_MS,
+        clean_shutdown=False,
+        is_known=False,
+        files=stopped.files,
+    )
+    assert [one.base_offset for one in log.segments] == [stopped.bases[0], stopped.bases[2]]
+    assert log.log_end_offset == stopped.end
+    assert log.lost_offsets == 0
+    assert "lost" not in caplog.text
+
+
 def test_the_index_of_an_end_that_is_gone_proves_how_far_it_reached(
     stopped: Stopped, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,0 +1,204 @@
+import asyncio
+import logging
+
+import pytest
+
+from kohort.broker.runtime.answer import Later, Tasks
+
+
+def twice(number: int) -> int:
+    return 2 * number
+
+
+async def test_who_waits_is_told_before_the_giver_goes_on() -> None:
+    later: Later[int] = Later()
+    told: list[int] = []
+    later.on_done(lambda given: told.append(given.result()))
+    later.on_done(lambda given: told.append(-given.result()))
+    later.give(7)
+    assert told == [7, -7]
+    later.on_done(lambda given: told.append(given.result() + 1))
+    assert told == [7, -7, 8]
+
+
+async def test_one_that_failed_raises_what_it_failed_with() -> None:
+    later: Later[int] = Later()
+    error = KeyError("gone")
+    later.fail(error)
+    assert later.error is error
+    assert not later.is_cancelled
+    with pytest.raises(KeyError):
+        later.result()
+    with pytest.raises(KeyError):
+        later.then(twice)
+
+
+async def test_a_cancelled_one_tells_too_and_once() -> None:
+    later: Later[int] = Later()
+    told: list[bool] = []
+    later.on_done(lambda given: told.append(given.is_cancelled))
+    assert later.cancel()
+    assert not later.cancel()
+    assert told == [True]
+    with pytest.raises(asyncio.CancelledError):
+        later.result()
+
+
+async def test_it_is_given_once() -> None:
+    later: Later[int] = Later()
+    later.give(1)
+    with pytest.raises(AssertionError):
+        later.give(2)
+    with pytest.raises(AssertionError):
+        later.fail(KeyError())
+    assert later.result() == 1
+
+
+async def test_what_nobody_waits_for_is_dropped() -> None:
+    for fails in (False, True):
+        later: Later[int] = Later()
+        later.cancel()
+        if fails:
+            later.fail(KeyError())
+        else:
+            later.give(1)
+        assert later.is_cancelled
+
+
+async def test_none_is_a_value() -> None:
+    later: Later[None] = Later()
+    later.give(None)
+    assert later.then(lambda value: (value,)) == (None,)
+
+
+async def test_what_is_made_of_a_value_that_is_there_is_there() -> None:
+    later: Later[int] = Later()
+    later.give(21)
+    assert later.then(twice) == 42
+
+
+async def test_what_is_made_of_a_value_that_comes_comes_with_it() -> None:
+    later: Later[int] = Later()
+    made = later.then(twice)
+    assert isinstance(made, Later)
+    later.give(21)
+    assert made.result() == 42
+
+
+async def test_what_cannot_be_made_fails_for_itself() -> None:
+    later: Later[int] = Later()
+    made = later.then(lambda number: number // 0)
+    assert isinstance(made, Later)
+    later.give(1)
+    assert later.result() == 1
+    with pytest.raises(ZeroDivisionError):
+        made.result()
+
+
+async def test_to_cancel_what_is_made_leaves_the_value_alone() -> None:
+    later: Later[int] = Later()
+    made = later.then(twice)
+    assert isinstance(made, Later)
+    made.cancel()
+    assert not later.is_done
+    later.give(21)
+    assert later.result() == 21
+    assert made.is_cancelled
+
+
+async def test_an_end_of_any_kind_can_be_made_into_something() -> None:
+    given, failed, cancelled = Later[int](), Later[int](), Later[int]()
+    ends = [
+        one.settle(lambda end: (end.error is None, end.is_cancelled))
+        for one in (given, failed, cancelled)
+    ]
+    given.give(1)
+    failed.fail(KeyError())
+    cancelled.cancel()
+    assert [end.result() for end in ends] == [(True, False), (False, False), (False, True)]
+
+
+async def test_to_cancel_what_an_end_is_made_into_cancels_its_source() -> None:
+    later: Later[int] = Later()
+    later.settle(twice_of).cancel()
+    assert later.is_cancelled
+
+
+def twice_of(later: Later[int]) -> int:
+    return twice(later.result())
+
+
+@pytest.mark.parametrize("is_given_before", [True, False])
+async def test_a_task_can_wait_for_it(is_given_before: bool) -> None:
+    later: Later[int] = Later()
+    if is_given_before:
+        later.give(3)
+
+    async def wait() -> int:
+        return await later
+
+    task = asyncio.create_task(wait())
+    await asyncio.sleep(0)
+    if not is_given_before:
+        assert not task.done()
+        later.give(3)
+    assert await task == 3
+
+
+async def test_a_task_that_is_cancelled_cancels_what_it_waits_for() -> None:
+    later: Later[int] = Later()
+    told: list[bool] = []
+    later.on_done(lambda it: told.append(it.is_cancelled))
+
+    async def wait() -> int:
+        return await later
+
+    task = asyncio.create_task(wait())
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert told == [True]
+
+
+async def test_a_coroutine_is_a_task_for_as_long_as_somebody_waits() -> None:
+    tasks: Tasks = set()
+
+    async def work(ends: bool) -> int:
+        await asyncio.sleep(0 if ends else 1_000)
+        return 5
+
+    ended = Later.of(work(ends=True), tasks, name="work")
+    endless = Later.of(work(ends=False), tasks, name="work")
+    assert len(tasks) == 2
+    assert await ended == 5
+    endless.cancel()
+    await asyncio.wait(list(tasks))
+    await asyncio.sleep(0)
+    assert not tasks
+
+
+async def test_a_coroutine_that_raises_fails_even_where_nobody_waits_any_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tasks: Tasks = set()
+
+    async def work() -> int:
+        try:
+            await asyncio.sleep(1_000)
+        except asyncio.CancelledError:
+            raise RuntimeError("too late") from None
+        return 0
+
+    async def failing() -> int:
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        await Later.of(failing(), tasks, name="failing")
+    stubborn = Later.of(work(), tasks, name="stubborn")
+    await asyncio.sleep(0)
+    with caplog.at_level(logging.INFO):
+        stubborn.cancel()
+        await asyncio.wait(list(tasks))
+        await asyncio.sleep(0)
+    assert "stubborn failed when nobody waited for it: RuntimeError('too late')" in caplog.text
