@@ -156,7 +156,7 @@ async def running_groups() -> AsyncIterator[RunningGroups]:
     async with running_topics(
         Path("/data"), clock=clock, files=SimulatedFileSystem(), store=in_memory
     ) as topics:
-        await topics.create_topic("t", partition_count=3)
+        await topics.changes.create_topic("t", partition_count=3)
         purgatory = Purgatory(report=report)
         shell = PurgatoryShell(purgatory, clock)
         config = CoordinatorConfig(GroupConfig(initial_rebalance_delay_ms=0))
@@ -173,7 +173,7 @@ async def running_groups() -> AsyncIterator[RunningGroups]:
                 ),
             )
         )
-        topics.on_topics_deleted(groups.host.forget_topics)
+        topics.changes.on_topics_deleted(groups.host.forget_topics)
         await groups.host.start()
         try:
             yield RunningGroups(topics, groups)

@@ -79,7 +79,7 @@ async def running_topics(
             else:
                 topics._upkeep_task.cancel()
                 await asyncio.wait([topics._upkeep_task])
-                topics._data.store.close()
+                topics.data.store.close()
     finally:
         executor.shutdown()
 

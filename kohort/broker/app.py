@@ -297,7 +297,7 @@ class Broker:
             topic_id=topic_id,
             observers=(self.metrics.rebalances, self.history),
         )
-        topics.on_topics_deleted(host.forget_topics)
+        topics.changes.on_topics_deleted(host.forget_topics)
         return GroupCoordinator(host)
 
     def _make_services(

@@ -8,7 +8,7 @@ import pytest
 
 from kohort.broker.app import Broker
 from kohort.broker.config import load
-from kohort.broker.topics.manager import NewTopic
+from kohort.broker.topics.creation import NewTopic
 from tests.running_topics import append, running_topics
 
 RECORDS = 50
@@ -50,7 +50,7 @@ async def test_a_broker_starts_on_a_full_disk_and_serves_its_records(
 ) -> None:
     data = small_disk / "data"
     async with running_topics(data, stop_cleanly=stop_cleanly) as topics:
-        await topics.create_topics([NewTopic(name="orders", partition_count=2)])
+        await topics.changes.create_topics([NewTopic(name="orders", partition_count=2)])
         topic = topics.get("orders")
         assert topic is not None
         for _ in range(RECORDS):

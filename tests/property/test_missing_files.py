@@ -25,7 +25,9 @@ BATCHES = 11
 @asynccontextmanager
 async def running_partition(root: Path, *, stop_cleanly: bool = True) -> AsyncIterator[Partition]:
     async with running_topics(root, *SETTINGS, stop_cleanly=stop_cleanly) as topics:
-        topic = topics.get("orders") or await topics.create_topic("orders", partition_count=1)
+        topic = topics.get("orders") or await topics.changes.create_topic(
+            "orders", partition_count=1
+        )
         yield topic.partitions[0]
         await topic.partitions[0].force()
         await topics.write_checkpoints()

@@ -226,7 +226,7 @@ class World:
     async def create_topic(self) -> None:
         assert self.life is not None
         topics = self.life.broker.services.topics
-        await topics.create_topic(TOPIC, partition_count=PARTITIONS)
+        await topics.changes.create_topic(TOPIC, partition_count=PARTITIONS)
 
     async def stop_broker(self) -> None:
         """As SIGTERM does."""

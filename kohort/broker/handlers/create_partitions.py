@@ -65,4 +65,6 @@ async def _enlarge(
         None if assignments is None else [one.broker_ids for one in assignments],
         ctx.broker.node_id,
     )
-    await ctx.broker.topics.create_partitions(topic, asked.count, validate_only=validate_only)
+    await ctx.broker.topics.changes.create_partitions(
+        topic, asked.count, validate_only=validate_only
+    )

@@ -14,8 +14,8 @@ from typing import Final
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
+from kohort.broker.topics.changes import PlannedTopic
 from kohort.broker.topics.creation import PARTITIONS_PER_REQUEST_MAX, NewTopic
-from kohort.broker.topics.manager import PlannedTopic
 from kohort.broker.topics.names import CLUSTER_METADATA, INTERNAL_TOPICS
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.create_topics import (
@@ -52,7 +52,9 @@ async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> Cr
             wanted.append(_wanted(topic))
         except KafkaError as error:
             outcomes[topic.name] = _failed(topic.name, error)
-    planned = await ctx.broker.topics.create_topics(wanted, validate_only=request.validate_only)
+    planned = await ctx.broker.topics.changes.create_topics(
+        wanted, validate_only=request.validate_only
+    )
     for new, outcome in zip(wanted, planned, strict=True):
         if isinstance(outcome, KafkaError):
             outcomes[new.name] = _failed(new.name, outcome)

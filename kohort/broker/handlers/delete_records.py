@@ -84,5 +84,5 @@ def _new_start(ctx: RequestContext, name: str, asked: DeleteRecordsPartition) ->
     offset = partition.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
     if not 0 <= offset <= partition.high_watermark:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    ctx.broker.topics.delete_records_before(partition, offset)
+    ctx.broker.topics.changes.delete_records_before(partition, offset)
     return partition.log.log_start_offset

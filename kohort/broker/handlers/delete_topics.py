@@ -77,7 +77,7 @@ async def _answer(
                 "The provided topic name maps to an ID that was already supplied.",
             )
         _check_allowed(ctx, topic)
-        await ctx.broker.topics.delete_topic(topic)
+        await ctx.broker.topics.changes.delete_topic(topic)
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, error.message
     return answer

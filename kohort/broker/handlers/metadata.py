@@ -104,7 +104,7 @@ async def _create_and_respond(
     missing: list[str],
 ) -> MetadataResponse:
     # What cannot be created is answered like a topic that is not there, as Kafka does.
-    await ctx.broker.topics.create_topics([NewTopic(name=name) for name in missing])
+    await ctx.broker.topics.changes.create_topics([NewTopic(name=name) for name in missing])
     return _respond(ctx, request, [_look_up(ctx, topic) for topic in _distinct(asked)])
 
 

@@ -24,9 +24,9 @@ from kohort.broker.dispatch.registry import handles
 from kohort.broker.network.service import CloseConnection
 from kohort.broker.runtime.answer import Later
 from kohort.broker.storage.errors import StorageError
-from kohort.broker.topics.manager import Topic
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.produce import DelayedProduce, PendingAppend
+from kohort.broker.topics.topic import Topic
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.produce import (
     BatchIndexAndErrorMessage,

@@ -125,7 +125,7 @@ class TopicHistoryLog:
                 ErrorCode.KAFKA_STORAGE_ERROR, "the topic could not be made a moment ago"
             )
         self._next_creation_ms = wall_ms + RETRY_CREATION_MS
-        return await self._topics.create_topic(
+        return await self._topics.changes.create_topic(
             REBALANCE_HISTORY,
             partition_count=1,
             configs=internal_topic_configs(REBALANCE_HISTORY, self._config),

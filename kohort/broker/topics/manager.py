@@ -1,289 +1,269 @@
-"""Changes to the topics: created, given partitions, altered, deleted.
+"""The topics of the broker: opened at the start, found, looked after, closed.
 
-The metadata store is changed first, then the files, then what clients see; so whatever a crash
-leaves can be told at the next start: a topic without directories gets them, directories of a
-deleted topic go. Changes wait for each other; reading never waits.
+What blocks runs in the executor, apart from opening a partition that was closed cleanly, which
+takes a tenth of a millisecond. A disk that fails one partition takes that partition offline and no
+other.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import wraps
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from pathlib import Path
+from typing import Final, ParamSpec, TypeVar
 
-from kohort.broker.config import TopicConfig
-from kohort.broker.config.run_time import check_change
+from kohort.broker.config import LoadedConfig
+from kohort.broker.config.current import CurrentConfig
+from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.runtime.clock import Clock
 from kohort.broker.storage.errors import StorageError
-from kohort.broker.storage.metadata.store import TopicRecord
-from kohort.broker.topics.creation import NewTopic, checked_partition_count
-from kohort.broker.topics.keeper import TopicKeeper
-from kohort.broker.topics.names import collision_key
+from kohort.broker.storage.filesystem import FileSystem
+from kohort.broker.storage.log.log import OS_FILES
+from kohort.broker.storage.metadata.store import MetadataStore
+from kohort.broker.topics.catalog import Catalog
+from kohort.broker.topics.changes import TopicChanges
+from kohort.broker.topics.compaction import Compactor
+from kohort.broker.topics.data_directory import DataDirectory, close_logs
+from kohort.broker.topics.opening import Opener
 from kohort.broker.topics.partition import Partition
+from kohort.broker.topics.producer_ids import ProducerIds
+from kohort.broker.topics.tail_cache import TailCache
 from kohort.broker.topics.topic import Topic
-from kohort.protocol.errors import ErrorCode, KafkaError
-
-__all__ = ["Alteration", "NewTopic", "PlannedTopic", "Topic", "TopicManager"]
-
-logger = logging.getLogger(__name__)
+from kohort.broker.topics.upkeep import Upkeep
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-Alteration = Callable[[Mapping[str, str]], dict[str, str]]
-"""From what is set on a topic or a broker to what is to be set; raises KafkaError."""
+RECOVERY_THREADS: Final = 4
+"""Side by side, because verifying many small logs is mostly waiting for fsyncs."""
+CLOSING_THREADS: Final = 4
+
+logger = logging.getLogger(__name__)
 
 
-def _uninterrupted(
-    change: Callable[P, Coroutine[Any, Any, T]],
-) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Let a change come to its end though who asked for it is cancelled: half of it is no state."""
-
-    @wraps(change)
-    async def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        task = asyncio.ensure_future(change(*args, **kwargs))
-        task.add_done_callback(_look_at_outcome)
-        return await asyncio.shield(task)
-
-    return run
-
-
-def _look_at_outcome(task: asyncio.Future[Any]) -> None:
-    """A change that fails after its client is gone has nobody else to tell."""
-    if not task.cancelled() and (error := task.exception()) is not None:
-        logger.debug("A change of the topics failed: %r", error)
-
-
-class PlannedTopic(NamedTuple):
-    """A topic that was created, or that could be."""
-
-    name: str
-    topic_id: bytes
-    partition_count: int
-    overrides: Mapping[str, str]
-
-
-class TopicManager(TopicKeeper):
+class TopicManager:
     """See the module. For the loop's thread."""
 
-    async def create_topic(
+    settings: CurrentConfig
+    """The broker's settings as they are now. Like all the rest, there after `start`."""
+    cluster_id: str
+    compaction: Compactor
+    data: DataDirectory
+    """What lies on the disk: directories, their notes, the metadata store."""
+    opener: Opener
+    """Makes topics of what is stored, and partitions of directories."""
+    _producer_ids: ProducerIds
+    _upkeep_task: asyncio.Task[None]
+
+    def __init__(
         self,
-        name: str,
+        loaded: LoadedConfig,
         *,
-        partition_count: int,
-        configs: Mapping[str, str] | None = None,
-    ) -> Topic:
-        """Create one topic, or raise KafkaError."""
-        new = NewTopic(name=name, partition_count=partition_count, configs=configs or {})
-        (outcome,) = await self.create_topics([new])
-        if isinstance(outcome, KafkaError):
-            raise outcome
-        topic = self.get(name)
-        if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "deleted as soon as created")
-        return topic
-
-    @_uninterrupted
-    async def create_topics(
-        self, wanted: Sequence[NewTopic], *, validate_only: bool = False
-    ) -> list[PlannedTopic | KafkaError]:
-        """Create topics, each on its own; one outcome for each."""
-        async with self._changing:
-            outcomes = self._plan(wanted)
-            planned = [one for one in outcomes if isinstance(one, PlannedTopic)]
-            if validate_only or not planned:
-                return outcomes
-            failures = await self._create(planned)
-            return [
-                failures.get(one.name, one) if isinstance(one, PlannedTopic) else one
-                for one in outcomes
-            ]
-
-    @_uninterrupted
-    async def create_partitions(
-        self, topic: Topic, partition_count: int, *, validate_only: bool = False
+        clock: Clock,
+        purgatory: Purgatory,
+        executor: Executor,
+        tail_cache: TailCache | None = None,
+        files: FileSystem = OS_FILES,
+        store: MetadataStore | None = None,
+        new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
     ) -> None:
-        """Give a topic partitions up to a number that was checked. Raises KafkaError."""
-        async with self._changing:
-            self._check_alive(topic)
-            have = len(topic.partitions)
-            if partition_count <= have:
-                raise KafkaError(
-                    ErrorCode.INVALID_PARTITIONS, f"Topic already has {have} partition(s)."
-                )
-            self._check_partitions_max(partition_count - have)
-            if validate_only:
-                return
-            await self._run(self._data.store.set_partition_count, topic.topic_id, partition_count)
-            indexes = range(have, partition_count)
-            self._catalog.extend(topic, await self._run(self._opener.open_many, topic, indexes))
-
-    @_uninterrupted
-    async def delete_topic(self, topic: Topic) -> None:
-        """Delete a topic; when this returns it is gone for everybody and for ever.
-
-        Its files are removed later. Raises KafkaError.
+        """``store`` replaces the database in the data directory, for simulations; ``new_uuid``
+        makes the ids of topics.
         """
-        async with self._changing:
-            self._check_alive(topic)
-            await self._run(self._data.store.mark_topic_deleted, topic.topic_id)
-            self._catalog.remove(topic)
-            for partition in topic.partitions.opened():
-                partition.mark_deleted()
-                self._upkeep.forget(partition)
-            for listener in self._deletion_listeners:
-                listener([topic.name])
-            await self._remove(topic)
+        self.directory: Path = loaded.config.data_directory.absolute()
+        """The data directory."""
+        self._loaded = loaded
+        self._purgatory = purgatory
+        self._executor = executor
+        self._tail_cache = tail_cache or TailCache()
+        self._files = files
+        self._store = store
+        self.clock = clock
+        self.catalog = Catalog()
+        """The topics that exist for clients."""
+        self.changes = TopicChanges(self, new_uuid)
+        self._checkpointing = asyncio.Lock()
+        self._removals: set[asyncio.Future[None]] = set()
+        self.upkeep = Upkeep(
+            self.all, lambda: self.settings, self.write_checkpoints, clock=clock, executor=executor
+        )
+        """What has to be done to logs from time to time."""
 
-    @_uninterrupted
-    async def alter_topic(
-        self, topic: Topic, alteration: Alteration, *, validate_only: bool = False
-    ) -> None:
-        """Change what is set on a topic. Raises KafkaError."""
-        async with self._changing:
-            self._check_alive(topic)
-            overrides = alteration(topic.overrides)
-            config = self._effective(overrides)
-            if validate_only or overrides == topic.overrides:
-                return
-            await self._run(self._data.store.set_topic_configs, topic.topic_id, overrides)
-            topic.overrides = overrides
-            self._apply(topic, config)
+    async def start(self) -> None:
+        """Open everything in the data directory, whose lock must be held; verify it if need be.
 
-    @_uninterrupted
-    async def alter_broker(
-        self, broker: str, alteration: Alteration, *, validate_only: bool = False
-    ) -> None:
-        """Change what is set at run time for this broker's id, or with "" for all brokers.
-
-        Raises KafkaError.
+        Raises ConfigError, MetadataError or StorageError if the broker cannot start.
         """
-        async with self._changing:
-            configs = alteration(self.settings.set_at_run_time(broker))
-            check_change(self.settings, broker, configs)
-            if validate_only:
-                return
-            await self._run(self._data.store.set_broker_configs, broker, configs)
-            self.settings.replace(broker, configs)
-            self._opener.forget_configs()
-            for topic in self.all():
-                config = self._opener.effective_or_default(topic.name, topic.overrides)
-                self._apply(topic, config)
+        config = self._loaded.config
+        self.data = data = await self.run_in_executor(
+            partial(DataDirectory.open, wall_ms=self.clock.wall_ms()),
+            config,
+            self.directory,
+            self._files,
+            self._store,
+        )
+        self.cluster_id = data.store.cluster_id
+        self.settings = CurrentConfig(
+            self._loaded,
+            for_this_broker=data.store.broker_configs(str(config.node_id)),
+            for_all_brokers=data.store.broker_configs(""),
+        )
+        self.opener = Opener(
+            self.settings,
+            data.directories,
+            clock=self.clock,
+            purgatory=self._purgatory,
+            executor=self._executor,
+            tail_cache=self._tail_cache,
+        )
+        self._producer_ids = ProducerIds(data.store.allocate_producer_ids)
+        for record in data.store.topics():
+            self.catalog.add(self.opener.topic(record))
+        living = {topic.name for topic in self.all()}
+        refuse = await self.run_in_executor(data.bury_deleted_topics, living)
+        await self._recover()
+        # Before the checkpoints: on a full disk it makes room for them.
+        self.remove_later(refuse)
+        await self._write_first_checkpoints()
+        self.compaction = await self.run_in_executor(self._make_compactor)
+        self.changes.on_topics_deleted(self.compaction.forget)
+        self._upkeep_task = asyncio.create_task(
+            self.upkeep.run(self.compaction.run), name="upkeep of logs"
+        )
+        self._upkeep_task.add_done_callback(_log_unless_cancelled)
 
-    def delete_records_before(self, partition: Partition, offset: int) -> int:
-        """Move a partition's start; returns it. `write_checkpoints` makes it durable.
-
-        Raises KafkaError.
-        """
+    async def _write_first_checkpoints(self) -> None:
+        """A full disk must not keep records from being read; Upkeep tries again."""
         try:
-            return partition.log.delete_records_before(offset, wall_ms=self._clock.wall_ms())
+            await self.write_checkpoints()
         except StorageError as error:
-            if partition.log.failed:
-                partition.take_offline(str(error))
-            raise
+            logger.error("%s; started all the same", error)  # noqa: TRY400 - the text says it all.
 
-    def _plan(self, wanted: Sequence[NewTopic]) -> list[PlannedTopic | KafkaError]:
-        outcomes: list[PlannedTopic | KafkaError] = []
-        names: set[str] = set()
-        partitions = 0
-        for new in wanted:
+    def _make_compactor(self) -> Compactor:
+        return Compactor(
+            self.all,
+            lambda: self.settings,
+            self._files,
+            self.directory,
+            clock=self.clock,
+            executor=self._executor,
+        )
+
+    async def close(self) -> None:
+        """Make everything durable and mark the stop as a clean one, unless a partition failed.
+
+        Raises StorageError where that is not possible; the next start then verifies the logs.
+        """
+        self._upkeep_task.cancel()
+        await asyncio.wait([self._upkeep_task])
+        async with self.changes.under_way, self._checkpointing:
+            partitions = list(self._opened())
+            for partition in partitions:
+                await partition.wait_flushed()
+            logs = [partition.log for partition in partitions]
+            # Side by side, because each waits for fsyncs that the file system can put together.
+            closed = await asyncio.gather(
+                *(
+                    self.run_in_executor(close_logs, logs[start::CLOSING_THREADS])
+                    for start in range(CLOSING_THREADS)
+                )
+            )
+            self._note_offsets()
+            if self._removals:
+                await asyncio.wait(self._removals)
+            await self.run_in_executor(lambda: self.data.close(is_clean=all(closed)))
+
+    def get(self, name: str) -> Topic | None:
+        """The topic of that name."""
+        return self.catalog.get(name)
+
+    def get_by_id(self, topic_id: bytes) -> Topic | None:
+        """The topic with that id (16 bytes)."""
+        return self.catalog.get_by_id(topic_id)
+
+    def all(self) -> list[Topic]:
+        """Every topic."""
+        return self.catalog.all()
+
+    def partition(self, name: str, index: int) -> Partition | None:
+        """A partition, opened if need be."""
+        topic = self.catalog.get(name)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return None
+        return topic.partitions[index]
+
+    def is_on_disk(self, name: str, index: int) -> bool:
+        """Whether a partition has a directory; a look that makes none."""
+        return self.data.directories.exists(name, index)
+
+    async def wait_flushed(self, timeout_ms: int) -> None:
+        """Return when no partition is being flushed, or after that time."""
+        flushes = {flush for partition in self._opened() if (flush := partition.flush) is not None}
+        if flushes:
+            await asyncio.wait(flushes, timeout=timeout_ms / 1000)
+
+    def next_producer_id(self) -> int:
+        """An id that no producer ever had. Raises StorageError."""
+        return self._producer_ids.next()
+
+    async def write_checkpoints(self) -> None:
+        """Note on disk where logs start, and up to where they need no verification.
+
+        Raises StorageError.
+        """
+        async with self._checkpointing:
+            self._note_offsets()
+            directories = self.data.directories
+            await self.run_in_executor(directories.write_checkpoints, *directories.notes())
+
+    async def _recover(self) -> None:
+        """After an unclean stop: verify what there is, before anybody is served."""
+        found = await self.run_in_executor(self.data.to_recover, self.all())
+        if found:
+            logger.info("the last stop was not clean: verifying %d partitions", len(found))
+        chunks = (found[start::RECOVERY_THREADS] for start in range(RECOVERY_THREADS))
+        await asyncio.gather(*(self.run_in_executor(_open_all, chunk) for chunk in chunks if chunk))
+
+    def remove_later(self, refuse: Sequence[Path]) -> None:
+        """Remove directories that nothing refers to any more; `close` waits for it."""
+        if refuse:
+            loop = asyncio.get_running_loop()
+            removal = loop.run_in_executor(self._executor, self.data.directories.remove, refuse)
+            self._removals.add(removal)
+            removal.add_done_callback(self._removals.discard)
+
+    def _opened(self) -> Iterator[Partition]:
+        for topic in self.all():
+            yield from topic.partitions.opened()
+
+    def _note_offsets(self) -> None:
+        for partition in self._opened():
+            if not partition.log.failed or partition.log.segments:
+                self.data.directories.note(
+                    partition.log, partition.topic_name, partition.index, partition.leader_epoch
+                )
+
+    async def run_in_executor(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do what blocks in another thread, and return or raise what it does."""
+        call = partial(work, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+
+
+def _open_all(partitions: Sequence[tuple[Topic, int]]) -> None:
+    for topic, index in partitions:
+        partition = topic.partitions[index]  # Opening verifies it.
+        if partition.failure is None:
             try:
-                self._catalog.check_new_name(new.name)
-                if collision_key(new.name) in names:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-                count = checked_partition_count(new, self.settings.config)
-                self._effective(new.configs)
-                self._check_partitions_max(partitions + count)
-            except KafkaError as error:
-                outcomes.append(error)
-            else:
-                names.add(collision_key(new.name))
-                partitions += count
-                topic_id = self._new_uuid().bytes
-                outcomes.append(PlannedTopic(new.name, topic_id, count, new.configs))
-        return outcomes
+                # Its last segment is read for that, which the first append should not wait for.
+                len(partition.log.producers)
+            except StorageError as error:
+                logger.warning("%r: %s", partition, error)
 
-    async def _create(self, planned: Sequence[PlannedTopic]) -> dict[str, KafkaError]:
-        """Store and open new topics; what failed, by name."""
-        created_ms = self._clock.wall_ms()
-        records = [
-            TopicRecord(
-                topic_id=one.topic_id,
-                name=one.name,
-                partition_count=one.partition_count,
-                created_ms=created_ms,
-                configs=dict(one.overrides),
-            )
-            for one in planned
-        ]
-        try:
-            if self._data.directories.has_stale_notes:
-                await self.write_checkpoints()
-            await self._run(self._data.store.create_topics, records)
-        except StorageError as error:
-            return dict.fromkeys((one.name for one in planned), error)
-        failures: dict[str, KafkaError] = {}
-        for record in records:
-            topic = self._opener.topic(record)
-            if topic.is_internal or await self._run(topic.partitions.open_all):
-                self._catalog.add(topic)
-            else:
-                failures[topic.name] = KafkaError(
-                    ErrorCode.KAFKA_STORAGE_ERROR, f"The partitions of {topic.name} cannot be made."
-                )
-                await self._take_back(topic)
-        self._upkeep.note_configs_changed()
-        return failures
 
-    async def _take_back(self, topic: Topic) -> None:
-        """Undo the creation of a topic whose partitions cannot be made.
-
-        The disk that refused those may refuse this as well. What is stored must not part from what
-        clients see then, or the name could never be used again.
-        """
-        try:
-            await self._run(self._data.store.mark_topic_deleted, topic.topic_id)
-        except StorageError as error:
-            logger.error("%s stays and is offline: %s", topic, error)  # noqa: TRY400 - the text says it all.
-            self._catalog.add(topic)
-            return
-        try:
-            await self._remove(topic)
-        except StorageError as error:
-            logger.warning("the remains of %s stay until the next start: %s", topic, error)
-
-    async def _remove(self, topic: Topic) -> None:
-        """Clear away the files of a topic that is gone from store and catalog."""
-        for partition in topic.partitions.opened():
-            await partition.wait_flushed()
-        # Before the name can be used again: offsets noted of this topic are wrong for the next.
-        self._data.directories.keep_notes_of({one.name for one in self.all()})
-        await self.write_checkpoints()
-        self._remove_later(await self._run(self._data.bury, topic))
-
-    def _effective(self, overrides: Mapping[str, str]) -> TopicConfig:
-        try:
-            return self._opener.effective(overrides)
-        except ValueError as error:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
-
-    def _apply(self, topic: Topic, config: TopicConfig) -> None:
-        topic.config = config
-        for partition in topic.partitions.opened():
-            partition.config = partition.log.config = config
-        self._upkeep.note_configs_changed()
-
-    def _check_alive(self, topic: Topic) -> None:
-        if self.get_by_id(topic.topic_id) is not topic:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic.name}' does not exist."
-            )
-
-    def _check_partitions_max(self, more: int) -> None:
-        limit = self.settings.config.kohort_max_partitions
-        if self._catalog.partition_count + more > limit:
-            raise KafkaError(
-                ErrorCode.INVALID_PARTITIONS,
-                f"There would be more partitions than kohort.max.partitions, {limit}, allows.",
-            )
+def _log_unless_cancelled(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        logger.critical("the upkeep of logs has ended", exc_info=task.exception())

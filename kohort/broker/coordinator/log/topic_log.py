@@ -101,7 +101,7 @@ class TopicOffsetsLog:
         existing = self._topics.get(CONSUMER_OFFSETS)
         if existing is not None:
             return existing
-        return await self._topics.create_topic(
+        return await self._topics.changes.create_topic(
             CONSUMER_OFFSETS,
             partition_count=self._config.offsets_topic_num_partitions,
             configs=internal_topic_configs(CONSUMER_OFFSETS, self._config),

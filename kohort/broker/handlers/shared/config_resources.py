@@ -7,16 +7,14 @@ client-metrics subscriptions and of configs of groups there are none here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from enum import IntEnum
 from typing import Protocol, TypeVar
 
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.topics.changes import Alteration
 from kohort.broker.topics.names import check_name
 from kohort.protocol.errors import ErrorCode, KafkaError
-
-Alteration = Callable[[Mapping[str, str]], dict[str, str]]
-"""From what is set on a resource to what is to be set; raises KafkaError."""
 
 
 class ResourceType(IntEnum):
@@ -106,7 +104,7 @@ async def _alter_topic(
         raise KafkaError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
         )
-    await ctx.broker.topics.alter_topic(topic, alteration, validate_only=validate_only)
+    await ctx.broker.topics.changes.alter_topic(topic, alteration, validate_only=validate_only)
 
 
 async def _alter_broker(
@@ -114,7 +112,7 @@ async def _alter_broker(
 ) -> None:
     if name:
         check_broker_id(ctx, name, kind="Node", expected=str(ctx.broker.node_id) + ",")
-    await ctx.broker.topics.alter_broker(name, alteration, validate_only=validate_only)
+    await ctx.broker.topics.changes.alter_broker(name, alteration, validate_only=validate_only)
 
 
 def check_broker_id(ctx: RequestContext, name: str, *, kind: str, expected: str) -> None:

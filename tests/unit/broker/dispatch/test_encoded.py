@@ -64,7 +64,7 @@ def read(answer: MetadataResponse | Prepared, version: int = VERSION) -> Metadat
 
 async def test_who_asks_the_same_gets_the_same_bytes(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        await topics.create_topic("orders", partition_count=3)
+        await topics.changes.create_topic("orders", partition_count=3)
         asker = Asker(topics)
         first = asker.answer(about("orders"))
         assert isinstance(first, Prepared)
@@ -74,17 +74,17 @@ async def test_who_asks_the_same_gets_the_same_bytes(tmp_path: Path) -> None:
 
 async def test_a_topic_that_goes_is_not_told_of_any_more(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        topic = await topics.create_topic("orders", partition_count=1)
+        topic = await topics.changes.create_topic("orders", partition_count=1)
         asker = Asker(topics)
         for _ in range(2):
             assert asker.ask("orders").topics[0].topic_id == topic.topic_id
             assert asker.ask(ids=(topic.topic_id,)).topics[0].name == "orders"
-        await topics.delete_topic(topic)
+        await topics.changes.delete_topic(topic)
         assert asker.ask("orders").topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         told = asker.ask(ids=(topic.topic_id,)).topics[0]
         assert told.error_code == ErrorCode.UNKNOWN_TOPIC_ID
         assert asker.kept_count == 0
-        again = await topics.create_topic("orders", partition_count=1)
+        again = await topics.changes.create_topic("orders", partition_count=1)
         assert asker.ask("orders").topics[0].topic_id == again.topic_id != topic.topic_id
 
 
@@ -92,7 +92,7 @@ async def test_what_the_answer_depends_on_beside_the_topics_is_part_of_the_quest
     tmp_path: Path,
 ) -> None:
     async with running_topics(tmp_path) as topics:
-        await topics.create_topic("orders", partition_count=1)
+        await topics.changes.create_topic("orders", partition_count=1)
         asker = Asker(topics)
         asker.services.advertised_by_port[9_999] = ("inside.example", 9_999)
         for _ in range(2):
@@ -109,7 +109,7 @@ async def test_what_the_answer_depends_on_beside_the_topics_is_part_of_the_quest
 
 async def test_what_is_kept_is_bounded(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        topic = await topics.create_topic("orders", partition_count=1)
+        topic = await topics.changes.create_topic("orders", partition_count=1)
         asker = Asker(topics)
         for count in range(1, TOPICS_REMEMBERED_MAX + 10):
             asker.ask(*["orders"] * count)
@@ -125,7 +125,7 @@ async def test_what_is_kept_is_bounded(tmp_path: Path) -> None:
 
 async def test_a_name_beside_an_id_is_not_remembered(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        topic = await topics.create_topic("orders", partition_count=1)
+        topic = await topics.changes.create_topic("orders", partition_count=1)
         asker = Asker(topics)
         answers = set()
         for length in range(20):
@@ -157,11 +157,11 @@ async def test_an_answer_is_always_what_would_be_found_out_anew(
         for what, name, other in steps:
             topic = topics.get(name)
             if what == "create" and topic is None:
-                await topics.create_topic(name, partition_count=1)
+                await topics.changes.create_topic(name, partition_count=1)
             elif what == "delete" and topic is not None:
-                await topics.delete_topic(topic)
+                await topics.changes.delete_topic(topic)
             elif what == "extend" and topic is not None:
-                await topics.create_partitions(topic, len(topic.partitions) + 1)
+                await topics.changes.create_partitions(topic, len(topic.partitions) + 1)
             elif what == "fail" and topic is not None:
                 topic.partitions[0].failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
             ids = tuple(one.topic_id for one in topics.all())

@@ -65,7 +65,7 @@ def overrides(topics: TopicManager) -> dict[str, str]:
 @pytest.mark.parametrize("version", range(2))
 async def test_single_configs_are_changed_in_every_version(tmp_path: Path, version: int) -> None:
     async with running_topics(tmp_path) as topics:
-        topic = await topics.create_topic(
+        topic = await topics.changes.create_topic(
             "orders", partition_count=1, configs={"retention.ms": "5"}
         )
         request = changing(
@@ -86,7 +86,9 @@ async def test_single_configs_are_changed_in_every_version(tmp_path: Path, versi
 @pytest.mark.parametrize("version", range(3))
 async def test_all_configs_are_replaced_in_every_version(tmp_path: Path, version: int) -> None:
     async with running_topics(tmp_path) as topics:
-        await topics.create_topic("orders", partition_count=1, configs={"retention.ms": "5"})
+        await topics.changes.create_topic(
+            "orders", partition_count=1, configs={"retention.ms": "5"}
+        )
         request = replacing(TOPIC, "orders", ("segment.bytes", "2000000"))
         assert await answer(topics, request, version) == (ErrorCode.NONE, None)
         assert overrides(topics) == {"segment.bytes": "2000000"}
@@ -137,7 +139,7 @@ async def test_a_change_that_cannot_be_changes_nothing(
     tmp_path: Path, operations: list[Operation], code: ErrorCode, message: str
 ) -> None:
     async with running_topics(tmp_path) as topics:
-        await topics.create_topic("orders", partition_count=1, configs={"flush.ms": "5"})
+        await topics.changes.create_topic("orders", partition_count=1, configs={"flush.ms": "5"})
         request = changing(TOPIC, "orders", *operations)
         assert await answer(topics, request) == (code, message)
         assert overrides(topics) == {"flush.ms": "5"}
@@ -186,7 +188,7 @@ async def test_configs_of_loggers_and_groups_cannot_be_set(tmp_path: Path) -> No
 
 async def test_a_resource_may_be_named_once(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        await topics.create_topic("orders", partition_count=1)
+        await topics.changes.create_topic("orders", partition_count=1)
         request = changing(TOPIC, "orders", ("flush.ms", SET, "5"), times=2)
         responses = (await ask(topics, request)).responses
         assert [(one.error_code, one.error_message) for one in responses] == [
@@ -197,7 +199,7 @@ async def test_a_resource_may_be_named_once(tmp_path: Path) -> None:
 
 async def test_validation_alone_changes_nothing(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        await topics.create_topic("orders", partition_count=1)
+        await topics.changes.create_topic("orders", partition_count=1)
         request = changing(TOPIC, "orders", ("flush.ms", SET, "5"), validate_only=True)
         assert await answer(topics, request) == (ErrorCode.NONE, None)
         request_for_all = replacing(TOPIC, "orders", ("flush.ms", "5"), validate_only=True)
@@ -207,7 +209,7 @@ async def test_validation_alone_changes_nothing(tmp_path: Path) -> None:
 
 async def test_settings_of_the_broker_change_for_it_or_for_all(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        topic = await topics.create_topic("orders", partition_count=1)
+        topic = await topics.changes.create_topic("orders", partition_count=1)
         for broker, value in (("", 7), ("1", 9)):
             request = changing(BROKER, broker, ("log.retention.ms", SET, str(value)))
             assert await answer(topics, request) == (ErrorCode.NONE, None)

@@ -30,7 +30,7 @@ async def answer(
 @pytest.mark.parametrize("version", range(3))
 async def test_the_start_moves_forward_and_never_back(tmp_path: Path, version: int) -> None:
     async with running_topics(tmp_path, stop_cleanly=False) as topics:
-        topic = await topics.create_topic("orders", partition_count=2)
+        topic = await topics.changes.create_topic("orders", partition_count=2)
         for _ in range(10):
             append(topic.partitions[0])
         assert await answer(topics, "orders", 0, 5, version) == (5, ErrorCode.NONE)
@@ -45,14 +45,14 @@ async def test_the_start_moves_forward_and_never_back(tmp_path: Path, version: i
 
 async def test_what_cannot_be_deleted_is_refused(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        topic = await topics.create_topic("orders", partition_count=1)
+        topic = await topics.changes.create_topic("orders", partition_count=1)
         append(topic.partitions[0])
         for name, policy in (("compacted", "compact"), ("both", "compact,delete")):
-            other = await topics.create_topic(
+            other = await topics.changes.create_topic(
                 name, partition_count=1, configs={"cleanup.policy": policy}
             )
             append(other.partitions[0], key=b"k")
-        await topics.create_topic(CONSUMER_OFFSETS, partition_count=1)
+        await topics.changes.create_topic(CONSUMER_OFFSETS, partition_count=1)
         for name, index, offset, code in [
             ("orders", 0, 2, ErrorCode.OFFSET_OUT_OF_RANGE),
             ("orders", 0, -2, ErrorCode.OFFSET_OUT_OF_RANGE),

@@ -31,7 +31,7 @@ def values(result: DescribeConfigsResult) -> dict[str, str | None]:
 @pytest.mark.parametrize("version", range(1, 5))
 async def test_a_topic_is_described_in_every_version(tmp_path: Path, version: int) -> None:
     async with running_topics(tmp_path) as topics:
-        await topics.create_topic(
+        await topics.changes.create_topic(
             "orders", partition_count=1, configs={"cleanup.policy": "compact,delete"}
         )
         request = asking(
@@ -55,7 +55,7 @@ async def test_a_topic_is_described_in_every_version(tmp_path: Path, version: in
 
 async def test_nothing_is_said_that_was_not_asked_for(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        await topics.create_topic("orders", partition_count=1)
+        await topics.changes.create_topic("orders", partition_count=1)
         (result,) = (await ask(topics, asking(TOPIC, "orders", ["flush.ms", "no"]))).results
         assert values(result) == {"flush.ms": "9223372036854775807"}
         assert result.configs[0].synonyms == []
@@ -101,7 +101,7 @@ async def test_the_broker_describes_its_settings(tmp_path: Path) -> None:
 
 async def test_the_brokers_as_a_whole_have_what_was_set_for_all(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        await topics.alter_broker("", lambda before: {**before, "log.retention.ms": "5"})
+        await topics.changes.alter_broker("", lambda before: {**before, "log.retention.ms": "5"})
         (result,) = (await ask(topics, asking(BROKER, ""))).results
         assert [(one.name, one.value, one.config_source) for one in result.configs] == [
             ("min.insync.replicas", "1", 3),

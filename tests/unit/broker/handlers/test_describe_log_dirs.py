@@ -30,9 +30,9 @@ async def sizes(topics: TopicManager, *asked: tuple[str, list[int]]) -> dict[tup
 @pytest.mark.parametrize("version", range(1, 6))
 async def test_everything_is_described_in_every_version(tmp_path: Path, version: int) -> None:
     async with running_topics(tmp_path) as topics:
-        topic = await topics.create_topic("orders", partition_count=2)
+        topic = await topics.changes.create_topic("orders", partition_count=2)
         append(topic.partitions[1])
-        await topics.create_topic(CONSUMER_OFFSETS, partition_count=50)
+        await topics.changes.create_topic(CONSUMER_OFFSETS, partition_count=50)
         response = await ask(topics, DescribeLogDirsRequest(topics=None), version)
         assert response.error_code == 0
         (result,) = response.results
@@ -50,7 +50,7 @@ async def test_everything_is_described_in_every_version(tmp_path: Path, version:
 
 async def test_only_what_exists_of_what_is_asked_for_is_described(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        await topics.create_topic("orders", partition_count=2)
+        await topics.changes.create_topic("orders", partition_count=2)
         assert await sizes(topics, ("orders", [0, 7, -1]), ("none", [0])) == {("orders", 0): 0}
         assert await sizes(topics, ("orders", [0]), ("orders", [1, 0])) == {
             ("orders", 0): 0,

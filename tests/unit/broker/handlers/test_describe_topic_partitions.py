@@ -23,7 +23,7 @@ Page = tuple[list[tuple[str, list[int]]], tuple[str, int] | None]
 async def topics(tmp_path: Path) -> AsyncIterator[TopicManager]:
     async with running_topics(tmp_path) as topics:
         for name, count in (("a", 3), ("b", 2), ("c", 2)):
-            await topics.create_topic(name, partition_count=count)
+            await topics.changes.create_topic(name, partition_count=count)
         yield topics
 
 
@@ -114,7 +114,7 @@ async def test_pages_put_together_are_everything(topics: TopicManager) -> None:
 
 async def test_the_brokers_own_limit_applies_as_well(tmp_path: Path) -> None:
     async with running_topics(tmp_path, "max.request.partition.size.limit=2") as topics:
-        await topics.create_topic("a", partition_count=3)
+        await topics.changes.create_topic("a", partition_count=3)
         assert await page(topics, "a") == ([("a", [0, 1])], ("a", 2))
 
 
@@ -136,7 +136,7 @@ async def test_topics_that_are_not_there_take_no_room(topics: TopicManager) -> N
 
 
 async def test_looking_at_an_internal_topic_makes_no_directories(topics: TopicManager) -> None:
-    offsets = await topics.create_topic(CONSUMER_OFFSETS, partition_count=50)
+    offsets = await topics.changes.create_topic(CONSUMER_OFFSETS, partition_count=50)
     found, _ = await page(topics, CONSUMER_OFFSETS)
     assert len(found[0][1]) == 50
     assert list(offsets.partitions.opened()) == []

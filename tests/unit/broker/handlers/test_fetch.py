@@ -107,7 +107,7 @@ async def filled(directory: Path, *, batches: int, size: int = 1_000, **override
     """A topic as an earlier run left it."""
     given = [f"{name.replace('_', '.')}={value}" for name, value in overrides.items()]
     async with running_topics(directory, *given) as topics:
-        topic = await topics.create_topic("t", partition_count=1)
+        topic = await topics.changes.create_topic("t", partition_count=1)
         for number in range(batches):
             append(topic.partitions[0], bytes([number]) * size)
 
@@ -121,7 +121,7 @@ def partition_of(topics: TopicManager) -> Partition:
 async def test_what_was_appended_lately_is_read_at_once(tmp_path: Path) -> None:
     executor = HeldExecutor()
     async with running_topics(tmp_path, executor=executor) as topics:
-        await topics.create_topic("t", partition_count=1)
+        await topics.changes.create_topic("t", partition_count=1)
         base = append(partition_of(topics)).base_offset
         executor.is_held = True
         response = fetch(context(topics, asked(base), 11), asked(base))
@@ -154,7 +154,7 @@ async def test_what_lies_far_behind_the_end_is_read_by_another_thread(
     monkeypatch.setattr(page_cache, "_CACHESTAT", None)
     executor = HeldExecutor()
     async with running_topics(tmp_path, executor=executor) as topics:
-        topic = await topics.create_topic("t", partition_count=1)
+        topic = await topics.changes.create_topic("t", partition_count=1)
         for _ in range(12):
             append(topic.partitions[0], bytes(900_000))
         executor.is_held = True
@@ -195,7 +195,7 @@ async def test_a_segment_that_goes_away_under_a_read_is_not_read_from(tmp_path: 
         answer = answered(topics, asked(1))
         assert answer is not None
         await asyncio.sleep(0)
-        topics.delete_records_before(partition, 25)
+        topics.changes.delete_records_before(partition, 25)
         await executor.let_one_go()
         assert only(await answer).error_code is ErrorCode.OFFSET_OUT_OF_RANGE
         executor.is_held = False
@@ -212,14 +212,14 @@ async def test_a_partition_that_is_deleted_under_a_read_answers_so(tmp_path: Pat
         assert answer is not None
         await asyncio.sleep(0)
         executor.is_held = False
-        await topics.delete_topic(topic)
+        await topics.changes.delete_topic(topic)
         await executor.let_one_go()
         assert only(await answer).error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def test_many_partitions_at_hand_take_turns_of_the_loop(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        topic = await topics.create_topic("t", partition_count=8)
+        topic = await topics.changes.create_topic("t", partition_count=8)
         for partition in topic.partitions:
             append(partition, bytes(500_000))
         answer = answered(topics, asked(0, count=8))
@@ -269,7 +269,7 @@ async def test_what_another_thread_has_verified_is_known(tmp_path: Path) -> None
 async def test_a_fetch_that_waits_holds_no_records(tmp_path: Path) -> None:
     """A client may ask for 50 MB at least, and there may be 49."""
     async with running_topics(tmp_path) as topics:
-        topic = await topics.create_topic("t", partition_count=1)
+        topic = await topics.changes.create_topic("t", partition_count=1)
         append(topic.partitions[0], bytes(500_000))
         topics._tail_cache = TailCache(bytes_max=0)
         partition_of(topics)._tail_cache = topics._tail_cache

@@ -251,7 +251,7 @@ def offset_delete(group_id: str, *topics: tuple[str, list[int]]) -> OffsetDelete
 class TestOffsetDelete:
     async def test_each_partition_has_its_own_result(self) -> None:
         async with running_groups() as g:
-            await g.topics.create_topic("u", partition_count=1)
+            await g.topics.changes.create_topic("u", partition_count=1)
             await g.lone_member()
             request = offset_delete("g", ("t", [0, 3]), ("u", [0]), ("nobody's", [0]))
             answer = await g.ask(request)
@@ -304,5 +304,5 @@ async def test_offsets_go_with_their_topic() -> None:
         await commit(g, "simple", "t")
         topic = g.topics.get("t")
         assert topic is not None
-        await g.topics.delete_topic(topic)
+        await g.topics.changes.delete_topic(topic)
         assert g.groups.committed("simple", "t", 0) is None

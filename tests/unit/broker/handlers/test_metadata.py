@@ -36,7 +36,7 @@ def found(response: MetadataResponse) -> list[tuple[str | None, int]]:
 @pytest.mark.parametrize("version", range(14))
 async def test_a_topic_is_described_in_every_version(tmp_path: Path, version: int) -> None:
     async with running_topics(tmp_path) as topics:
-        topic = await topics.create_topic("orders", partition_count=2)
+        topic = await topics.changes.create_topic("orders", partition_count=2)
         request = MetadataRequest(topics=[MetadataRequestTopic(name="orders")])
         response = await ask(topics, request, version)
         assert [(one.node_id, one.host, one.port) for one in response.brokers] == [
@@ -63,8 +63,8 @@ async def test_a_topic_is_described_in_every_version(tmp_path: Path, version: in
 
 async def test_all_topics_are_a_null_list_or_in_v0_an_empty_one(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        await topics.create_topic("orders", partition_count=1)
-        await topics.create_topic(CONSUMER_OFFSETS, partition_count=50)
+        await topics.changes.create_topic("orders", partition_count=1)
+        await topics.changes.create_topic(CONSUMER_OFFSETS, partition_count=50)
         everything = await ask(topics, MetadataRequest(topics=None))
         assert {topic.name: topic.is_internal for topic in everything.topics} == {
             "orders": False,
@@ -100,7 +100,7 @@ async def test_a_broker_that_creates_no_topics_creates_none(tmp_path: Path) -> N
 
 async def test_what_cannot_be_created_is_answered_like_what_is_not_there(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        await topics.create_topic("a.b", partition_count=1)
+        await topics.changes.create_topic("a.b", partition_count=1)
         names = ("a_b", "no way", "", "x" * 250, CONSUMER_OFFSETS, CLUSTER_METADATA)
         response = await ask(topics, asking(*names, create=True))
         assert [code for _, code in found(response)] == [
@@ -117,7 +117,7 @@ async def test_what_cannot_be_created_is_answered_like_what_is_not_there(tmp_pat
 
 async def test_topics_are_found_by_id_since_v12(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        topic = await topics.create_topic("orders", partition_count=1)
+        topic = await topics.changes.create_topic("orders", partition_count=1)
         assert found(await ask(topics, by_id(topic.topic_id))) == [("orders", ErrorCode.NONE)]
         response = await ask(topics, by_id(b"x" * 16))
         assert found(response) == [(None, ErrorCode.UNKNOWN_TOPIC_ID)]
@@ -131,13 +131,13 @@ async def test_topics_are_found_by_id_since_v12(tmp_path: Path) -> None:
 
 async def test_a_topic_asked_for_twice_is_answered_once(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        await topics.create_topic("orders", partition_count=1)
+        await topics.changes.create_topic("orders", partition_count=1)
         assert len((await ask(topics, asking("orders", "orders"))).topics) == 1
 
 
 async def test_operations_are_told_only_when_asked_for(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        await topics.create_topic("orders", partition_count=1)
+        await topics.changes.create_topic("orders", partition_count=1)
         response = await ask(topics, asking("orders"), 8)
         assert response.topics[0].topic_authorized_operations == -(2**31)
         assert response.cluster_authorized_operations == -(2**31)

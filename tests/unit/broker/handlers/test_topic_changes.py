@@ -147,7 +147,7 @@ def outcome(one: DeletableTopicResult) -> tuple[str | None, int, str | None]:
 @pytest.mark.parametrize("version", range(1, 7))
 async def test_a_topic_is_deleted_in_every_version(tmp_path: Path, version: int) -> None:
     async with running_topics(tmp_path) as topics:
-        old = await topics.create_topic("orders", partition_count=1)
+        old = await topics.changes.create_topic("orders", partition_count=1)
         request = (
             DeleteTopicsRequest(topics=[by_name("orders"), by_name("none")], timeout_ms=1000)
             if version >= 6
@@ -162,7 +162,7 @@ async def test_a_topic_is_deleted_in_every_version(tmp_path: Path, version: int)
 
 async def test_topics_are_deleted_by_id(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        old = await topics.create_topic("orders", partition_count=1)
+        old = await topics.changes.create_topic("orders", partition_count=1)
         request = DeleteTopicsRequest(topics=[by_id(old.topic_id), by_id(b"x" * 16)], timeout_ms=9)
         assert [outcome(one) for one in (await ask(topics, request)).responses] == [
             ("orders", ErrorCode.NONE, None),
@@ -173,8 +173,8 @@ async def test_topics_are_deleted_by_id(tmp_path: Path) -> None:
 
 async def test_a_deletion_that_makes_no_sense_deletes_nothing(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        a = await topics.create_topic("a", partition_count=1)
-        b = await topics.create_topic("b", partition_count=1)
+        a = await topics.changes.create_topic("a", partition_count=1)
+        b = await topics.changes.create_topic("b", partition_count=1)
         both = DeleteTopicState(name="a", topic_id=a.topic_id)
         cases: list[tuple[list[DeleteTopicState], list[tuple[str | None, str]]]] = [
             ([by_name("a"), by_name("a")], [("a", "Duplicate topic name.")]),
@@ -197,12 +197,12 @@ async def test_a_deletion_that_makes_no_sense_deletes_nothing(tmp_path: Path) ->
 
 async def test_deletion_can_be_turned_off_and_internal_topics_stay(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        await topics.create_topic(CONSUMER_OFFSETS, partition_count=1)
+        await topics.changes.create_topic(CONSUMER_OFFSETS, partition_count=1)
         request = DeleteTopicsRequest(topics=[by_name(CONSUMER_OFFSETS)], timeout_ms=1000)
         (refused,) = (await ask(topics, request)).responses
         assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     async with running_topics(tmp_path, "delete.topic.enable=false") as topics:
-        await topics.create_topic("orders", partition_count=1)
+        await topics.changes.create_topic("orders", partition_count=1)
         request = DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1000)
         for version, code in (
             (2, ErrorCode.INVALID_REQUEST),
@@ -231,7 +231,7 @@ def enlarging(
 @pytest.mark.parametrize("version", range(4))
 async def test_a_topic_gets_partitions_in_every_version(tmp_path: Path, version: int) -> None:
     async with running_topics(tmp_path) as topics:
-        orders = await topics.create_topic("orders", partition_count=1)
+        orders = await topics.changes.create_topic("orders", partition_count=1)
         (result,) = (await ask(topics, enlarging(("orders", 4)), version)).results
         assert (result.name, result.error_code, result.error_message) == ("orders", 0, None)
         assert len(orders.partitions) == 4
@@ -239,8 +239,8 @@ async def test_a_topic_gets_partitions_in_every_version(tmp_path: Path, version:
 
 async def test_partitions_that_cannot_be_added_are_refused(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        orders = await topics.create_topic("orders", partition_count=2)
-        await topics.create_topic(CONSUMER_OFFSETS, partition_count=2)
+        orders = await topics.changes.create_topic("orders", partition_count=2)
+        await topics.changes.create_topic(CONSUMER_OFFSETS, partition_count=2)
         for request, code in [
             (enlarging(("orders", 2)), ErrorCode.INVALID_PARTITIONS),
             (enlarging(("orders", 1)), ErrorCode.INVALID_PARTITIONS),

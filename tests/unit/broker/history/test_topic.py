@@ -129,7 +129,7 @@ async def test_a_topic_that_cannot_be_made_is_not_tried_with_every_entry() -> No
     store = MetadataStore(None, new_cluster_id="x")
     overrides = ("kohort.max.partitions=1",)
     async with running_topics(Path("/data"), *overrides, files=files, store=store) as topics:
-        await topics.create_topic("t", partition_count=1)
+        await topics.changes.create_topic("t", partition_count=1)
         log = log_of(topics)
         for number in range(5):
             await log.append([entry("g", number)])

@@ -66,7 +66,7 @@ async def test_a_compacted_topic_keeps_the_last_value_of_every_key_at_its_offset
     tmp_path: Path,
 ) -> None:
     async with running_topics(tmp_path) as topics:
-        topic = await topics.create_topic("t", partition_count=1, configs=COMPACTED)
+        topic = await topics.changes.create_topic("t", partition_count=1, configs=COMPACTED)
         partition = topic.partitions[0]
         fill(partition, rounds=5)
         compactor = compactor_of(topics)
@@ -79,7 +79,7 @@ async def test_the_next_start_knows_what_is_clean_and_still_has_the_records(
     tmp_path: Path,
 ) -> None:
     async with running_topics(tmp_path) as topics:
-        topic = await topics.create_topic("t", partition_count=1, configs=COMPACTED)
+        topic = await topics.changes.create_topic("t", partition_count=1, configs=COMPACTED)
         fill(topic.partitions[0], rounds=3)
         await compactor_of(topics).compact_one()
         kept = content(topic.partitions[0])
@@ -94,13 +94,13 @@ async def test_the_next_start_knows_what_is_clean_and_still_has_the_records(
 async def test_retention_during_a_compaction_does_not_stop_it(tmp_path: Path) -> None:
     """What is left of the log is compacted; it used to be given up until the next start."""
     async with running_topics(tmp_path) as topics:
-        topic = await topics.create_topic("t", partition_count=1, configs=COMPACTED)
+        topic = await topics.changes.create_topic("t", partition_count=1, configs=COMPACTED)
         partition = topic.partitions[0]
         fill(partition, rounds=5)
         compactor = compactor_of(topics)
         running = asyncio.ensure_future(compactor.compact_one())
         # The plan is made in the first step of the task; its files are opened behind it.
-        asyncio.get_running_loop().call_soon(topics.delete_records_before, partition, 25)
+        asyncio.get_running_loop().call_soon(topics.changes.delete_records_before, partition, 25)
         blocked = threading.Event()
         assert isinstance(topics._executor, ThreadPoolExecutor)
         for _ in range(2):
@@ -115,7 +115,7 @@ async def test_retention_during_a_compaction_does_not_stop_it(tmp_path: Path) ->
 
 async def test_topics_that_are_not_compacted_are_left_alone(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        topic = await topics.create_topic("t", partition_count=1)
+        topic = await topics.changes.create_topic("t", partition_count=1)
         fill(topic.partitions[0], rounds=3)
         assert not await compactor_of(topics).compact_one()
         assert len(content(topic.partitions[0])) == 30
@@ -124,13 +124,13 @@ async def test_topics_that_are_not_compacted_are_left_alone(tmp_path: Path) -> N
 async def test_a_new_topic_of_a_deleted_ones_name_begins_dirty(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
         compactor = compactor_of(topics)
-        topics.on_topics_deleted(compactor.forget)
+        topics.changes.on_topics_deleted(compactor.forget)
         for _ in range(2):
-            topic = await topics.create_topic("t", partition_count=1, configs=COMPACTED)
+            topic = await topics.changes.create_topic("t", partition_count=1, configs=COMPACTED)
             fill(topic.partitions[0], rounds=3)
             assert await compactor.compact_one()
             assert len(content(topic.partitions[0])) == 10
-            await topics.delete_topic(topic)
+            await topics.changes.delete_topic(topic)
 
 
 async def test_a_full_disk_delays_compaction_and_does_not_end_it(
@@ -148,7 +148,7 @@ async def test_a_full_disk_delays_compaction_and_does_not_end_it(
         clock=clock,
         executor=InlineExecutor(),
     ) as topics:
-        topic = await topics.create_topic("t", partition_count=1, configs=COMPACTED)
+        topic = await topics.changes.create_topic("t", partition_count=1, configs=COMPACTED)
         partition = topic.partitions[0]
         fill(partition, rounds=5)
         compactor = compactor_of(topics, clock)
@@ -176,7 +176,7 @@ async def test_damage_is_left_alone_and_what_lies_before_it_compacted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running_topics(tmp_path) as topics:
-        topic = await topics.create_topic("t", partition_count=1, configs=COMPACTED)
+        topic = await topics.changes.create_topic("t", partition_count=1, configs=COMPACTED)
         partition = topic.partitions[0]
         fill(partition, rounds=5)
         compactor = compactor_of(topics)
@@ -198,7 +198,7 @@ async def test_what_an_earlier_log_of_the_name_was_clean_up_to_means_nothing(
     """As after a power loss that took the end of the log, or a deletion just before a kill."""
     (tmp_path / CLEANER_OFFSET_FILE).write_text("0\n1\nt 0 30\n")
     async with running_topics(tmp_path) as topics:
-        topic = await topics.create_topic("t", partition_count=1, configs=COMPACTED)
+        topic = await topics.changes.create_topic("t", partition_count=1, configs=COMPACTED)
         partition = topic.partitions[0]
         fill(partition, rounds=3)
         append(partition, b"value", b"another key")
@@ -212,7 +212,7 @@ async def test_what_an_earlier_log_of_the_name_was_clean_up_to_means_nothing(
 async def test_reads_after_a_compaction_see_nothing_from_before_it(tmp_path: Path) -> None:
     """Though offset, limit and high watermark are the same."""
     async with running_topics(tmp_path) as topics:
-        topic = await topics.create_topic("t", partition_count=1, configs=COMPACTED)
+        topic = await topics.changes.create_topic("t", partition_count=1, configs=COMPACTED)
         partition = topic.partitions[0]
         fill(partition, rounds=2)
         before = bytes(partition.read(0, 1 << 20, min_one=True))
@@ -228,11 +228,11 @@ async def test_reads_after_a_compaction_see_nothing_from_before_it(tmp_path: Pat
 
 async def test_reads_after_records_are_deleted_see_none_of_them(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        topic = await topics.create_topic("t", partition_count=1)
+        topic = await topics.changes.create_topic("t", partition_count=1)
         partition = topic.partitions[0]
         fill(partition, rounds=2)
         partition.read(0, 1 << 20, min_one=True)
-        topics.delete_records_before(partition, 5)
+        topics.changes.delete_records_before(partition, 5)
         with pytest.raises(KafkaError) as caught:
             partition.read(0, 1 << 20, min_one=True)
         assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE

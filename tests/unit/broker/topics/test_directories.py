@@ -47,7 +47,7 @@ async def test_a_new_topic_waits_for_no_disk_but_that_of_the_metadata() -> None:
     disk = NotedDisk()
     async with running_topics(ROOT, files=disk, store=new_store()) as topics:
         disk.done.clear()
-        topic = await topics.create_topic("orders", partition_count=300)
+        topic = await topics.changes.create_topic("orders", partition_count=300)
         assert len(list(topic.partitions.opened())) == 300
         assert disk.done == []
 
@@ -58,7 +58,7 @@ async def test_whose_records_were_flushed_is_known_after_a_power_loss(seed: int)
     async with running_topics(
         ROOT, files=disk, store=store, executor=InlineExecutor(), stop_cleanly=False
     ) as topics:
-        topic = await topics.create_topic("orders", partition_count=2)
+        topic = await topics.changes.create_topic("orders", partition_count=2)
         append(topic.partitions[0])
         await topic.partitions[0].force()
         append(topic.partitions[1])
@@ -66,7 +66,7 @@ async def test_whose_records_were_flushed_is_known_after_a_power_loss(seed: int)
     assert read_topic_id(disk, str(ROOT / "orders-0")) == topic.topic_id
     # For a topic that the metadata does not know it is another's.
     async with running_topics(ROOT, files=disk, store=new_store()) as topics:
-        again = await topics.create_topic("orders", partition_count=1)
+        again = await topics.changes.create_topic("orders", partition_count=1)
         assert again.partitions[0].log.log_end_offset == 0
 
 
@@ -78,7 +78,7 @@ async def test_a_partition_whose_id_did_not_reach_the_disk_is_the_topics_all_the
     async with running_topics(
         ROOT, files=disk, store=store, executor=InlineExecutor(), stop_cleanly=False
     ) as topics:
-        topic = await topics.create_topic("orders", partition_count=1)
+        topic = await topics.changes.create_topic("orders", partition_count=1)
         append(topic.partitions[0])
     disk.lose_power(Random(seed).randrange)
     async with running_topics(ROOT, files=disk, store=new_store(store)) as topics:
@@ -96,7 +96,7 @@ async def test_a_directory_without_an_id_goes_with_a_deleted_topic_unless_anothe
 ) -> None:
     disk, store = SimulatedFileSystem(), new_store()
     async with running_topics(ROOT, files=disk, store=store) as topics:
-        topic = await topics.create_topic("orders", partition_count=1)
+        topic = await topics.changes.create_topic("orders", partition_count=1)
         append(topic.partitions[0])
     disk.remove(str(ROOT / "orders-0" / FILE_NAME))
     store = new_store(store)
@@ -107,7 +107,7 @@ async def test_a_directory_without_an_id_goes_with_a_deleted_topic_unless_anothe
     async with running_topics(ROOT, files=disk, store=store) as topics:
         assert store.deleted_topics() == []
         if is_name_free:
-            await topics.create_topic("orders", partition_count=1)
+            await topics.changes.create_topic("orders", partition_count=1)
         partition = topics.partition("orders", 0)
         assert partition is not None
         assert partition.log.log_end_offset == (0 if is_name_free else 1)
@@ -116,12 +116,12 @@ async def test_a_directory_without_an_id_goes_with_a_deleted_topic_unless_anothe
 async def test_a_deleted_topics_directories_cannot_come_back_under_their_names() -> None:
     disk, store = NotedDisk(), new_store()
     async with running_topics(ROOT, files=disk, store=store) as topics:
-        await topics.create_topic("orders", partition_count=2)
+        await topics.changes.create_topic("orders", partition_count=2)
     async with running_topics(ROOT, files=disk, store=new_store(store)) as topics:
         topic = topics.get("orders")
         assert topic is not None
         append(topic.partitions[0])  # The other one is not open.
-        await topics.delete_topic(topic)
+        await topics.changes.delete_topic(topic)
         renames = [number for number, done in enumerate(disk.done) if done[0] == "rename"]
         assert len(renames) == 2
         # Once for all of them, and before the name is free.

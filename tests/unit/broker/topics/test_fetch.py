@@ -53,7 +53,7 @@ class Parked:
 
 
 async def two_partitions(topics: TopicManager) -> list[Partition]:
-    return list((await topics.create_topic("t", partition_count=2)).partitions)
+    return list((await topics.changes.create_topic("t", partition_count=2)).partitions)
 
 
 async def test_an_append_wakes_the_fetch_that_waits_at_the_end(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ async def test_a_fetch_of_a_partition_that_goes_is_answered_at_once(tmp_path: Pa
         parked = Parked(purgatory, [read_of(first)], min_bytes=1)
         topic = topics.get("t")
         assert topic is not None
-        await topics.delete_topic(topic)
+        await topics.changes.delete_topic(topic)
         purgatory.drain()
         assert parked.answer is not None
         assert parked.answer[0].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -43,7 +43,7 @@ ASKED = MetadataRequest(topics=[MetadataRequestTopic(name="orders")])
 async def leave_log_of_a_cluster(root: Path, *, epochs: Sequence[int] = EPOCHS) -> Path:
     """A data directory, cleanly stopped, with a partition as Kafka leaves it; its directory."""
     async with running_topics(root) as topics:
-        await topics.create_topic("orders", partition_count=2)
+        await topics.changes.create_topic("orders", partition_count=2)
     directory = root / partition_directory("orders", 1)
     log = PartitionLog.open(directory, TopicConfig(), wall_ms=WALL_MS, clean_shutdown=True)
     for number, epoch in enumerate(epochs):
@@ -212,8 +212,8 @@ async def test_a_new_topic_of_the_name_begins_with_the_first_epoch(tmp_path: Pat
     async with running_topics(tmp_path) as topics:
         topic = topics.get("orders")
         assert topic is not None
-        await topics.delete_topic(topic)
-        await topics.create_topic("orders", partition_count=2)
+        await topics.changes.delete_topic(topic)
+        await topics.changes.create_topic("orders", partition_count=2)
         assert await told_epochs(topics) == [0, 0]
     async with running_topics(tmp_path) as topics:
         assert await told_epochs(topics) == [0, 0]

@@ -1,264 +1,299 @@
-"""Topics are created, enlarged, altered and deleted; what was answered survives everything."""
+"""The topics start from whatever the last run left, and stop so that the next start is quick."""
 
 import asyncio
 import errno
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from kohort.broker.config import ConfigError
+from kohort.broker.runtime.clock import VirtualClock
+from kohort.broker.storage.checkpoints.clean_shutdown import FILE_NAME as CLEAN_MARK
 from kohort.broker.storage.errors import StorageError
-from kohort.broker.storage.metadata.store import MetadataStore
+from kohort.broker.storage.filesystem import OsFile
+from kohort.broker.storage.metadata.store import MetadataStore, TopicRecord
 from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
-from kohort.broker.topics.manager import Alteration, NewTopic, PlannedTopic, TopicManager
+from kohort.broker.topics.directories import PartitionDirectories
+from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.protocol.errors import ErrorCode, KafkaError
-from tests.running_topics import append, directories, running_topics
+from tests.running_topics import InlineExecutor, append, directories, running_topics
 
 
-async def create(topics: TopicManager, *wanted: NewTopic) -> list[PlannedTopic | ErrorCode]:
-    outcomes = await topics.create_topics(wanted)
-    return [one.code if isinstance(one, KafkaError) else one for one in outcomes]
+async def test_a_clean_stop_leaves_its_mark_and_the_next_start_takes_it(tmp_path: Path) -> None:
+    async with running_topics(tmp_path):
+        assert not (tmp_path / CLEAN_MARK).exists()
+    assert (tmp_path / CLEAN_MARK).exists()
+    async with running_topics(tmp_path, stop_cleanly=False):
+        pass
+    assert not (tmp_path / CLEAN_MARK).exists()
 
 
-def setting(**configs: str) -> Alteration:
-    def alteration(current: Mapping[str, str]) -> dict[str, str]:
-        return dict(current) | {name.replace("_", "."): text for name, text in configs.items()}
-
-    return alteration
-
-
-async def test_a_new_topic_is_found_by_name_and_by_id(tmp_path: Path) -> None:
+async def test_after_a_clean_stop_nothing_is_opened_before_it_is_used(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        topic = await topics.create_topic(
-            "orders", partition_count=3, configs={"retention.ms": "5"}
-        )
-        assert topics.get("orders") is topics.get_by_id(topic.topic_id) is topic
-        assert [partition.index for partition in topic.partitions] == [0, 1, 2]
-        assert topic.config.retention_ms == 5
-        assert topics.partition("orders", 2) is topic.partitions[2]
-        assert topics.partition("orders", 3) is None
-        assert topics.partition("orders", -1) is None
-        assert topics.partition("sales", 0) is None
-        assert (tmp_path / "orders-2").is_dir()
-
-
-async def test_topics_of_one_request_succeed_and_fail_alone(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        await topics.create_topic("a.b", partition_count=1)
-        outcomes = await create(
-            topics,
-            NewTopic(name="fine", partition_count=2),
-            NewTopic(name="a.b"),
-            NewTopic(name="a_b"),
-            NewTopic(name="no way"),
-            NewTopic(name="fine"),
-            NewTopic(name="none", partition_count=0),
-            NewTopic(name="odd", configs={"retention.ms": "x"}),
-            NewTopic(name="odd", configs={"nonsense": "1"}),
-        )
-        assert isinstance(outcomes[0], PlannedTopic)
-        assert outcomes[1:] == [
-            ErrorCode.TOPIC_ALREADY_EXISTS,
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
-            ErrorCode.INVALID_REQUEST,
-            ErrorCode.INVALID_PARTITIONS,
-            ErrorCode.INVALID_CONFIG,
-            ErrorCode.INVALID_CONFIG,
-        ]
-        assert {topic.name for topic in topics.all()} == {"a.b", "fine"}
-
-
-async def test_validation_alone_changes_nothing(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        (planned,) = await topics.create_topics([NewTopic(name="orders")], validate_only=True)
-        assert isinstance(planned, PlannedTopic)
-        assert topics.all() == []
-        topic = await topics.create_topic("orders", partition_count=1)
-        await topics.create_partitions(topic, 3, validate_only=True)
-        await topics.alter_topic(topic, setting(retention_ms="5"), validate_only=True)
-        await topics.alter_broker("", setting(log_retention_ms="5"), validate_only=True)
-        assert len(topic.partitions) == 1
-        assert topic.config.retention_ms == 604_800_000
-
-
-async def test_no_client_can_make_partitions_without_bound(tmp_path: Path) -> None:
-    async with running_topics(tmp_path, "kohort.max.partitions=5") as topics:
-        first = await topics.create_topic("first", partition_count=4)
-        assert await create(topics, NewTopic(name="second", partition_count=2)) == [
-            ErrorCode.INVALID_PARTITIONS
-        ]
-        with pytest.raises(KafkaError, match=r"kohort\.max\.partitions, 5"):
-            await topics.create_partitions(first, 6)
-        await topics.delete_topic(first)
-        await topics.create_topic("third", partition_count=5)
-
-
-async def test_topics_are_there_after_a_restart_with_everything(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        topic = await topics.create_topic("orders", partition_count=1, configs={"flush.ms": "7"})
-        topic_id = topic.topic_id
-        await topics.create_partitions(topic, 3)
-        await topics.alter_topic(topic, setting(retention_ms="5"))
-        append(topic.partitions[2])
+        topic = await topics.changes.create_topic("orders", partition_count=2)
+        append(topic.partitions[0])
     async with running_topics(tmp_path) as topics:
         again = topics.get("orders")
         assert again is not None
-        assert (again.topic_id, len(again.partitions)) == (topic_id, 3)
-        assert (again.config.retention_ms, again.config.flush_ms) == (5, 7)
-        assert again.partitions[2].log.log_end_offset == 1
-        assert again.partitions[2].high_watermark == 1
+        assert list(again.partitions.opened()) == []
+        assert again.partitions[0].high_watermark == 1
 
 
-async def test_new_partitions_join_the_old_ones(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        topic = await topics.create_topic("orders", partition_count=1)
+async def test_after_a_kill_everything_is_verified_before_the_start_is_over(
+    tmp_path: Path,
+) -> None:
+    async with running_topics(tmp_path, stop_cleanly=False) as topics:
+        topic = await topics.changes.create_topic("orders", partition_count=2)
         append(topic.partitions[0])
-        await topics.create_partitions(topic, 3)
-        assert [partition.index for partition in topic.partitions] == [0, 1, 2]
-        assert topic.partitions[0].log.log_end_offset == 1
-        with pytest.raises(KafkaError, match="already has 3"):
-            await topics.create_partitions(topic, 3)
-
-
-async def test_a_deleted_topic_is_gone_with_its_files_and_its_name_is_free(tmp_path: Path) -> None:
-    deleted: list[str] = []
+        append(topic.partitions[0])
+    log = tmp_path / "orders-0" / "00000000000000000000.log"
+    torn = log.read_bytes()[:-3]
+    log.write_bytes(torn)
     async with running_topics(tmp_path) as topics:
-        topics.on_topics_deleted(deleted.extend)
-        old = await topics.create_topic("orders", partition_count=2)
-        partition = old.partitions[0]
+        again = topics.get("orders")
+        assert again is not None
+        assert len(list(again.partitions.opened())) == 2
+        assert again.partitions[0].log.log_end_offset == 1
+
+
+async def test_after_a_kill_the_first_append_reads_nothing_that_the_start_has_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The producers of a log are found by going through its last segment."""
+    async with running_topics(tmp_path, stop_cleanly=False) as topics:
+        topic = await topics.changes.create_topic("orders", partition_count=1)
+        for _ in range(200):
+            append(topic.partitions[0], bytes(5_000))
+    async with running_topics(tmp_path) as topics:
+        partition = topics.partition("orders", 0)
+        assert partition is not None
+        reads: list[int] = []
+        pread = OsFile.pread
+
+        def counted(file: OsFile, length: int, position: int) -> bytes:
+            reads.append(position)
+            return pread(file, length, position)
+
+        monkeypatch.setattr(OsFile, "pread", counted)
         append(partition)
-        await topics.delete_topic(old)
-        assert deleted == ["orders"]
-        assert topics.get("orders") is topics.get_by_id(old.topic_id) is None
-        with pytest.raises(KafkaError) as answer:
-            partition.check_online()
-        assert answer.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        for change in (topics.delete_topic(old), topics.create_partitions(old, 5)):
-            with pytest.raises(KafkaError) as gone:
-                await change
-            assert gone.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        new = await topics.create_topic("orders", partition_count=1)
-        assert new.topic_id != old.topic_id
+        assert len(reads) < 10
+
+
+async def test_partitions_of_internal_topics_get_a_directory_on_first_use(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        topic = await topics.changes.create_topic(CONSUMER_OFFSETS, partition_count=50)
+        assert topic.is_internal
+        assert directories(tmp_path) == []
+        append(topic.partitions[7], key=b"k")
+        assert directories(tmp_path) == ["__consumer_offsets-7"]
+
+
+async def test_deleted_records_stay_deleted_after_a_kill(tmp_path: Path) -> None:
+    async with running_topics(tmp_path, stop_cleanly=False) as topics:
+        topic = await topics.changes.create_topic("orders", partition_count=1)
+        for _ in range(5):
+            append(topic.partitions[0])
+        assert topics.changes.delete_records_before(topic.partitions[0], 3) == 3
+        await topics.write_checkpoints()
+    async with running_topics(tmp_path) as topics:
+        partition = topics.partition("orders", 0)
+        assert partition is not None
+        assert (partition.log.log_start_offset, partition.log.log_end_offset) == (3, 5)
+
+
+async def test_a_deletion_that_a_crash_cut_short_is_finished_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    async with running_topics(tmp_path, stop_cleanly=False) as topics:
+        old = await topics.changes.create_topic("orders", partition_count=2)
+        append(old.partitions[0])
+        # As far as the crash let it come: marked, and nothing else.
+        topics.data.store.mark_topic_deleted(old.topic_id)
+    (tmp_path / "sales-0.0123456789abcdef0123456789abcdef-delete").mkdir()
+    async with running_topics(tmp_path) as topics:
+        assert topics.all() == []
+        assert topics.data.store.deleted_topics() == []
+        new = await topics.changes.create_topic("orders", partition_count=1)
         assert new.partitions[0].log.log_end_offset == 0
     assert directories(tmp_path) == ["orders-0"]
 
 
-async def test_altered_configs_apply_at_once_to_open_logs(tmp_path: Path) -> None:
+async def test_notes_of_a_deleted_topic_do_not_reach_the_next_of_its_name(tmp_path: Path) -> None:
+    async with running_topics(tmp_path, stop_cleanly=False) as topics:
+        old = await topics.changes.create_topic("orders", partition_count=1)
+        for _ in range(9):
+            append(old.partitions[0])
+        topics.changes.delete_records_before(old.partitions[0], 7)
+        await topics.write_checkpoints()
+        await topics.changes.delete_topic(old)
+        new = await topics.changes.create_topic("orders", partition_count=1)
+        append(new.partitions[0])
     async with running_topics(tmp_path) as topics:
-        topic = await topics.create_topic("orders", partition_count=2)
-        opened = topic.partitions[0]
-        await topics.alter_topic(topic, setting(flush_messages="1"))
-        assert topic.config.flush_messages == 1
-        assert opened.config.flush_messages == 1
-        assert opened.log.config is opened.config
-        await topics.alter_topic(topic, lambda _: {})
-        assert opened.config.flush_messages == 2**63 - 1
-        with pytest.raises(KafkaError) as refused:
-            await topics.alter_topic(topic, setting(retention_ms="x"))
-        assert refused.value.code is ErrorCode.INVALID_CONFIG
+        partition = topics.partition("orders", 0)
+        assert partition is not None
+        assert (partition.log.log_start_offset, partition.log.log_end_offset) == (0, 1)
 
 
-async def test_a_setting_of_the_broker_reaches_the_topics_that_do_not_set_it(
-    tmp_path: Path,
+async def test_a_directory_of_another_topic_is_set_aside_and_not_served(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running_topics(tmp_path) as topics:
-        plain = await topics.create_topic("plain", partition_count=1)
-        own = await topics.create_topic("own", partition_count=1, configs={"retention.ms": "7"})
-        await topics.alter_broker("", setting(log_retention_ms="5"))
-        assert (plain.config.retention_ms, own.config.retention_ms) == (5, 7)
-        assert plain.partitions[0].log.config.retention_ms == 5
-        with pytest.raises(KafkaError) as refused:
-            await topics.alter_broker("1", setting(log_retention_ms="x"))
-        assert refused.value.code is ErrorCode.INVALID_REQUEST
+        old = await topics.changes.create_topic("orders", partition_count=1)
+        append(old.partitions[0])
+        # Metadata that was lost, as with a database restored from an old backup.
+        topics.data.store.mark_topic_deleted(old.topic_id)
+        topics.data.store.forget_topic(old.topic_id)
     async with running_topics(tmp_path) as topics:
-        again = topics.get("plain")
-        assert again is not None
-        assert again.config.retention_ms == 5
+        assert "belong" in caplog.text or "directories of no topic" in caplog.text
+        new = await topics.changes.create_topic("orders", partition_count=1)
+        assert new.partitions[0].log.log_end_offset == 0
+    assert len(directories(tmp_path, "orders-0.*-stray")) == 1
 
 
-async def test_changes_wait_for_each_other(tmp_path: Path) -> None:
-    async with running_topics(tmp_path) as topics:
-        outcomes = await asyncio.gather(
-            *(create(topics, NewTopic(name="orders", partition_count=3)) for _ in range(5))
+async def test_a_partition_that_cannot_be_opened_is_offline_and_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    files = SimulatedFileSystem()
+    store = MetadataStore(None, new_cluster_id="x")
+    for index, name in enumerate(("bad", "good")):
+        store.create_topics(
+            [TopicRecord(topic_id=bytes([index]) * 16, name=name, partition_count=1, created_ms=0)]
         )
-        created = [one for (one,) in outcomes if isinstance(one, PlannedTopic)]
-        assert len(created) == 1
-        assert [one for (one,) in outcomes].count(ErrorCode.TOPIC_ALREADY_EXISTS) == 4
+    files.fail("create", suffix="bad-0/00000000000000000000.log", number=errno.EIO, times=9)
+    async with running_topics(Path("/data"), files=files, store=store) as topics:
+        good, bad = topics.partition("good", 0), topics.partition("bad", 0)
+        assert good is not None
+        assert bad is not None
+        append(good)
+        with pytest.raises(KafkaError) as answer:
+            append(bad)
+        assert answer.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert bad.log.size_bytes == 0
+    assert not files.exists(f"/data/{CLEAN_MARK}")
+    assert "bad-0" in caplog.text
 
 
-async def test_a_change_comes_to_its_end_though_its_request_is_cancelled(tmp_path: Path) -> None:
+async def test_a_partition_that_could_not_be_opened_is_tried_again_when_it_is_asked_for() -> None:
+    """A process that had no descriptor left has some a second later."""
+    files = SimulatedFileSystem()
+    store = MetadataStore(None, new_cluster_id="x")
+    store.create_topics(
+        [TopicRecord(topic_id=b"t" * 16, name="t", partition_count=1, created_ms=0)]
+    )
+    clock = VirtualClock()
+    files.fail("create", suffix=".log", number=errno.EMFILE, times=2)
+    async with running_topics(
+        Path("/data"), files=files, store=store, clock=clock, executor=InlineExecutor()
+    ) as topics:
+
+        async def is_online() -> bool:
+            for _ in range(3):
+                topics.partition("t", 0)
+                await asyncio.sleep(0)
+            partition = topics.partition("t", 0)
+            assert partition is not None
+            return partition.failure is None
+
+        assert not await is_online(), "it failed once"
+        clock.advance(999)
+        assert not await is_online(), "it is not tried before its time"
+        clock.advance(1)
+        assert not await is_online(), "it failed twice"
+        clock.advance(1_999)
+        assert not await is_online(), "the pauses grow"
+        clock.advance(1)
+        assert await is_online()
+        partition = topics.partition("t", 0)
+        assert partition is not None
+        assert append(partition).base_offset == 0
+
+
+async def test_a_partition_that_failed_while_it_ran_stays_offline() -> None:
+    """What its disk holds is unknown until a start has looked at it."""
+    clock = VirtualClock()
+    async with running_topics(
+        Path("/data"), files=SimulatedFileSystem(), store=MetadataStore(None, new_cluster_id="x"),
+        clock=clock, executor=InlineExecutor(),
+    ) as topics:  # fmt: skip
+        topic = await topics.changes.create_topic("t", partition_count=1)
+        topic.partitions[0].take_offline("a failed fsync")
+        clock.advance(3_600_000)
+        for _ in range(3):
+            assert not topic.partitions.is_online(0)
+            await asyncio.sleep(0)
+
+
+async def test_a_failed_fsync_at_the_stop_leaves_no_mark(caplog: pytest.LogCaptureFixture) -> None:
+    files = SimulatedFileSystem()
+    store = MetadataStore(None, new_cluster_id="x")
+    async with running_topics(Path("/data"), files=files, store=store) as topics:
+        topic = await topics.changes.create_topic("orders", partition_count=1)
+        append(topic.partitions[0])
+        files.fail("sync", suffix=".log", number=errno.EIO)
+    assert not files.exists(f"/data/{CLEAN_MARK}")
+
+
+async def test_the_cluster_id_stays_and_another_is_refused(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        creation = asyncio.create_task(topics.create_topic("orders", partition_count=3))
-        await asyncio.sleep(0)
-        creation.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await creation
-        await topics.create_topic("next", partition_count=1)
-        assert topics.get("orders") is not None
-        assert (tmp_path / "orders-2").is_dir()
+        first = topics.cluster_id
+        assert len(first) == 22
+    async with running_topics(tmp_path) as topics:
+        assert topics.cluster_id == first
+    with pytest.raises(ConfigError, match=r"kohort\.cluster\.id is other"):
+        async with running_topics(tmp_path, "kohort.cluster.id=other"):
+            pass
 
 
-async def test_a_full_disk_refuses_a_topic_and_leaves_nothing_of_it() -> None:
-    files = SimulatedFileSystem()
-    store = MetadataStore(None, new_cluster_id="x")
-    async with running_topics(Path("/data"), files=files, store=store) as topics:
-        files.fail("create", suffix="orders-1/00000000000000000000.log", number=errno.ENOSPC)
-        assert await create(topics, NewTopic(name="orders", partition_count=3)) == [
-            ErrorCode.KAFKA_STORAGE_ERROR
-        ]
-        assert topics.get("orders") is None
-        assert store.topics() == []
-        topic = await topics.create_topic("orders", partition_count=3)
-        assert append(topic.partitions[1]).base_offset == 0
+async def test_a_data_directory_that_is_a_file_is_a_storage_error(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("in the way")
+    with pytest.raises(StorageError, match="data"):
+        async with running_topics(tmp_path / "data"):
+            pass
 
 
-async def test_a_disk_that_refuses_everything_spoils_no_name() -> None:
-    """As when the process may open no more files: neither logs nor checkpoints can be made."""
-    files = SimulatedFileSystem()
-    store = MetadataStore(None, new_cluster_id="x")
-    async with running_topics(Path("/data"), files=files, store=store) as topics:
-        files.fail("create", suffix=".log", number=errno.EMFILE, times=99)
-        files.fail("create", suffix=".tmp", number=errno.EMFILE, times=99)
-        for _ in range(2):
-            wanted = (NewTopic(name="orders"), NewTopic(name="sales"))
-            assert await create(topics, *wanted) == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
-            assert topics.all() == []
-            assert store.topics() == []
-        files.clear_faults()
-        for name in ("orders", "sales"):
-            topic = await topics.create_topic(name, partition_count=1)
-            assert append(topic.partitions[0]).base_offset == 0
-
-
-async def test_a_topic_that_cannot_be_taken_back_is_there_and_offline(
-    monkeypatch: pytest.MonkeyPatch,
+async def test_stored_configs_that_are_not_understood_do_not_stop_the_start(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    files = SimulatedFileSystem()
     store = MetadataStore(None, new_cluster_id="x")
-
-    def refuse(topic_id: bytes) -> None:
-        raise StorageError(f"the disk is full: {topic_id!r}")
-
-    async with running_topics(Path("/data"), files=files, store=store) as topics:
-        files.fail("create", suffix="orders-0/00000000000000000000.log", number=errno.ENOSPC)
-        with monkeypatch.context() as broken:
-            broken.setattr(store, "mark_topic_deleted", refuse)
-            assert await create(topics, NewTopic(name="orders"), NewTopic(name="sales")) == [
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                PlannedTopic("sales", topics.all()[-1].topic_id, 1, {}),
-            ]
-        orders = topics.get("orders")
-        assert orders is not None
-        assert not orders.partitions.is_online(0)
-        assert await create(topics, NewTopic(name="orders")) == [ErrorCode.TOPIC_ALREADY_EXISTS]
-        await topics.delete_topic(orders)
-        await topics.create_topic("orders", partition_count=1)
+    configs = {"retention.ms": "5", "of.another.release": "1", "segment.bytes": "tiny"}
+    store.create_topics(
+        [
+            TopicRecord(
+                topic_id=b"i" * 16, name="t", partition_count=1, created_ms=0, configs=configs
+            )
+        ]
+    )
+    async with running_topics(Path("/data"), files=SimulatedFileSystem(), store=store) as topics:
+        topic = topics.get("t")
+        assert topic is not None
+        assert topic.config.retention_ms == 5
+        assert topic.overrides == {"retention.ms": "5"}
+    assert "of.another.release" in caplog.text
 
 
-async def test_producer_ids_are_fresh_after_a_restart(tmp_path: Path) -> None:
+async def test_a_fault_of_ours_in_one_partition_does_not_stop_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_topics(tmp_path, stop_cleanly=False) as topics:
+        for name in ("bad", "good"):
+            topic = await topics.changes.create_topic(name, partition_count=1)
+            append(topic.partitions[0])
+    path_of = PartitionDirectories.path
+
+    def faulty(self: PartitionDirectories, name: str, index: int) -> Path:
+        if name == "bad" and not raised:
+            raised.append(name)
+            raise IndexError("not foreseen")
+        return path_of(self, name, index)
+
+    raised: list[str] = []
+    monkeypatch.setattr(PartitionDirectories, "path", faulty)
     async with running_topics(tmp_path) as topics:
-        given = [topics.next_producer_id() for _ in range(3)]
-    async with running_topics(tmp_path) as topics:
-        given.append(topics.next_producer_id())
-    assert len(set(given)) == 4
+        good, bad = topics.partition("good", 0), topics.partition("bad", 0)
+        assert good is not None
+        assert bad is not None
+        assert good.high_watermark == 1
+        with pytest.raises(KafkaError) as answer:
+            append(bad)
+        assert answer.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert "not foreseen" in caplog.text

@@ -65,7 +65,7 @@ async def test_without_forced_flushes_a_record_is_visible_as_soon_as_it_is_appen
     tmp_path: Path,
 ) -> None:
     async with running_topics(tmp_path) as topics:
-        partition = (await topics.create_topic("t", partition_count=1)).partitions[0]
+        partition = (await topics.changes.create_topic("t", partition_count=1)).partitions[0]
         appended = append(partition, b"one")
         assert (appended.base_offset, appended.next_offset) == (0, 1)
         assert partition.high_watermark == 1
@@ -77,7 +77,7 @@ async def test_with_an_interval_of_one_nobody_sees_a_record_before_its_fsync(
 ) -> None:
     executor = GatedExecutor()
     async with running_topics(tmp_path, FLUSH_EACH, executor=executor) as topics:
-        partition = (await topics.create_topic("t", partition_count=1)).partitions[0]
+        partition = (await topics.changes.create_topic("t", partition_count=1)).partitions[0]
         append(partition, b"one")
         await asyncio.sleep(0.05)
         assert partition.high_watermark == 0
@@ -90,7 +90,7 @@ async def test_with_an_interval_of_one_nobody_sees_a_record_before_its_fsync(
 async def test_appends_while_the_disk_is_slow_share_one_fsync(tmp_path: Path) -> None:
     executor = GatedExecutor()
     async with running_topics(tmp_path, FLUSH_EACH, executor=executor) as topics:
-        partition = (await topics.create_topic("t", partition_count=1)).partitions[0]
+        partition = (await topics.changes.create_topic("t", partition_count=1)).partitions[0]
         append(partition)
         await asyncio.sleep(0.05)
         for _ in range(50):
@@ -104,7 +104,7 @@ async def test_a_full_segment_is_forced_to_disk_without_being_waited_for(tmp_pat
     executor = GatedExecutor()
     small = {"segment.bytes": "1048576"}
     async with running_topics(tmp_path, executor=executor) as topics:
-        topic = await topics.create_topic("t", partition_count=1, configs=small)
+        topic = await topics.changes.create_topic("t", partition_count=1, configs=small)
         partition = topic.partitions[0]
         append(partition, b"x" * 600_000)
         assert executor.flush_count == 0
@@ -121,7 +121,7 @@ async def test_a_flush_for_upkeep_does_not_hold_back_what_is_appended_meanwhile(
 ) -> None:
     executor = GatedExecutor()
     async with running_topics(tmp_path, executor=executor) as topics:
-        partition = (await topics.create_topic("t", partition_count=1)).partitions[0]
+        partition = (await topics.changes.create_topic("t", partition_count=1)).partitions[0]
         append(partition)
         partition.start_flush()
         await asyncio.sleep(0.05)
@@ -138,7 +138,7 @@ async def test_a_failed_fsync_takes_the_partition_offline_and_acknowledges_nothi
     files = SimulatedFileSystem()
     files.make_directory(str(tmp_path.parent))
     async with running_topics(tmp_path, FLUSH_EACH, files=files, stop_cleanly=False) as topics:
-        topic = await topics.create_topic("t", partition_count=2)
+        topic = await topics.changes.create_topic("t", partition_count=2)
         broken, sound = topic.partitions
         files.fail("sync", suffix="t-0/00000000000000000000.log", number=errno.EIO)
         append(broken)
@@ -171,7 +171,7 @@ async def test_a_partition_that_is_offline_keeps_nothing_of_requests_that_it_ref
             partition.check_online()
 
     async with running_topics(tmp_path) as topics:
-        topic = await topics.create_topic("t", partition_count=1)
+        topic = await topics.changes.create_topic("t", partition_count=1)
         topic.partitions[0].take_offline("the disk failed")
         for _ in range(50):
             refused(topic.partitions[0])
@@ -185,7 +185,7 @@ async def test_a_full_disk_refuses_until_there_is_room_and_does_not_fill_the_log
     files = SimulatedFileSystem()
     store = MetadataStore(None, new_cluster_id="x")
     async with running_topics(Path("/data"), files=files, store=store) as topics:
-        partition = (await topics.create_topic("t", partition_count=1)).partitions[0]
+        partition = (await topics.changes.create_topic("t", partition_count=1)).partitions[0]
         files.fail("pwritev", suffix="t-0/00000000000000000000.log", number=errno.ENOSPC, times=50)
         for _ in range(50):
             with pytest.raises(KafkaError) as caught:
@@ -199,7 +199,7 @@ async def test_a_repeated_batch_is_answered_with_its_first_offset_and_not_stored
     tmp_path: Path,
 ) -> None:
     async with running_topics(tmp_path) as topics:
-        partition = (await topics.create_topic("t", partition_count=1)).partitions[0]
+        partition = (await topics.changes.create_topic("t", partition_count=1)).partitions[0]
         append(partition)
         batch = encode_batch(
             [Record(b"v", timestamp=1)], producer_id=7, producer_epoch=0, base_sequence=0
@@ -215,10 +215,10 @@ async def test_a_repeated_batch_is_answered_with_its_first_offset_and_not_stored
 
 async def test_offsets_outside_of_the_log_are_refused(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        partition = (await topics.create_topic("t", partition_count=1)).partitions[0]
+        partition = (await topics.changes.create_topic("t", partition_count=1)).partitions[0]
         append(partition)
         append(partition)
-        topics.delete_records_before(partition, 1)
+        topics.changes.delete_records_before(partition, 1)
         for offset in (-1, 0, 3):
             with pytest.raises(KafkaError) as caught:
                 partition.read(offset, 1000, min_one=True)
@@ -228,7 +228,7 @@ async def test_offsets_outside_of_the_log_are_refused(tmp_path: Path) -> None:
 
 async def test_consumers_at_the_tail_share_one_read(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        partition = (await topics.create_topic("t", partition_count=1)).partitions[0]
+        partition = (await topics.changes.create_topic("t", partition_count=1)).partitions[0]
         append(partition)
         assert partition.read(0, 1000, min_one=True) is partition.read(0, 1000, min_one=True)
         append(partition)
@@ -238,7 +238,7 @@ async def test_consumers_at_the_tail_share_one_read(tmp_path: Path) -> None:
 async def test_who_waits_for_a_partition_that_is_deleted_is_told(tmp_path: Path) -> None:
     executor = GatedExecutor()
     async with running_topics(tmp_path, FLUSH_EACH, executor=executor) as topics:
-        topic = await topics.create_topic("t", partition_count=1)
+        topic = await topics.changes.create_topic("t", partition_count=1)
         partition = topic.partitions[0]
         append(partition)
         waiting = asyncio.ensure_future(partition.wait_committed(1))

@@ -38,7 +38,7 @@ class Outcome:
 
 async def test_a_request_is_answered_when_its_last_partition_is_durable(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        partitions = list((await topics.create_topic("t", partition_count=2)).partitions)
+        partitions = list((await topics.changes.create_topic("t", partition_count=2)).partitions)
         outcome = Outcome(partitions, next_offset=1)
         purgatory = topics._purgatory
         purgatory.try_complete_else_watch(outcome.operation, outcome.operation.keys, 1_000)
@@ -53,7 +53,7 @@ async def test_a_request_is_answered_when_its_last_partition_is_durable(tmp_path
 
 async def test_at_the_deadline_only_the_partitions_that_are_late_time_out(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        partitions = list((await topics.create_topic("t", partition_count=2)).partitions)
+        partitions = list((await topics.changes.create_topic("t", partition_count=2)).partitions)
         outcome = Outcome(partitions, next_offset=1)
         purgatory = topics._purgatory
         purgatory.try_complete_else_watch(outcome.operation, outcome.operation.keys, 1_000)
@@ -66,7 +66,7 @@ async def test_at_the_deadline_only_the_partitions_that_are_late_time_out(tmp_pa
 
 async def test_a_partition_that_goes_offline_fails_alone(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        partitions = list((await topics.create_topic("t", partition_count=2)).partitions)
+        partitions = list((await topics.changes.create_topic("t", partition_count=2)).partitions)
         outcome = Outcome(partitions, next_offset=1)
         purgatory = topics._purgatory
         purgatory.try_complete_else_watch(outcome.operation, outcome.operation.keys, 1_000)

@@ -7,14 +7,14 @@ import pytest
 from kohort.broker.runtime.clock import VirtualClock
 from kohort.broker.storage.checkpoints.partition_metadata import FILE_NAME as ID_FILE_NAME
 from kohort.broker.storage.metadata.store import FILE_NAME, MIRROR_FILE_NAME
-from kohort.broker.topics.manager import NewTopic
+from kohort.broker.topics.creation import NewTopic
 from tests.running_topics import append, running_topics
 
 
 async def leave_topics(directory: Path, *values: bytes) -> bytes:
     """A data directory with records in the last partition of "orders", and that topic's id."""
     async with running_topics(directory) as topics:
-        await topics.create_topics(
+        await topics.changes.create_topics(
             [
                 NewTopic(name="orders", partition_count=3, configs={"retention.ms": "1000"}),
                 NewTopic(name="sales", partition_count=1),

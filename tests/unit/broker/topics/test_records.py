@@ -53,7 +53,7 @@ class Log:
 @pytest.fixture
 async def log(tmp_path: Path) -> AsyncIterator[Log]:
     async with running_topics(tmp_path) as topics:
-        yield Log((await topics.create_topic("t", partition_count=1)).partitions[0])
+        yield Log((await topics.changes.create_topic("t", partition_count=1)).partitions[0])
 
 
 def test_what_is_written_outside_of_transactions_is_read_in_order(log: Log) -> None:

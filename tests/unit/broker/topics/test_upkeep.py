@@ -45,7 +45,7 @@ def on_virtual_time(
 def test_segments_beyond_retention_are_deleted_and_their_files_follow() -> None:
     async def scenario(topics: TopicManager, clock: VirtualClock) -> None:
         del clock
-        topic = await topics.create_topic(
+        topic = await topics.changes.create_topic(
             "orders",
             partition_count=1,
             configs={
@@ -74,12 +74,12 @@ def test_segments_beyond_retention_are_deleted_and_their_files_follow() -> None:
 def test_a_record_is_on_the_disk_after_flush_ms() -> None:
     async def scenario(topics: TopicManager, clock: VirtualClock) -> None:
         del clock
-        topic = await topics.create_topic("orders", partition_count=1)
+        topic = await topics.changes.create_topic("orders", partition_count=1)
         partition = topic.partitions[0]
         append(partition)
         await asyncio.sleep(10)
         assert partition.log.flushed_offset == 0
-        await topics.alter_topic(topic, lambda _: {"flush.ms": "1000"})
+        await topics.changes.alter_topic(topic, lambda _: {"flush.ms": "1000"})
         await asyncio.sleep(0.5)
         assert partition.log.flushed_offset == 0
         await asyncio.sleep(1)
@@ -91,7 +91,7 @@ def test_a_record_is_on_the_disk_after_flush_ms() -> None:
 
 def test_producers_are_forgotten_after_a_time_that_is_set_at_run_time() -> None:
     async def scenario(topics: TopicManager, clock: VirtualClock) -> None:
-        topic = await topics.create_topic("orders", partition_count=1)
+        topic = await topics.changes.create_topic("orders", partition_count=1)
         partition = topic.partitions[0]
         batch = encode_batch(
             [Record(b"x", timestamp=clock.wall_ms())],
@@ -102,7 +102,7 @@ def test_producers_are_forgotten_after_a_time_that_is_set_at_run_time() -> None:
         partition.append(batch, read_header(batch), wall_ms=clock.wall_ms())
         await asyncio.sleep(700)
         assert len(partition.log.producers) == 1
-        await topics.alter_broker("1", lambda _: {"producer.id.expiration.ms": "60000"})
+        await topics.changes.alter_broker("1", lambda _: {"producer.id.expiration.ms": "60000"})
         await asyncio.sleep(600)
         assert len(partition.log.producers) == 0
 
@@ -111,9 +111,9 @@ def test_producers_are_forgotten_after_a_time_that_is_set_at_run_time() -> None:
 
 def test_a_shorter_rest_of_compaction_counts_at_once() -> None:
     async def scenario(topics: TopicManager, clock: VirtualClock) -> None:
-        await topics.alter_broker("1", lambda _: {"log.cleaner.backoff.ms": "1000"})
+        await topics.changes.alter_broker("1", lambda _: {"log.cleaner.backoff.ms": "1000"})
         await asyncio.sleep(2)
-        topic = await topics.create_topic(
+        topic = await topics.changes.create_topic(
             "orders",
             partition_count=1,
             configs={"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"},
@@ -132,7 +132,7 @@ def test_a_shorter_rest_of_compaction_counts_at_once() -> None:
 def test_recovery_points_are_noted_from_time_to_time() -> None:
     async def scenario(topics: TopicManager, clock: VirtualClock) -> None:
         del clock
-        topic = await topics.create_topic("orders", partition_count=2)
+        topic = await topics.changes.create_topic("orders", partition_count=2)
         append(topic.partitions[1])
         topic.partitions[1].start_flush()
         await topic.partitions[1].wait_flushed()
@@ -152,7 +152,7 @@ def test_a_failing_partition_does_not_keep_the_others_from_their_turn(
         assert isinstance(files, SimulatedFileSystem)
         configs = {"internal.segment.bytes": "200", "retention.bytes": "500"}
         for name in ("a", "b"):
-            topic = await topics.create_topic(name, partition_count=1, configs=configs)
+            topic = await topics.changes.create_topic(name, partition_count=1, configs=configs)
             for _ in range(20):
                 append(topic.partitions[0], b"x" * 90)
         bad, good = topics.partition("a", 0), topics.partition("b", 0)
@@ -172,7 +172,7 @@ def test_a_failing_partition_does_not_keep_the_others_from_their_turn(
 
 def test_producers_that_are_silent_for_long_are_forgotten() -> None:
     async def scenario(topics: TopicManager, clock: VirtualClock) -> None:
-        topic = await topics.create_topic("orders", partition_count=1)
+        topic = await topics.changes.create_topic("orders", partition_count=1)
         partition = topic.partitions[0]
         batch = encode_batch(
             [Record(b"v", timestamp=clock.wall_ms())],

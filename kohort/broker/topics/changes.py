@@ -1,0 +1,315 @@
+"""Changes to the topics: created, given partitions, altered, deleted.
+
+The metadata store is changed first, then the files, then what clients see; so whatever a crash
+leaves can be told at the next start: a topic without directories gets them, directories of a
+deleted topic go. Changes wait for each other; reading never waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
+
+from kohort.broker.config import TopicConfig
+from kohort.broker.config.run_time import check_change
+from kohort.broker.storage.errors import StorageError
+from kohort.broker.storage.metadata.store import TopicRecord
+from kohort.broker.topics.creation import NewTopic, checked_partition_count
+from kohort.broker.topics.names import collision_key
+from kohort.broker.topics.partition import Partition
+from kohort.broker.topics.topic import Topic
+from kohort.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from kohort.broker.topics.manager import TopicManager
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Alteration = Callable[[Mapping[str, str]], dict[str, str]]
+"""From what is set on a topic or a broker to what is to be set; raises KafkaError."""
+
+
+def _uninterrupted(
+    change: Callable[P, Coroutine[Any, Any, T]],
+) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Let a change come to its end though who asked for it is cancelled: half of it is no state."""
+
+    @wraps(change)
+    async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        task = asyncio.ensure_future(change(*args, **kwargs))
+        task.add_done_callback(_look_at_outcome)
+        return await asyncio.shield(task)
+
+    return run
+
+
+def _look_at_outcome(task: asyncio.Future[Any]) -> None:
+    """A change that fails after its client is gone has nobody else to tell."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.debug("A change of the topics failed: %r", error)
+
+
+class PlannedTopic(NamedTuple):
+    """A topic that was created, or that could be."""
+
+    name: str
+    topic_id: bytes
+    partition_count: int
+    overrides: Mapping[str, str]
+
+
+class TopicChanges:
+    """See the module. For the loop's thread."""
+
+    def __init__(self, topics: TopicManager, new_uuid: Callable[[], uuid.UUID]) -> None:
+        """``new_uuid`` makes the ids of topics."""
+        self._topics = topics
+        self._new_uuid = new_uuid
+        self._deletion_listeners: list[Callable[[Sequence[str]], None]] = []
+        self.under_way = asyncio.Lock()
+        """Held while a change is made, and by whoever wants none to be made."""
+
+    def on_topics_deleted(self, listener: Callable[[Sequence[str]], None]) -> None:
+        """Call a function with the names of topics when they are gone for clients."""
+        self._deletion_listeners.append(listener)
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partition_count: int,
+        configs: Mapping[str, str] | None = None,
+    ) -> Topic:
+        """Create one topic, or raise KafkaError."""
+        new = NewTopic(name=name, partition_count=partition_count, configs=configs or {})
+        (outcome,) = await self.create_topics([new])
+        if isinstance(outcome, KafkaError):
+            raise outcome
+        topic = self._topics.get(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "deleted as soon as created")
+        return topic
+
+    @_uninterrupted
+    async def create_topics(
+        self, wanted: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> list[PlannedTopic | KafkaError]:
+        """Create topics, each on its own; one outcome for each."""
+        async with self.under_way:
+            outcomes = self._plan(wanted)
+            planned = [one for one in outcomes if isinstance(one, PlannedTopic)]
+            if validate_only or not planned:
+                return outcomes
+            failures = await self._create(planned)
+            return [
+                failures.get(one.name, one) if isinstance(one, PlannedTopic) else one
+                for one in outcomes
+            ]
+
+    @_uninterrupted
+    async def create_partitions(
+        self, topic: Topic, partition_count: int, *, validate_only: bool = False
+    ) -> None:
+        """Give a topic partitions up to a number that was checked. Raises KafkaError."""
+        async with self.under_way:
+            self._check_alive(topic)
+            have = len(topic.partitions)
+            if partition_count <= have:
+                raise KafkaError(
+                    ErrorCode.INVALID_PARTITIONS, f"Topic already has {have} partition(s)."
+                )
+            self._check_partitions_max(partition_count - have)
+            if validate_only:
+                return
+            await self._topics.run_in_executor(
+                self._topics.data.store.set_partition_count, topic.topic_id, partition_count
+            )
+            indexes = range(have, partition_count)
+            self._topics.catalog.extend(
+                topic,
+                await self._topics.run_in_executor(self._topics.opener.open_many, topic, indexes),
+            )
+
+    @_uninterrupted
+    async def delete_topic(self, topic: Topic) -> None:
+        """Delete a topic; when this returns it is gone for everybody and for ever.
+
+        Its files are removed later. Raises KafkaError.
+        """
+        async with self.under_way:
+            self._check_alive(topic)
+            await self._topics.run_in_executor(
+                self._topics.data.store.mark_topic_deleted, topic.topic_id
+            )
+            self._topics.catalog.remove(topic)
+            for partition in topic.partitions.opened():
+                partition.mark_deleted()
+                self._topics.upkeep.forget(partition)
+            for listener in self._deletion_listeners:
+                listener([topic.name])
+            await self._remove(topic)
+
+    @_uninterrupted
+    async def alter_topic(
+        self, topic: Topic, alteration: Alteration, *, validate_only: bool = False
+    ) -> None:
+        """Change what is set on a topic. Raises KafkaError."""
+        async with self.under_way:
+            self._check_alive(topic)
+            overrides = alteration(topic.overrides)
+            config = self._effective(overrides)
+            if validate_only or overrides == topic.overrides:
+                return
+            await self._topics.run_in_executor(
+                self._topics.data.store.set_topic_configs, topic.topic_id, overrides
+            )
+            topic.overrides = overrides
+            self._apply(topic, config)
+
+    @_uninterrupted
+    async def alter_broker(
+        self, broker: str, alteration: Alteration, *, validate_only: bool = False
+    ) -> None:
+        """Change what is set at run time for this broker's id, or with "" for all brokers.
+
+        Raises KafkaError.
+        """
+        async with self.under_way:
+            configs = alteration(self._topics.settings.set_at_run_time(broker))
+            check_change(self._topics.settings, broker, configs)
+            if validate_only:
+                return
+            await self._topics.run_in_executor(
+                self._topics.data.store.set_broker_configs, broker, configs
+            )
+            self._topics.settings.replace(broker, configs)
+            self._topics.opener.forget_configs()
+            for topic in self._topics.all():
+                config = self._topics.opener.effective_or_default(topic.name, topic.overrides)
+                self._apply(topic, config)
+
+    def delete_records_before(self, partition: Partition, offset: int) -> int:
+        """Move a partition's start; returns it. `write_checkpoints` makes it durable.
+
+        Raises KafkaError.
+        """
+        try:
+            return partition.log.delete_records_before(offset, wall_ms=self._topics.clock.wall_ms())
+        except StorageError as error:
+            if partition.log.failed:
+                partition.take_offline(str(error))
+            raise
+
+    def _plan(self, wanted: Sequence[NewTopic]) -> list[PlannedTopic | KafkaError]:
+        outcomes: list[PlannedTopic | KafkaError] = []
+        names: set[str] = set()
+        partitions = 0
+        for new in wanted:
+            try:
+                self._topics.catalog.check_new_name(new.name)
+                if collision_key(new.name) in names:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+                count = checked_partition_count(new, self._topics.settings.config)
+                self._effective(new.configs)
+                self._check_partitions_max(partitions + count)
+            except KafkaError as error:
+                outcomes.append(error)
+            else:
+                names.add(collision_key(new.name))
+                partitions += count
+                topic_id = self._new_uuid().bytes
+                outcomes.append(PlannedTopic(new.name, topic_id, count, new.configs))
+        return outcomes
+
+    async def _create(self, planned: Sequence[PlannedTopic]) -> dict[str, KafkaError]:
+        """Store and open new topics; what failed, by name."""
+        created_ms = self._topics.clock.wall_ms()
+        records = [
+            TopicRecord(
+                topic_id=one.topic_id,
+                name=one.name,
+                partition_count=one.partition_count,
+                created_ms=created_ms,
+                configs=dict(one.overrides),
+            )
+            for one in planned
+        ]
+        try:
+            if self._topics.data.directories.has_stale_notes:
+                await self._topics.write_checkpoints()
+            await self._topics.run_in_executor(self._topics.data.store.create_topics, records)
+        except StorageError as error:
+            return dict.fromkeys((one.name for one in planned), error)
+        failures: dict[str, KafkaError] = {}
+        for record in records:
+            topic = self._topics.opener.topic(record)
+            if topic.is_internal or await self._topics.run_in_executor(topic.partitions.open_all):
+                self._topics.catalog.add(topic)
+            else:
+                failures[topic.name] = KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"The partitions of {topic.name} cannot be made."
+                )
+                await self._take_back(topic)
+        self._topics.upkeep.note_configs_changed()
+        return failures
+
+    async def _take_back(self, topic: Topic) -> None:
+        """Undo the creation of a topic whose partitions cannot be made.
+
+        The disk that refused those may refuse this as well. What is stored must not part from what
+        clients see then, or the name could never be used again.
+        """
+        try:
+            await self._topics.run_in_executor(
+                self._topics.data.store.mark_topic_deleted, topic.topic_id
+            )
+        except StorageError as error:
+            logger.error("%s stays and is offline: %s", topic, error)  # noqa: TRY400 - the text says it all.
+            self._topics.catalog.add(topic)
+            return
+        try:
+            await self._remove(topic)
+        except StorageError as error:
+            logger.warning("the remains of %s stay until the next start: %s", topic, error)
+
+    async def _remove(self, topic: Topic) -> None:
+        """Clear away the files of a topic that is gone from store and catalog."""
+        for partition in topic.partitions.opened():
+            await partition.wait_flushed()
+        # Before the name can be used again: offsets noted of this topic are wrong for the next.
+        self._topics.data.directories.keep_notes_of({one.name for one in self._topics.all()})
+        await self._topics.write_checkpoints()
+        self._topics.remove_later(await self._topics.run_in_executor(self._topics.data.bury, topic))
+
+    def _effective(self, overrides: Mapping[str, str]) -> TopicConfig:
+        try:
+            return self._topics.opener.effective(overrides)
+        except ValueError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+    def _apply(self, topic: Topic, config: TopicConfig) -> None:
+        topic.config = config
+        for partition in topic.partitions.opened():
+            partition.config = partition.log.config = config
+        self._topics.upkeep.note_configs_changed()
+
+    def _check_alive(self, topic: Topic) -> None:
+        if self._topics.get_by_id(topic.topic_id) is not topic:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic.name}' does not exist."
+            )
+
+    def _check_partitions_max(self, more: int) -> None:
+        limit = self._topics.settings.config.kohort_max_partitions
+        if self._topics.catalog.partition_count + more > limit:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"There would be more partitions than kohort.max.partitions, {limit}, allows.",
+            )
