@@ -166,11 +166,13 @@ class Fetcher:
 
         None: there is none here; `wait` for it.
         """
-        record = self.state.next_record()
-        if self.state.effects:
-            self._pump()
+        record = self.state.next_made()
         if record is None:
-            self._raise_error()
+            record = self.state.next_record()
+            if self.state.effects:
+                self._pump()
+            if record is None:
+                self._raise_error()
         return record
 
     def asked(self, only: Only) -> None:

@@ -237,8 +237,8 @@ class FetchBuffers:
                 break
         return taken
 
-    def next_record(self) -> AnyRecord | None:
-        """One record, None if there is none; its position moves past it."""
+    def next_made(self) -> AnyRecord | None:
+        """As `next_record`, of those alone that are made already: nothing else can change."""
         ahead = self._ahead
         if ahead is not None and ahead.version == self._positions.version:
             for record in ahead.records:
@@ -246,12 +246,19 @@ class FetchBuffers:
                 self._positions.advance(partition, record.offset + 1, record.leader_epoch)
                 self._record_in_hand = partition, record
                 return record
+        return None
+
+    def next_record(self) -> AnyRecord | None:
+        """One record, None if there is none; its position moves past it."""
+        record = self.next_made()
+        if record is not None:
+            return record
         self._put_back()
         for partition in self._readable():
             records = self._read(partition, AHEAD_RECORDS)
             if records is not None:
                 self._ahead = _Ahead(partition, iter(records), self._positions.version)
-                return self.next_record()
+                return self.next_made()
         return None
 
     def _hold(self, partition: TopicPartition) -> None:

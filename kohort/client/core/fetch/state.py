@@ -121,16 +121,19 @@ class FetchState:
         self._backoffs: dict[TopicPartition, Backoff] = {}
         self._not_given_out: set[TopicPartition] = set()
         """Failed while they were read, which is done without a clock; to be postponed."""
-
-        self.next_record: Callable[[], AnyRecord | None] = self._buffers.next_record
-        """One record, None if there is none; its position moves past it. Called for each record,
-        so there is nothing in between."""
+        self.next_made: Final = self._buffers.next_made
+        """As `next_record`, of records alone that are made already, which has no effects. Called
+        for each record, so it is the buffers' own."""
 
     # For readers.
 
     def take(self, max_records: int, only: Only = None) -> Records:
         """Records of as many partitions as it takes; positions move past them."""
         return self._buffers.take(max_records, only)
+
+    def next_record(self) -> AnyRecord | None:
+        """One record, None if there is none; its position moves past it."""
+        return self._buffers.next_record()
 
     def take_error(self, only: Only, now_ms: int) -> BaseException | None:
         """What is to be raised next to who reads `only` (None: all)."""
