@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from kohort.client.core.fetch.batches import ReadOptions
 from kohort.protocol.records.batch import (
     HEADER_BYTES,
     BatchHeader,
@@ -13,6 +14,9 @@ from kohort.protocol.records.batch import (
 from kohort.protocol.records.builder import assemble, encode_batch
 from kohort.protocol.records.compression import compress
 from kohort.protocol.records.record import Record, write_record
+
+READ: Final = ReadOptions(check_crcs=True, inflated_bytes_limit=64 << 20)
+"""How a consumer reads batches, if nothing else is said."""
 
 LARGE: Final = Record(
     b"v" * 40_000, b"k" * 9_000, (("h" * 200, b"x" * 200), ("", None), ("e", b"")), 5

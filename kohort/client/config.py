@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypedDict
 
 from kohort.client.core.errors import ConfigError
-from kohort.client.core.fetch.config import FetchConfig, IsolationLevel
+from kohort.client.core.fetch.config import IsolationLevel
 from kohort.client.core.group.assignors import ASSIGNORS, Assignor
 from kohort.client.core.group.heartbeat import HeartbeatConfig
 from kohort.client.core.group.rebalance_mode import common_mode
@@ -193,7 +193,7 @@ class ConsumerConfig:
                 f"isolation_level must be {' or '.join(_ISOLATION)}, not {self.isolation_level!r}"
             )
         # Each of these refuses what it cannot use.
-        _ = self.cluster, self.fetch, self.assignors(), self.first_reason
+        _ = self.cluster, self.reset_policy, self.assignors(), self.first_reason
 
     # The parts, for those who work with them.
 
@@ -226,24 +226,14 @@ class ConsumerConfig:
         )
 
     @property
-    def fetch(self) -> FetchConfig:
-        """For the fetcher."""
-        return FetchConfig(
-            fetch_min_bytes=self.fetch_min_bytes,
-            fetch_max_wait_ms=self.fetch_max_wait_ms,
-            fetch_max_bytes=self.fetch_max_bytes,
-            max_partition_fetch_bytes=self.max_partition_fetch_bytes,
-            prefetch_bytes_limit=self.prefetch_bytes_limit,
-            inflated_bytes_limit=self.inflated_bytes_limit,
-            check_crcs=self.check_crcs,
-            isolation_level=_ISOLATION[self.isolation_level],
-            auto_offset_reset=ResetPolicy.parse(self.auto_offset_reset),
-            retry_backoff_ms=self.retry_backoff_ms,
-            retry_backoff_max_ms=self.retry_backoff_max_ms,
-            request_timeout_ms=self.request_timeout_ms,
-            client_rack=self.client_rack,
-            metadata_max_age_ms=self.metadata_max_age_ms,
-        )
+    def isolation(self) -> IsolationLevel:
+        """What brokers are told of `isolation_level`."""
+        return _ISOLATION[self.isolation_level]
+
+    @property
+    def reset_policy(self) -> ResetPolicy:
+        """What `auto_offset_reset` means."""
+        return ResetPolicy.parse(self.auto_offset_reset)
 
     @property
     def membership(self) -> MembershipConfig:

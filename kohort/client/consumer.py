@@ -675,7 +675,7 @@ class Consumer(TypedByDeserialisers[K, V], Runs[K, V], Observed):
         self, specs: Mapping[TopicPartition, OffsetSpec]
     ) -> Mapping[TopicPartition, OffsetAndTimestamp | None]:
         config = self.config
-        isolation = config.fetch.isolation_level
+        isolation = config.isolation
         engine = self._running()
         with engine.calls.call():
             return await list_offsets(

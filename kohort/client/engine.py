@@ -98,7 +98,7 @@ class Engine:
         self.fetcher = Fetcher(
             self.cluster,
             self.positions,
-            config.fetch,
+            config,
             self.deserialisers,
             on_metadata_wanted=self.metadata.want,
         )

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
 
-from kohort.client.core.fetch.config import FetchConfig, IsolationLevel
+from kohort.client.config import ConsumerConfig
+from kohort.client.core.fetch.config import IsolationLevel
 from kohort.client.core.fetch.deserialisers import NO_DESERIALISERS, Deserialisers
 from kohort.client.core.fetch.positions import Positions
-from kohort.client.core.offsets import RESET_EARLIEST
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord
 from kohort.client.fetch.fetcher import Fetcher
@@ -20,15 +20,17 @@ from kohort.client.net.cluster import Cluster, ClusterConfig, parse_bootstrap
 from kohort.client.net.connection import ConnectionConfig
 
 PATIENCE_S: Final = 30
-EARLIEST: Final = FetchConfig(auto_offset_reset=RESET_EARLIEST)
+EARLIEST: Final = ConsumerConfig(auto_offset_reset="earliest")
 
 
 class Reader:
     """Made by `reading`."""
 
-    def __init__(self, bootstrap: str, config: FetchConfig, deserialisers: Deserialisers) -> None:
+    def __init__(
+        self, bootstrap: str, config: ConsumerConfig, deserialisers: Deserialisers
+    ) -> None:
         self.cluster = Cluster(ClusterConfig(parse_bootstrap(bootstrap), ConnectionConfig()))
-        reads_committed = config.isolation_level is IsolationLevel.READ_COMMITTED
+        reads_committed = config.isolation is IsolationLevel.READ_COMMITTED
         self.positions = Positions(reads_committed=reads_committed)
         self.refreshes = 0
         self._refreshing: asyncio.Task[None] | None = None
@@ -87,7 +89,7 @@ class Reader:
 async def reading(
     bootstrap: str,
     *partitions: TopicPartition,
-    config: FetchConfig = EARLIEST,
+    config: ConsumerConfig = EARLIEST,
     deserialisers: Deserialisers = NO_DESERIALISERS,
 ) -> AsyncIterator[Reader]:
     reader = Reader(bootstrap, config, deserialisers)

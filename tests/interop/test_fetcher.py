@@ -4,6 +4,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,13 +13,14 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from kohort.client.config import ConsumerConfig
 from kohort.client.core.errors import (
     DeserialisationError,
     OffsetOutOfRangeError,
     RecordTooLargeError,
     UnknownTopicError,
 )
-from kohort.client.core.fetch.config import FetchConfig, IsolationLevel
+from kohort.client.core.fetch.config import IsolationLevel
 from kohort.client.core.fetch.deserialisers import Deserialisers
 from kohort.client.core.offsets import (
     EARLIEST as FROM_THE_START,
@@ -27,10 +29,8 @@ from kohort.client.core.offsets import (
     LATEST as FROM_THE_END,
 )
 from kohort.client.core.offsets import (
-    RESET_NONE,
     OffsetAndMetadata,
     OffsetAndTimestamp,
-    ResetPolicy,
 )
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.fetch.offset_lookup import list_offsets
@@ -140,7 +140,7 @@ async def test_what_waits_to_be_taken_is_bounded_over_all_partitions(
     topic = new_topic(4)
     values = {TopicPartition(topic, index): numbered(200, 1_000) for index in range(4)}
     await produce(address, values, max_batch_size=20_000)
-    config = EARLIEST._replace(max_partition_fetch_bytes=50_000, prefetch_bytes_limit=150_000)
+    config = replace(EARLIEST, max_partition_fetch_bytes=50_000, prefetch_bytes_limit=150_000)
     async with reading(address, *values, config=config) as reader:
         await reader.until(lambda: reader.fetcher.waiting_bytes > 50_000)
         most = 0
@@ -160,8 +160,8 @@ async def test_a_batch_that_is_larger_than_all_limits_is_returned(
     values = [b"small", bytes(200_000), b"small again", bytes(300_000)]
     for value in values:
         await produce(address, {one: [value]})
-    config = EARLIEST._replace(
-        fetch_max_bytes=1_000, max_partition_fetch_bytes=1_000, prefetch_bytes_limit=1_000
+    config = replace(
+        EARLIEST, fetch_max_bytes=1_000, max_partition_fetch_bytes=1_000, prefetch_bytes_limit=1_000
     )
     async with reading(address, one, config=config) as reader:
         assert [record.value for record in await reader.read(4)] == values
@@ -173,7 +173,7 @@ async def test_every_partition_has_its_turn_when_only_one_fits_in_an_answer(
     topic = new_topic(5)
     values = {TopicPartition(topic, index): numbered(20, 500) for index in range(5)}
     await produce(address, values, max_batch_size=1_200)
-    config = EARLIEST._replace(fetch_max_bytes=1_500, max_partition_fetch_bytes=1_500)
+    config = replace(EARLIEST, fetch_max_bytes=1_500, max_partition_fetch_bytes=1_500)
     async with reading(address, *values, config=config) as reader:
         records = await reader.read(50)
         assert {record.partition for record in records} == set(range(5))
@@ -185,7 +185,7 @@ async def test_a_batch_that_inflates_beyond_the_limit_is_named_and_can_be_passed
 ) -> None:
     for value in (b"first", bytes(500_000), b"last"):
         await produce(address, {one: [value]}, compression_type="gzip")
-    config = EARLIEST._replace(inflated_bytes_limit=100_000)
+    config = replace(EARLIEST, inflated_bytes_limit=100_000)
     async with reading(address, one, config=config) as reader:
         await reader.read(1)
         for _ in range(2):
@@ -212,7 +212,7 @@ async def test_only_committed_transactions_are_read_if_that_is_wanted(
             else:
                 await producer.commit_transaction()
         committed = [b"%d.%d" % (number, part) for number in (0, 2, 4) for part in range(3)]
-        config = EARLIEST._replace(isolation_level=IsolationLevel.READ_COMMITTED)
+        config = replace(EARLIEST, isolation_level="read_committed")
         async with reading(address, one, config=config) as reader:
             assert [record.value for record in await reader.read(9)] == committed
             # The markers and the last, aborted transaction are passed over as well.
@@ -248,7 +248,7 @@ async def test_a_position_that_has_expired_is_reset_by_policy(
 ) -> None:
     await produce(address, {one: numbered(10)})
     expire(its_admin, one, 6)
-    config = FetchConfig(auto_offset_reset=ResetPolicy.parse(policy))
+    config = ConsumerConfig(auto_offset_reset=policy)
     async with reading(address, config=config) as reader:
         reader.positions.set_assigned([one])
         reader.positions.seek(one, 2)
@@ -264,7 +264,7 @@ async def test_without_a_policy_it_is_an_error_until_somebody_seeks(
 ) -> None:
     await produce(address, {one: numbered(10)})
     expire(its_admin, one, 6)
-    async with reading(address, config=FetchConfig(auto_offset_reset=RESET_NONE)) as reader:
+    async with reading(address, config=ConsumerConfig(auto_offset_reset="none")) as reader:
         reader.positions.set_assigned([one])
         reader.positions.seek(one, 2)
         reader.fetcher.assignment_changed()
@@ -395,7 +395,7 @@ async def test_a_reset_by_duration_begins_with_what_is_not_older(
                 one.topic, b"%d" % age_h, timestamp_ms=now_ms - age_h * 3_600_000
             )
     for text, expected in {"by_duration:P1D": 1, "by_duration:PT5H": 3, "latest": 4}.items():
-        config = FetchConfig(auto_offset_reset=ResetPolicy.parse(text))
+        config = ConsumerConfig(auto_offset_reset=text)
         async with reading(address, one, config=config) as reader:
             await reader.wait_positions()
             assert reader.positions.position(one) == expected
@@ -406,7 +406,7 @@ async def test_a_duration_without_records_leads_to_the_end(
 ) -> None:
     async with AIOKafkaProducer(bootstrap_servers=address) as producer:
         await producer.send_and_wait(one.topic, b"old", timestamp_ms=1_000)
-    config = FetchConfig(auto_offset_reset=ResetPolicy.parse("by_duration:PT1H"))
+    config = ConsumerConfig(auto_offset_reset="by_duration:PT1H")
     async with reading(address, one, config=config) as reader:
         await reader.wait_positions()
         assert reader.positions.position(one) == 1

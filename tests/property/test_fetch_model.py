@@ -13,13 +13,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kohort.client.core.fetch.batches import Fetched, ReadOptions
+from kohort.client.core.fetch.batches import Fetched
 from kohort.client.core.fetch.buffers import CHUNK_OVERHEAD_BYTES, FetchBuffers
 from kohort.client.core.fetch.plan import LEFTOVER_MS, FetchLimits, FetchPlan
 from kohort.client.core.fetch.positions import Positions
 from kohort.client.core.partitions import TopicPartition
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
+from tests.batches import READ
 
 PARTITIONS = [TopicPartition("t", index) for index in range(5)]
 BROKERS = (0, 1)
@@ -146,7 +147,7 @@ class FetchModel(RuleBasedStateMachine):
             if fails:
                 self.plan.postpone(one, node_id, self.now_ms + 100)
             elif batches and offset < LOG_RECORDS:
-                chunk = Fetched(one, memoryview(_log(offset, batches)), ReadOptions())
+                chunk = Fetched(one, memoryview(_log(offset, batches)), READ)
                 self.plan.set_waiting(one, self.buffers.add(one, fence, chunk))
                 self.plan.served(one)
                 # As a broker that fills an answer in the order of the request.

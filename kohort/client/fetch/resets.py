@@ -66,7 +66,7 @@ class OffsetResets:
         config = self._config
         try:
             found, failed = await ask_leader(
-                self._cluster, node_id, specs, config.isolation_level, config.request_timeout_ms
+                self._cluster, node_id, specs, config.isolation, config.request_timeout_ms
             )
         except ConsumerError as error:
             # To be told, and to be tried again, as a fetch that is refused.

@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -83,7 +84,7 @@ async def test_a_follower_in_the_rack_is_read_from_as_long_as_it_is_there(
 ) -> None:
     leader, follower = cluster
     partition = TopicPartition(topic, 0)
-    config = EARLIEST._replace(client_rack="b")
+    config = replace(EARLIEST, client_rack="b")
     async with reading(leader.bootstrap, partition, config=config) as reader:
         await produce(leader.bootstrap, {partition: RECORDS})
         assert len(await reader.read(COUNT)) == COUNT
@@ -114,7 +115,7 @@ async def test_without_a_rack_of_its_own_it_is_the_leader_that_is_read_from(
     leader, follower = cluster
     partition = TopicPartition(topic, 0)
     for rack in (None, "a", "c"):
-        config = EARLIEST._replace(client_rack=rack)
+        config = replace(EARLIEST, client_rack=rack)
         async with reading(leader.bootstrap, partition, config=config) as reader:
             await produce(leader.bootstrap, {partition: RECORDS})
             await reader.read(COUNT)

@@ -12,10 +12,9 @@ from collections.abc import Collection, Coroutine
 from typing import Any, Final, cast
 
 from kohort.broker.runtime.clock import VirtualClock
-from kohort.client.core.fetch.config import FetchConfig
+from kohort.client.config import ConsumerConfig
 from kohort.client.core.fetch.deserialisers import NO_DESERIALISERS, Deserialisers
 from kohort.client.core.fetch.positions import Positions
-from kohort.client.core.offsets import RESET_EARLIEST
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord
 from kohort.client.core.topics import Leader, TopicInfo
@@ -53,7 +52,7 @@ FETCH: Final = 1
 LIST_OFFSETS: Final = 2
 EPOCHS: Final = 23
 SILENCE_MS: Final = 30_000
-EARLIEST: Final = FetchConfig(auto_offset_reset=RESET_EARLIEST)
+EARLIEST: Final = ConsumerConfig(auto_offset_reset="earliest")
 
 
 def partition(index: int) -> TopicPartition:
@@ -290,7 +289,7 @@ class Scene:
     def __init__(
         self,
         *leaders: int,
-        config: FetchConfig = EARLIEST,
+        config: ConsumerConfig = EARLIEST,
         deserialisers: Deserialisers = NO_DESERIALISERS,
     ) -> None:
         self.cluster = ScriptedCluster(*leaders)

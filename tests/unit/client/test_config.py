@@ -8,7 +8,9 @@ import pytest
 
 from kohort import Assignor, Consumer, JoinReason, RebalanceListener, errors
 from kohort.client.config import ConsumerConfig, Settings, config_from
+from kohort.client.core.fetch.config import IsolationLevel
 from kohort.client.core.group.assignors import RangeAssignor
+from kohort.client.core.offsets import RESET_EARLIEST
 
 
 @pytest.mark.parametrize(
@@ -65,7 +67,7 @@ def test_settings_are_kafkas_by_default() -> None:
     assert config.membership.max_poll_interval_ms == 300_000
     assert config.heartbeat.heartbeat_interval_ms == 3_000
     assert [one.name for one in config.assignors()] == ["range", "cooperative-sticky"]
-    assert config.fetch.max_partition_fetch_bytes == 1 << 20
+    assert config.max_partition_fetch_bytes == 1 << 20
     assert config.commits_by_itself
     assert config.first_reason is JoinReason.RESTART
 
@@ -105,7 +107,8 @@ def test_a_password_is_not_shown() -> None:
 
 def test_the_keyword_arguments_are_the_fields_of_the_configuration() -> None:
     fields = inspect.signature(ConsumerConfig).parameters
-    assert set(Settings.__annotations__) == set(fields)
+    types = {name: one.__forward_arg__ for name, one in Settings.__annotations__.items()}
+    assert types == {name: one.annotation for name, one in fields.items()}
 
 
 def test_brokers_are_told_the_version_of_the_package() -> None:
@@ -146,7 +149,6 @@ def test_a_listener_that_would_never_be_called_is_refused(
     consumer.subscribe(["t"], listener=WellNamed())
 
 
-def test_fetches_know_the_rack_and_the_age_of_metadata() -> None:
-    found = config_from({"client_rack": "zone-a", "metadata_max_age_ms": 7_000}).fetch
-    assert (found.client_rack, found.metadata_max_age_ms) == ("zone-a", 7_000)
-    assert config_from({}).fetch.client_rack is None
+def test_fetches_go_by_what_the_two_that_are_texts_mean() -> None:
+    found = config_from({"isolation_level": "read_committed", "auto_offset_reset": "earliest"})
+    assert (found.isolation, found.reset_policy) == (IsolationLevel.READ_COMMITTED, RESET_EARLIEST)

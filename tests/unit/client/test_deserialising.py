@@ -8,7 +8,7 @@ from typing import TypeAlias
 import pytest
 
 from kohort.client.core.errors import DeserialisationError, RecordError
-from kohort.client.core.fetch.batches import Fetched, ReadOptions
+from kohort.client.core.fetch.batches import Fetched
 from kohort.client.core.fetch.buffers import FetchBuffers
 from kohort.client.core.fetch.deserialisers import Deserialisers, NotMadeYet
 from kohort.client.core.fetch.positions import Positions
@@ -20,6 +20,7 @@ from kohort.client.deserialising import (
 )
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
+from tests.batches import READ
 
 A, B = (TopicPartition("t", index) for index in range(2))
 Read: TypeAlias = Callable[[bytes], Awaitable[int]]
@@ -53,7 +54,7 @@ class Fixture:
         deserialisers = Deserialisers(value=read)
         assert deserialisers.are_awaited
         self.awaiting = Awaiting(deserialisers, on_made=self.changed.set)
-        self.options = ReadOptions(deserialisers=deserialisers, maker=self.awaiting)
+        self.options = READ._replace(deserialisers=deserialisers, maker=self.awaiting)
         self.buffers = FetchBuffers(
             self.positions,
             inflated_bytes_limit=1 << 20,
@@ -195,7 +196,7 @@ async def test_another_record_of_the_same_offset_is_not_answered_with_the_one_be
     one = Fixture(registry, A)
     assert one.buffers.take(1) == {}
     await one.wait_made()
-    records = Fetched(A, memoryview(encode_batch([Record(b"77")])), ReadOptions()).read(0, 1)
+    records = Fetched(A, memoryview(encode_batch([Record(b"77")])), READ).read(0, 1)
     with pytest.raises(NotMadeYet):
         one.awaiting.take(A, records)
     await one.wait_made()

@@ -47,8 +47,8 @@ _OFFSET_MAX: Final = (1 << 63) - 2
 class ReadOptions(NamedTuple):
     """How batches are read."""
 
-    check_crcs: bool = True
-    inflated_bytes_limit: int = 64 << 20
+    check_crcs: bool
+    inflated_bytes_limit: int
     deserialisers: Deserialisers = NO_DESERIALISERS
     maker: Maker | None = None
     """What calls them, if they are coroutine functions."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Protocol
 
-from kohort.client.core.offsets import RESET_LATEST, ResetPolicy
+from kohort.client.core.offsets import ResetPolicy
 
 
 class IsolationLevel(IntEnum):
@@ -15,27 +15,58 @@ class IsolationLevel(IntEnum):
     READ_COMMITTED = 1
 
 
-class FetchConfig(NamedTuple):
-    """Kafka's settings of these names, and two of our own."""
+class FetchConfig(Protocol):
+    """What fetching has to know of a consumer's settings: `ConsumerConfig` has them, and says what
+    the others mean and what they are by default.
+    """
 
-    fetch_min_bytes: int = 1
-    fetch_max_wait_ms: int = 500
-    fetch_max_bytes: int = 50 << 20
-    """Of one answer; a first batch that is larger is returned all the same (KIP-74)."""
-    max_partition_fetch_bytes: int = 1 << 20
-    """The same, of one partition in one answer."""
-    prefetch_bytes_limit: int = 50 << 20
-    """Of all that may wait to be taken, as it was sent: compressed. As much again may be inflated,
-    of batches that were begun, beside the one that is being read."""
-    inflated_bytes_limit: int = 64 << 20
-    """Of one batch when it is decompressed; a larger one is a RecordTooLargeError."""
-    check_crcs: bool = True
-    isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
-    auto_offset_reset: ResetPolicy = RESET_LATEST
-    retry_backoff_ms: int = 100
-    retry_backoff_max_ms: int = 1_000
-    request_timeout_ms: int = 30_000
-    client_rack: str | None = None
-    """Told to leaders, which may name a follower there to be read from (KIP-392)."""
-    metadata_max_age_ms: int = 300_000
-    """Also how long such a follower is read from before the leader is asked again."""
+    @property
+    def fetch_min_bytes(self) -> int: ...
+
+    @property
+    def fetch_max_wait_ms(self) -> int: ...
+
+    @property
+    def fetch_max_bytes(self) -> int:
+        """What one answer may have; a first batch that is larger is returned anyway (KIP-74)."""
+
+    @property
+    def max_partition_fetch_bytes(self) -> int:
+        """The same, of one partition in one answer."""
+
+    @property
+    def prefetch_bytes_limit(self) -> int:
+        """So much may wait to be taken, as it was sent: compressed. As much again may be inflated,
+        of batches that were begun, beside the one that is being read.
+        """
+
+    @property
+    def inflated_bytes_limit(self) -> int:
+        """One batch may grow to that; a larger one is a RecordTooLargeError."""
+
+    @property
+    def check_crcs(self) -> bool: ...
+
+    @property
+    def isolation(self) -> IsolationLevel: ...
+
+    @property
+    def reset_policy(self) -> ResetPolicy:
+        """Where to begin without a position."""
+
+    @property
+    def retry_backoff_ms(self) -> int: ...
+
+    @property
+    def retry_backoff_max_ms(self) -> int: ...
+
+    @property
+    def request_timeout_ms(self) -> int: ...
+
+    @property
+    def client_rack(self) -> str | None:
+        """Told to leaders, which may name a follower there to be read from (KIP-392)."""
+
+    @property
+    def metadata_max_age_ms(self) -> int:
+        """Also how long such a follower is read from before the leader is asked again."""

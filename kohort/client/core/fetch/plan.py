@@ -36,9 +36,9 @@ request for them alone would be parked by the broker, and the neighbour's next w
 class FetchLimits(NamedTuple):
     """Bytes: of one answer, of one partition in it, and of all that may wait to be taken."""
 
-    answer_bytes: int = 50 << 20
-    partition_bytes: int = 1 << 20
-    prefetch_bytes: int = 50 << 20
+    answer_bytes: int
+    partition_bytes: int
+    prefetch_bytes: int
 
 
 class PlannedFetch(NamedTuple):

@@ -187,7 +187,7 @@ class FetchState:
 
     def default_reset(self, wall_ms: int) -> OffsetSpec | None:
         """Where to begin without a position; None: the user has to say."""
-        return self._config.auto_offset_reset.spec_at(wall_ms)
+        return self._config.reset_policy.spec_at(wall_ms)
 
     def clear(self) -> None:
         """Forget all that waits, and all that was not raised."""
@@ -244,7 +244,7 @@ class FetchState:
             bytes_max=fetch.bytes_max,
             min_bytes=config.fetch_min_bytes if fetch.may_wait else 0,
             max_wait_ms=config.fetch_max_wait_ms if fetch.may_wait else 0,
-            isolation_level=config.isolation_level,
+            isolation_level=config.isolation,
             rack=self._sources.rack_to_tell(asked, now_ms),
         )
         version = version_for(best_version, topic_ids)

@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,6 @@ from kohort.client.core.errors import (
     PartitionError,
     UnexpectedResponseError,
 )
-from kohort.client.core.fetch.config import IsolationLevel
 from kohort.client.core.offsets import EARLIEST as EARLIEST_OFFSET
 from kohort.client.core.offsets import LATEST, OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
@@ -180,7 +180,7 @@ def test_a_broker_that_is_down_keeps_no_other_from_being_read() -> None:
 
 def test_brokers_are_asked_at_the_same_time() -> None:
     async def test() -> None:
-        scene = Scene(1, 2, config=EARLIEST._replace(fetch_max_wait_ms=30_000))
+        scene = Scene(1, 2, config=replace(EARLIEST, fetch_max_wait_ms=30_000))
         await asyncio.sleep(1)
         assert len(scene.one.requests) == len(scene.two.requests) == 1
         began_s = asyncio.get_running_loop().time()
@@ -210,7 +210,7 @@ def test_a_broker_that_throttles_is_left_alone_for_as_long() -> None:
 @pytest.mark.parametrize("version", range(4, 19))
 def test_every_version_of_fetch_is_spoken(version: int) -> None:
     async def test() -> None:
-        config = EARLIEST._replace(isolation_level=IsolationLevel.READ_COMMITTED)
+        config = replace(EARLIEST, isolation_level="read_committed")
         scene = Scene(1, 1, config=config)
         scene.one.versions = ApiVersionTable({FETCH: (0, version)})
         scene.one.append(0, b"a")
@@ -442,7 +442,7 @@ def test_the_next_request_is_sent_while_records_are_handed_out_and_not_when_the_
     None
 ):
     async def test() -> None:
-        scene = Scene(1, config=EARLIEST._replace(max_partition_fetch_bytes=1))
+        scene = Scene(1, config=replace(EARLIEST, max_partition_fetch_bytes=1))
         scene.one.append(0, b"a")
         await scene.fetcher.wait(1)
         sent_count = scene.one.sent_count
@@ -458,7 +458,7 @@ def test_the_next_request_is_sent_while_records_are_handed_out_and_not_when_the_
 
 def test_a_request_that_is_sent_during_a_seek_asks_nothing_from_before_it() -> None:
     async def test() -> None:
-        scene = Scene(1, 1, config=EARLIEST._replace(max_partition_fetch_bytes=2_000))
+        scene = Scene(1, 1, config=replace(EARLIEST, max_partition_fetch_bytes=2_000))
         scene.cluster.is_connected = True
         # Enough of A, so that nothing is asked for; of B there could be more.
         scene.one.append(0, *(b"%d" % at for at in range(50)))

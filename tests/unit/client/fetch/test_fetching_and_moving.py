@@ -1,11 +1,11 @@
 """Positions and assignments that change while a fetch is under way."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from kohort.client.core.errors import OffsetOutOfRangeError
-from kohort.client.core.offsets import RESET_LATEST, RESET_NONE
 from kohort.protocol.errors import ErrorCode
 from tests.unit.client.scripted_brokers import EARLIEST, TOPIC_ID, Scene, partition, run
 
@@ -28,7 +28,7 @@ def test_an_answer_to_where_the_position_was_before_a_seek_is_ignored() -> None:
 
 def test_out_of_range_is_ignored_if_the_position_has_moved_meanwhile() -> None:
     async def test() -> None:
-        scene = Scene(1, config=EARLIEST._replace(auto_offset_reset=RESET_NONE))
+        scene = Scene(1, config=replace(EARLIEST, auto_offset_reset="none"))
         await asyncio.sleep(0.1)
         scene.one.append(0)
         scene.one.faults[0].append(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -43,7 +43,7 @@ def test_out_of_range_is_ignored_if_the_position_has_moved_meanwhile() -> None:
 
 def test_out_of_range_waits_until_what_was_fetched_before_it_is_taken() -> None:
     async def test() -> None:
-        scene = Scene(1, config=EARLIEST._replace(auto_offset_reset=RESET_NONE))
+        scene = Scene(1, config=replace(EARLIEST, auto_offset_reset="none"))
         scene.one.append(0, b"a", b"b")
         await asyncio.sleep(0.1)
         scene.one.faults[0].extend([ErrorCode.OFFSET_OUT_OF_RANGE] * 20)
@@ -114,7 +114,7 @@ def test_a_topic_with_another_id_is_read_from_its_beginning() -> None:
 
 def test_a_broker_that_has_not_heard_of_the_new_topic_does_not_bring_back_the_old_one() -> None:
     async def test() -> None:
-        scene = Scene(1, config=EARLIEST._replace(auto_offset_reset=RESET_LATEST))
+        scene = Scene(1, config=replace(EARLIEST, auto_offset_reset="latest"))
         scene.one.append(0, b"old")
         await scene.read(1)
         new, old = (b"j" * 16, 0), (TOPIC_ID, 5)
@@ -151,7 +151,7 @@ def test_a_broker_that_has_not_heard_of_the_new_leader_does_not_bring_back_the_o
 
 def test_without_a_policy_a_topic_with_another_id_is_an_error() -> None:
     async def test() -> None:
-        scene = Scene(1, config=EARLIEST._replace(auto_offset_reset=RESET_NONE))
+        scene = Scene(1, config=replace(EARLIEST, auto_offset_reset="none"))
         scene.one.append(0, b"a", b"b")
         await scene.read(2)
         scene.cluster.lead(1, topic_id=b"j" * 16)

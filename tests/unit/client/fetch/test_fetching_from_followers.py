@@ -1,22 +1,22 @@
 """Followers that leaders name to consumers of their rack (KIP-392), on virtual time."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
+from kohort.client.config import ConsumerConfig
 from kohort.client.core.errors import OffsetOutOfRangeError
-from kohort.client.core.fetch.config import FetchConfig
 from kohort.client.core.fetch.read_replicas import LEADER_ALONE_MS
-from kohort.client.core.offsets import RESET_NONE
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.errors import ErrorCode
 from tests.unit.client.scripted_brokers import EARLIEST, FETCH, Scene, partition, run
 
-IN_RACK = EARLIEST._replace(client_rack="a", metadata_max_age_ms=60_000)
+IN_RACK = replace(EARLIEST, client_rack="a", metadata_max_age_ms=60_000)
 A, B = partition(0), partition(1)
 
 
-def followed(*leaders: int, config: FetchConfig = IN_RACK) -> Scene:
+def followed(*leaders: int, config: ConsumerConfig = IN_RACK) -> Scene:
     """Broker 1 leads, and names broker 2 to consumers of any rack; both have two records."""
     scene = Scene(*leaders, config=config)
     for broker in (scene.one, scene.two):
@@ -146,7 +146,7 @@ def test_a_follower_that_lags_does_not_have_the_position_reset() -> None:
 
 def test_an_offset_that_the_leader_does_not_have_either_is_out_of_range() -> None:
     async def test() -> None:
-        scene = followed(1, config=IN_RACK._replace(auto_offset_reset=RESET_NONE))
+        scene = followed(1, config=replace(IN_RACK, auto_offset_reset="none"))
         assert await scene.values(2) == [b"a", b"b"]
         for broker in (scene.one, scene.two):
             broker.logs[0] = [b"a"]

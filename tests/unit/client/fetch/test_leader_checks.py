@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
+from kohort.client.config import ConsumerConfig
 from kohort.client.core.errors import AuthorizationError, LogTruncatedError
-from kohort.client.core.fetch.config import FetchConfig
-from kohort.client.core.offsets import RESET_NONE
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.errors import ErrorCode
 from tests.unit.client.scripted_brokers import FETCH, LIST_OFFSETS, Scene, partition, run
@@ -14,7 +13,7 @@ from tests.unit.client.scripted_brokers import FETCH, LIST_OFFSETS, Scene, parti
 A = partition(0)
 
 
-async def scene_after_a_change(config: FetchConfig | None = None, *, end: int = 10) -> Scene:
+async def scene_after_a_change(config: ConsumerConfig | None = None, *, end: int = 10) -> Scene:
     """Ten records of epoch 5 were read from one broker; another leads now, in epoch 6."""
     scene = Scene(1) if config is None else Scene(1, config=config)
     for broker in (scene.one, scene.two):
@@ -79,7 +78,7 @@ def test_a_leader_that_is_down_is_waited_for() -> None:
 
 def test_without_a_policy_the_user_is_told_until_he_seeks() -> None:
     async def test() -> None:
-        config = FetchConfig(auto_offset_reset=RESET_NONE)
+        config = ConsumerConfig(auto_offset_reset="none")
         scene = await scene_after_a_change(config, end=8)
         for _ in range(2):
             with pytest.raises(LogTruncatedError, match="t-0"):
@@ -95,7 +94,7 @@ def test_without_a_policy_the_user_is_told_until_he_seeks() -> None:
 
 def test_another_leader_is_asked_about_what_the_one_before_it_had_lost() -> None:
     async def test() -> None:
-        config = FetchConfig(auto_offset_reset=RESET_NONE)
+        config = ConsumerConfig(auto_offset_reset="none")
         scene = await scene_after_a_change(config, end=8)
         with pytest.raises(LogTruncatedError):
             await scene.read(1)

@@ -17,10 +17,9 @@ from kohort.protocol.records.batch import Codec, TimestampType, read_header, wit
 from kohort.protocol.records.builder import assemble, encode_batch
 from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
 from kohort.protocol.records.record import Record
-from tests.batches import with_header
+from tests.batches import READ, with_header
 
 PARTITION = TopicPartition("t", 1)
-DEFAULTS = ReadOptions()
 MANY = 1_000_000
 
 
@@ -47,7 +46,7 @@ def marker(offset: int, producer_id: int, kind: ControlType) -> bytes:
 
 def fetched(
     *batches: bytes,
-    options: ReadOptions = DEFAULTS,
+    options: ReadOptions = READ,
     aborted: Sequence[Aborted] = (),
     offset: int = 0,
 ) -> Fetched:
@@ -145,7 +144,7 @@ def test_a_wrong_checksum_is_noticed_when_its_batch_has_its_turn(codec: Codec) -
         ) as caught:
             chunk.read(1, MANY)
         assert place_of(caught.value) == (PARTITION, 1, 2)
-    unchecked = fetched(bad, options=ReadOptions(check_crcs=False))
+    unchecked = fetched(bad, options=READ._replace(check_crcs=False))
     assert values_of(unchecked, 1) == [b"b"]
 
 
@@ -181,7 +180,7 @@ def test_a_negative_count_of_records_is_an_error() -> None:
 
 @pytest.mark.parametrize("codec", [one for one in Codec if one])
 def test_a_batch_that_inflates_beyond_the_limit_says_so(codec: Codec) -> None:
-    options = ReadOptions(inflated_bytes_limit=10_000)
+    options = READ._replace(inflated_bytes_limit=10_000)
     chunk = fetched(
         batch_of(0, b"a", codec=codec), batch_of(1, bytes(20_000), codec=codec), options=options
     )
@@ -254,7 +253,7 @@ def test_an_abort_that_begins_within_a_batch_before_the_fetch_offset_counts() ->
 
 
 def test_deserialisers_are_given_what_was_written_and_sizes_stay() -> None:
-    options = ReadOptions(
+    options = READ._replace(
         deserialisers=Deserialisers(
             key=lambda data: None if data is None else data.decode(), value=json.loads
         )
@@ -273,7 +272,7 @@ def test_a_deserialiser_that_raises_costs_no_other_record(what: str) -> None:
             raise ValueError("no good")
         return data
 
-    options = ReadOptions(deserialisers=Deserialisers(**{what: refuse}))
+    options = READ._replace(deserialisers=Deserialisers(**{what: refuse}))
     names = (b"good", b"bad", b"fine")
     records = [Record(one, one) for one in names]
     chunk = fetched(encode_batch(records, base_offset=5), options=options)
@@ -292,7 +291,7 @@ def test_a_record_that_cannot_be_deserialised_is_told_as_it_was_written() -> Non
     def upper(data: bytes) -> str:
         return data.decode().upper()
 
-    options = ReadOptions(deserialisers=Deserialisers(key=upper, value=upper))
+    options = READ._replace(deserialisers=Deserialisers(key=upper, value=upper))
     written = Record(b"\xff", b"key", headers=(("trace", b"\x00"), ("none", None)), timestamp=77)
     chunk = fetched(encode_batch([written], base_offset=4), options=options)
     with pytest.raises(DeserialisationError, match="the value of the record at offset 4") as caught:
@@ -306,6 +305,6 @@ def test_a_record_that_cannot_be_deserialised_is_told_as_it_was_written() -> Non
 def test_a_small_part_of_an_answer_does_not_keep_the_answer_in_memory() -> None:
     small = batch_of(0, b"a")
     answer = bytearray(small + bytes(10 * len(small)))
-    chunk = Fetched(PARTITION, memoryview(answer)[: len(small)], DEFAULTS)
+    chunk = Fetched(PARTITION, memoryview(answer)[: len(small)], READ)
     answer[:] = bytes(len(answer))
     assert values_of(chunk) == [b"a"]

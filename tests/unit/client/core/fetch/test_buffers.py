@@ -1,7 +1,7 @@
 import pytest
 
 from kohort.client.core.errors import RecordError
-from kohort.client.core.fetch.batches import Fetched, ReadOptions
+from kohort.client.core.fetch.batches import Fetched
 from kohort.client.core.fetch.buffers import AHEAD_RECORDS, CHUNK_OVERHEAD_BYTES, FetchBuffers
 from kohort.client.core.fetch.positions import Positions
 from kohort.client.core.offsets import EARLIEST
@@ -10,7 +10,7 @@ from kohort.protocol.records.batch import Codec
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
 from kohort.protocol.records.record import Record
-from tests.batches import with_header
+from tests.batches import READ, with_header
 
 A, B, C = (TopicPartition("t", index) for index in range(3))
 
@@ -33,7 +33,7 @@ class Fixture:
         )
 
     def fetched(self, partition: TopicPartition, *batches: bytes) -> int:
-        chunk = Fetched(partition, memoryview(b"".join(batches)), ReadOptions())
+        chunk = Fetched(partition, memoryview(b"".join(batches)), READ)
         return self.buffers.add(partition, self.positions.state(partition).fence, chunk)
 
     def take(self, max_records: int = 1_000) -> dict[TopicPartition, list[int]]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 
+from kohort.client.config import ConsumerConfig
 from kohort.client.core.errors import (
     AuthorizationError,
     ConsumerError,
@@ -15,13 +17,12 @@ from kohort.client.core.errors import (
     OffsetOutOfRangeError,
     UnexpectedResponseError,
 )
-from kohort.client.core.fetch.config import FetchConfig
 from kohort.client.core.fetch.deserialisers import NO_DESERIALISERS, Deserialisers
 from kohort.client.core.fetch.plan import PlannedFetch
 from kohort.client.core.fetch.positions import Positions
 from kohort.client.core.fetch.state import Effect, FetchState, Note
 from kohort.client.core.fetch.wire import FIRST_BY_ID, SentFetch
-from kohort.client.core.offsets import EARLIEST, RESET_EARLIEST, RESET_NONE
+from kohort.client.core.offsets import EARLIEST
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.topics import Leader, TopicInfo
 from kohort.protocol.errors import ErrorCode
@@ -32,7 +33,7 @@ from kohort.protocol.records.record import Record
 A, B, C = (TopicPartition("t", index) for index in range(3))
 TOPIC_ID: Final = b"i" * 16
 WALL_MS: Final = 1_000_000
-CONFIG: Final = FetchConfig(auto_offset_reset=RESET_EARLIEST)
+CONFIG: Final = ConsumerConfig(auto_offset_reset="earliest")
 VERSION: Final = 17
 
 
@@ -76,7 +77,7 @@ class Scene:
     def __init__(
         self,
         *leaders: int,
-        config: FetchConfig = CONFIG,
+        config: ConsumerConfig = CONFIG,
         deserialisers: Deserialisers = NO_DESERIALISERS,
     ) -> None:
         self.now_ms = 0
@@ -312,7 +313,7 @@ def test_an_offset_out_of_range_is_reset_or_an_error_if_nothing_says_how() -> No
     assert scene.answer(scene.send(), gone) == {Effect.FETCH}
     assert scene.positions.awaiting_reset() == {A: EARLIEST}
     assert [one.is_warning for one in scene.state.notes] == [False, True]
-    scene = Scene(1, config=CONFIG._replace(auto_offset_reset=RESET_NONE))
+    scene = Scene(1, config=replace(CONFIG, auto_offset_reset="none"))
     assert scene.answer(scene.send(), gone) == TELL
     assert isinstance(scene.error(), OffsetOutOfRangeError)
 
@@ -402,7 +403,7 @@ def test_a_topic_that_was_created_again_begins_anew() -> None:
 
 def test_taking_makes_room_which_is_told_once_all_of_it_is_taken() -> None:
     size = len(batch(0, 10))
-    config = CONFIG._replace(max_partition_fetch_bytes=size, prefetch_bytes_limit=4 * size)
+    config = replace(CONFIG, max_partition_fetch_bytes=size, prefetch_bytes_limit=4 * size)
     scene = Scene(1, config=config)
     scene.answer(scene.send(), part(A, batch(0, 10), batch(10, 10)))
     assert scene.fetches() == []
