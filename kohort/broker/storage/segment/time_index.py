@@ -8,12 +8,10 @@ Kafka calls it TimeIndex. When a segment is rolled or closed, a last entry notes
 from __future__ import annotations
 
 from collections.abc import Iterable
-from copy import copy
 from struct import Struct
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
-from kohort.broker.storage.filesystem import FileSystem
-from kohort.broker.storage.segment.entry_file import EntryFile
+from kohort.broker.storage.segment.segment_index import SegmentIndex
 
 ENTRY = Struct(">qI")
 ENTRY_BYTES = ENTRY.size
@@ -28,26 +26,12 @@ class TimestampOffset(NamedTuple):
     offset: int
 
 
-class TimeIndex:
-    """See the module. Searches tolerate any content of the file and then find something useless."""
+class TimeIndex(SegmentIndex):
+    """See the module."""
 
-    __slots__ = ("_base_offset", "_entries")
+    __slots__ = ()
 
-    def __init__(
-        self, files: FileSystem, path: str, base_offset: int, size_bytes: int | None
-    ) -> None:
-        """`size_bytes` of the file as it is, None if there is none."""
-        self._base_offset = base_offset
-        self._entries = EntryFile(files, path, ENTRY, size_bytes)
-
-    def twin(self) -> Self:
-        """The same entries on the same file, for searches in another thread; never to be saved."""
-        twin = copy(self)
-        twin._entries = self._entries.twin()  # noqa: SLF001 - its own.
-        return twin
-
-    def __len__(self) -> int:
-        return len(self._entries)
+    entry = ENTRY
 
     def __getitem__(self, number: int) -> TimestampOffset:
         timestamp, relative = self._entries[number]
@@ -80,15 +64,3 @@ class TimeIndex:
         self._entries.replace_all(
             [(entry.timestamp, entry.offset - self._base_offset) for entry in entries]
         )
-
-    def save(self) -> None:
-        """Write out what waits in memory. Raises OSError."""
-        self._entries.save()
-
-    def sync(self) -> None:
-        """Return once all saved entries are on the disk. Raises OSError."""
-        self._entries.sync()
-
-    def close(self) -> None:
-        """Give the descriptor back."""
-        self._entries.close()

@@ -1,0 +1,63 @@
+"""What both indexes of a segment are: entries in a file, their offsets relative to the segment."""
+
+from __future__ import annotations
+
+from copy import copy
+from struct import Struct
+from typing import ClassVar, Self
+
+from kohort.broker.storage.filesystem import FileSystem
+from kohort.broker.storage.segment.entry_file import EntryFile
+
+
+class SegmentIndex:
+    """The part that does not ask what an entry says.
+
+    Searches tolerate any content of the file and then find something useless.
+    """
+
+    __slots__ = ("_base_offset", "_entries")
+
+    entry: ClassVar[Struct]
+    """How an entry is stored; each kind of index has its own."""
+
+    def __init__(
+        self, files: FileSystem, path: str, base_offset: int, size_bytes: int | None
+    ) -> None:
+        """`size_bytes` of the file as it is, None if there is none."""
+        self._base_offset = base_offset
+        self._entries = EntryFile(files, path, self.entry, size_bytes)
+
+    def twin(self) -> Self:
+        """The same entries on the same file, for searches in another thread; never to be saved."""
+        twin = copy(self)
+        twin._entries = self._entries.twin()  # noqa: SLF001 - its own.
+        return twin
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def unsaved_count(self) -> int:
+        """How many entries wait in memory."""
+        return self._entries.unsaved_count
+
+    def is_cached(self) -> bool:
+        """Whether a search waits for no disk, as far as that is known. Raises OSError."""
+        return self._entries.is_cached()
+
+    def keep_first(self, count: int) -> None:
+        """Drop all entries but the first `count`. Raises OSError."""
+        self._entries.keep_first(count)
+
+    def save(self) -> None:
+        """Write out what waits in memory. Raises OSError."""
+        self._entries.save()
+
+    def sync(self) -> None:
+        """Return once all saved entries are on the disk. Raises OSError."""
+        self._entries.sync()
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        self._entries.close()
