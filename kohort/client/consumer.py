@@ -17,7 +17,9 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self, TypeAlias
 
 from kohort.client.config import ConsumerConfig, Settings, config_from
+from kohort.client.constructor import K, TypedConstructor, V
 from kohort.client.core.errors import ConsumerClosedError, IllegalStateError
+from kohort.client.core.group.statistics import Figures
 from kohort.client.core.group.subscription import Subscription, SubscriptionKind
 from kohort.client.core.offsets import (
     EARLIEST,
@@ -35,10 +37,10 @@ from kohort.client.engine import Engine
 from kohort.client.fetch.offset_lookup import list_offsets
 from kohort.client.group.commit_callbacks import CommitCallback, Offsets
 from kohort.client.group.listener import RebalanceListener, listener_from
+from kohort.client.health import Health
 from kohort.client.net.aside import aside
-from kohort.client.observed import Observed
 from kohort.client.processing.running import Runs
-from kohort.client.typed import K, TypedByDeserialisers, V
+from kohort.client.reporting import figures_of, health_of
 
 CLOSE_TIMEOUT_S: Final = 30.0
 
@@ -58,7 +60,7 @@ class GroupMetadata(NamedTuple):
     group_instance_id: str | None = None
 
 
-class Consumer(TypedByDeserialisers[K, V], Runs[K, V], Observed):
+class Consumer(TypedConstructor[K, V], Runs[K, V]):
     """Reads records. To be closed: use it with `async with`, or call `start` and `stop`.
 
     Type checkers know the types of keys and values by what the deserialisers return:
@@ -624,6 +626,26 @@ class Consumer(TypedByDeserialisers[K, V], Runs[K, V], Observed):
         engine = self._running()
         with engine.calls.call():
             return await engine.all_topics()
+
+    # Itself.
+
+    def health(self) -> Health:
+        """Whether it does its work, and all that one needs to see why not. Costs microseconds."""
+        return health_of(
+            self.config,
+            self._subscription,
+            self._engine,
+            self._run_figures(),
+            is_closed=self._is_closed,
+        )
+
+    def metrics(self) -> Figures:
+        """Figures of its group under Java's names, as `rebalance-total`; None where Java has NaN.
+
+        Times are milliseconds unless the name says seconds.
+        `kohort.client.metrics.ConsumerCollector` gives them to Prometheus.
+        """
+        return figures_of(self._subscription, self._engine)
 
     # Inside.
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Final, Generic
 
 from kohort.client.config import ConsumerConfig
+from kohort.client.constructor import K, V
 from kohort.client.core.errors import IllegalStateError
 from kohort.client.core.records import ConsumerRecord
 from kohort.client.engine import Engine
@@ -19,7 +20,6 @@ from kohort.client.processing.engine_source import EngineSource
 from kohort.client.processing.figures import Counts, RunFigures
 from kohort.client.processing.options import OnFailure, Ordering, RetryOn, RunOptions
 from kohort.client.processing.runner import Runner
-from kohort.client.typed import K, V
 
 STOP_SHARE: Final = 0.6
 """The part of the time of `stop` that handlers have; then come commits, callbacks, the group."""

@@ -1,5 +1,5 @@
-"""What type checkers know of a consumer: keys and values are what the deserialisers return, or what
-comes of awaiting that.
+"""The constructor of `Consumer`, from which type checkers know what keys and values are: what the
+deserialisers return, or what comes of awaiting that.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ to ask for it.
 """
 
 
-class TypedByDeserialisers(Generic[K, V]):
-    """The constructor of `Consumer`."""
+class TypedConstructor(Generic[K, V]):
+    """`K` and `V` are what keys and values become."""
 
     @overload
     def __init__(
-        self: TypedByDeserialisers[Raw, Raw],
+        self: TypedConstructor[Raw, Raw],
         *topics: str,
         key_deserializer: None = None,
         value_deserializer: None = None,
@@ -38,7 +38,7 @@ class TypedByDeserialisers(Generic[K, V]):
 
     @overload
     def __init__(
-        self: TypedByDeserialisers[K, Raw],
+        self: TypedConstructor[K, Raw],
         *topics: str,
         key_deserializer: Callable[[Any], Coroutine[Any, Any, K]],
         value_deserializer: None = None,
@@ -47,7 +47,7 @@ class TypedByDeserialisers(Generic[K, V]):
 
     @overload
     def __init__(
-        self: TypedByDeserialisers[K, Raw],
+        self: TypedConstructor[K, Raw],
         *topics: str,
         key_deserializer: Callable[[Any], K],
         value_deserializer: None = None,
@@ -56,7 +56,7 @@ class TypedByDeserialisers(Generic[K, V]):
 
     @overload
     def __init__(
-        self: TypedByDeserialisers[Raw, V],
+        self: TypedConstructor[Raw, V],
         *topics: str,
         key_deserializer: None = None,
         value_deserializer: Callable[[Any], Coroutine[Any, Any, V]],
@@ -83,7 +83,7 @@ class TypedByDeserialisers(Generic[K, V]):
 
     @overload
     def __init__(
-        self: TypedByDeserialisers[Raw, V],
+        self: TypedConstructor[Raw, V],
         *topics: str,
         key_deserializer: None = None,
         value_deserializer: Callable[[Any], V],

@@ -1,4 +1,7 @@
-"""What a consumer tells about itself: `health()` and `metrics()`. A part of `Consumer`."""
+"""What a consumer tells about itself, gathered from its parts.
+
+Nothing here waits, and all of it works before the start of a consumer and after its end.
+"""
 
 from __future__ import annotations
 
@@ -17,52 +20,44 @@ from kohort.client.health import Health, HealthLimits
 from kohort.client.processing.figures import RunFigures
 
 
-class Observed:
-    """Asks the engine's parts; never waits, and works before the start and after the end."""
+def health_of(
+    config: ConsumerConfig,
+    subscription: Subscription,
+    engine: Engine | None,
+    run: RunFigures | None,
+    *,
+    is_closed: bool,
+) -> Health:
+    """`Consumer.health`; `engine` is None before the start, `run` without handlers."""
+    now_ms = monotonic_ms()
+    is_by_group = subscription.is_by_group
+    member = None if engine is None or not is_by_group else engine.member
+    return Health(
+        client_id=config.client_id,
+        group_id=config.group_id,
+        group_instance_id=config.group_instance_id,
+        is_subscribed=is_by_group,
+        is_assigned=subscription.kind is SubscriptionKind.MANUAL,
+        is_closed=is_closed,
+        run=run,
+        limits=HealthLimits(
+            session_timeout_ms=config.session_timeout_ms,
+            max_poll_interval_ms=config.max_poll_interval_ms,
+        ),
+        **({} if engine is None else _reading(engine, subscription.assigned, now_ms)),
+        **({} if member is None else _membership(member, now_ms)),
+    )
 
-    config: ConsumerConfig
-    _subscription: Subscription
-    _engine: Engine | None
-    _is_closed: bool
 
-    def _run_figures(self) -> RunFigures | None:
-        raise NotImplementedError
-
-    def health(self) -> Health:
-        """Whether it does its work, and all that one needs to see why not. Costs microseconds."""
-        config, engine = self.config, self._engine
-        now_ms = monotonic_ms()
-        is_by_group = self._subscription.is_by_group
-        member = None if engine is None or not is_by_group else engine.member
-        return Health(
-            client_id=config.client_id,
-            group_id=config.group_id,
-            group_instance_id=config.group_instance_id,
-            is_subscribed=is_by_group,
-            is_assigned=self._subscription.kind is SubscriptionKind.MANUAL,
-            is_closed=self._is_closed,
-            run=self._run_figures(),
-            limits=HealthLimits(
-                session_timeout_ms=config.session_timeout_ms,
-                max_poll_interval_ms=config.max_poll_interval_ms,
-            ),
-            **({} if engine is None else _reading(engine, self._subscription.assigned, now_ms)),
-            **({} if member is None else _membership(member, now_ms)),
-        )
-
-    def metrics(self) -> Figures:
-        """Figures of its group under Java's names, as `rebalance-total`; None where Java has NaN.
-
-        Times are milliseconds unless the name says seconds.
-        `kohort.client.metrics.ConsumerCollector` gives them to Prometheus.
-        """
-        now_ms = monotonic_ms()
-        member = None if self._engine is None else self._engine.member
-        if member is None:
-            figures = GroupStatistics().figures(now_ms) | HeartbeatStatistics().figures(now_ms)
-        else:
-            figures = member.statistics.figures(now_ms) | member.heartbeats.figures(now_ms)
-        return {**figures, "assigned-partitions": len(self._subscription.assigned)}
+def figures_of(subscription: Subscription, engine: Engine | None) -> Figures:
+    """`Consumer.metrics`; `engine` is None before the start."""
+    now_ms = monotonic_ms()
+    member = None if engine is None else engine.member
+    if member is None:
+        figures = GroupStatistics().figures(now_ms) | HeartbeatStatistics().figures(now_ms)
+    else:
+        figures = member.statistics.figures(now_ms) | member.heartbeats.figures(now_ms)
+    return {**figures, "assigned-partitions": len(subscription.assigned)}
 
 
 def _reading(engine: Engine, assigned: Collection[TopicPartition], now_ms: int) -> dict[str, Any]:
