@@ -16,6 +16,9 @@ _QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _AFTER_A_KILL = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
 """A controller takes a broker back when the session of the one that was killed has ended: 9 s."""
 
+_formatted: dict[tuple[str, ...], dict[Path, bytes]] = {}
+"""By node id and arguments: the files in a directory that `kafka-storage format` has made."""
+
 
 class KafkaServer(ServerProcess):
     """`overrides` replace the settings below, which are Kafka's own but for what one node needs."""
@@ -75,6 +78,22 @@ class KafkaServer(ServerProcess):
         ]
 
     def _format(self, properties: Path) -> None:
+        """By a JVM the first time, and then as it came out."""
+        key = (self.properties["node.id"], *self.format_arguments)
+        if key not in _formatted:
+            self._run_format(properties)
+            _formatted[key] = {
+                path.relative_to(self.data): path.read_bytes()
+                for path in self.data.rglob("*")
+                if path.is_file()
+            }
+            return
+        for name, content in _formatted[key].items():
+            path = self.data / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+    def _run_format(self, properties: Path) -> None:
         subprocess.run(
             [
                 *self._java("-Xmx128M", *_QUICK_START),

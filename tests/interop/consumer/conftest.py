@@ -12,7 +12,13 @@ from tests.kohort_server import KohortServer
 from tests.server_process import ServerProcess
 
 BROKERS: dict[str, type[ServerProcess]] = {"kohort": KohortServer, "kafka": KafkaServer}
-OVERRIDES = {"group.min.session.timeout.ms": "500", "group.initial.rebalance.delay.ms": "0"}
+OVERRIDES = {
+    "group.min.session.timeout.ms": "500",
+    "group.initial.rebalance.delay.ms": "0",
+    # A Kafka makes 50 of each when the first one asks, which waits for seconds meanwhile.
+    "offsets.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "5",
+}
 
 
 @pytest.fixture(scope="session", params=BROKERS)

@@ -9,7 +9,7 @@ from tests.interop.consumer.bounced import Notebook, Reader, Writer
 from tests.interop.consumer.members import PATIENCE_S, Members, Topics
 
 PARTITIONS = 8
-EVERY_S = 2.0
+EVERY_S = 1.0
 DEAD_AFTER_MS = 1_500
 """Of the member that is restarted, so that a crash is noticed soon."""
 
