@@ -82,7 +82,7 @@ format: $(STAMPS)/test ## rewrite the sources in the house style
 	$(BIN)/ruff check --fix-only --quiet
 	$(BIN)/ruff format --quiet
 
-unit: $(STAMPS)/test ## seconds: every module on its own
+unit: $(STAMPS)/test ## every module on its own, in a minute or two
 	$(PYTEST) tests/unit
 
 property: $(STAMPS)/test $(STAMPS)/java ## codecs against construct, kio and Java; log and group against models
