@@ -49,6 +49,8 @@ class SecureKafka(KafkaServer):
             "listener.security.protocol.map": ",".join(
                 f"{name}:{protocol}" for name, protocol in protocols.items()
             ),
+            # Who asks first waits until all are made.
+            "offsets.topic.num.partitions": "5",
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(self.authority.issue("broker", "IP:127.0.0.1")),
             "ssl.truststore.type": "PEM",

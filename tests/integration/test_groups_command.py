@@ -290,7 +290,9 @@ async def test_list_and_describe_tell_of_members_partitions_and_lag(kohort: Aski
 
 
 async def test_list_and_describe_ask_a_real_kafka_as_well(tmp_path: Path) -> None:
-    with KafkaServer(tmp_path / "kafka") as server:
+    # Who asks first waits until all are made.
+    settings = {"offsets.topic.num.partitions": "5"}
+    with KafkaServer(tmp_path / "kafka", overrides=settings) as server:
         await create_topic(server.bootstrap)
         asking = Asking(server, 1)
         missing = await asking.ask("describe", "nobody")

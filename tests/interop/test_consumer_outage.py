@@ -53,7 +53,8 @@ async def test_a_consumer_outlives_its_broker(
     absence_s: int,
 ) -> None:
     name = f"outage-{uuid.uuid4().hex[:12]}"
-    server = kind(tmp_path)
+    # Who asks first waits until all are made.
+    server = kind(tmp_path, overrides={"offsets.topic.num.partitions": "5"})
     seen: Counter[bytes] = Counter()
     # A Kafka that was killed may not know the member any more, and then the commits decide.
     may_forget = dies and kind is KafkaServer

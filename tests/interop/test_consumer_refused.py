@@ -30,6 +30,8 @@ SETTINGS = {
     # Whoever is asked about something that has no rules may do it; this node itself, too.
     "allow.everyone.if.no.acl.found": "true",
     "group.initial.rebalance.delay.ms": "0",
+    # Who asks first waits until all are made.
+    "offsets.topic.num.partitions": "5",
 }
 
 
