@@ -39,12 +39,14 @@ SEQUENCE_MODULUS = 1 << 31
 
 _HEADER = Struct(">qiibIhiqqqhii")
 _PLACEMENT = Struct(">qii")
-_CRC_START = 21
+CRC_START = 21
+"""Behind the CRC itself, which covers all from here on."""
 
-_CODEC_MASK = 0x07
-_LOG_APPEND_TIME_BIT = 0x08
-_TRANSACTIONAL_BIT = 0x10
-_CONTROL_BIT = 0x20
+# Bits of a header's attributes, for who looks at several of them.
+CODEC_MASK = 0x07
+LOG_APPEND_TIME_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
 _DELETE_HORIZON_BIT = 0x40
 
 
@@ -96,30 +98,30 @@ class BatchHeader(NamedTuple):
     @property
     def codec_id(self) -> int:
         """0 to 7; those above 4 name no codec."""
-        return self.attributes & _CODEC_MASK
+        return self.attributes & CODEC_MASK
 
     @property
     def codec(self) -> Codec:
         """Raises DecodeError for an id that names no codec."""
         try:
-            return Codec(self.attributes & _CODEC_MASK)
+            return Codec(self.attributes & CODEC_MASK)
         except ValueError:
             raise DecodeError(f"unknown compression codec {self.codec_id}") from None
 
     @property
     def timestamp_type(self) -> TimestampType:
         """LOG_APPEND_TIME: every record's timestamp is max_timestamp."""
-        return TimestampType((self.attributes & _LOG_APPEND_TIME_BIT) >> 3)
+        return TimestampType((self.attributes & LOG_APPEND_TIME_BIT) >> 3)
 
     @property
     def is_transactional(self) -> bool:
         """True for records and markers of transactions."""
-        return bool(self.attributes & _TRANSACTIONAL_BIT)
+        return bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property
     def is_control(self) -> bool:
         """True for a batch that holds a marker instead of records of users."""
-        return bool(self.attributes & _CONTROL_BIT)
+        return bool(self.attributes & CONTROL_BIT)
 
     @property
     def has_delete_horizon(self) -> bool:
@@ -180,7 +182,7 @@ def crc_of(buffer: Buffer, header: BatchHeader, position: int = 0) -> int:
     stop = position + header.size_bytes
     if stop > len(buffer):
         raise DecodeError(f"batch of {header.size_bytes} bytes at {position} ends with the buffer")
-    return crc32c(memoryview(buffer)[position + _CRC_START : stop])
+    return crc32c(memoryview(buffer)[position + CRC_START : stop])
 
 
 def crc_matches(buffer: Buffer, header: BatchHeader, position: int = 0) -> bool:
@@ -233,12 +235,12 @@ def with_log_append_time(buffer: Buffer, header: BatchHeader, timestamp_ms: int)
 
     `buffer` holds the batch from its start; it is not changed.
     """
-    return _restamped(buffer, header, header.attributes | _LOG_APPEND_TIME_BIT, timestamp_ms)
+    return _restamped(buffer, header, header.attributes | LOG_APPEND_TIME_BIT, timestamp_ms)
 
 
 def with_create_time(buffer: Buffer, header: BatchHeader, max_timestamp: int) -> BatchHeader:
     """The header with the producer's timestamps in force and the CRC that goes with it."""
-    return _restamped(buffer, header, header.attributes & ~_LOG_APPEND_TIME_BIT, max_timestamp)
+    return _restamped(buffer, header, header.attributes & ~LOG_APPEND_TIME_BIT, max_timestamp)
 
 
 def _restamped(
@@ -250,4 +252,4 @@ def _restamped(
 
 def header_crc(header: BatchHeader, payload: Buffer) -> int:
     """The CRC a batch of this header and this records block must carry."""
-    return crc32c(payload, crc32c(_HEADER.pack(*header)[_CRC_START:]))
+    return crc32c(payload, crc32c(_HEADER.pack(*header)[CRC_START:]))

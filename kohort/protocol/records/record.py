@@ -20,6 +20,9 @@ from kohort.protocol.records.varint import (
 )
 from kohort.protocol.records.walk import RECORD_BYTES_MIN, RecordSpan, read_span
 
+SMALL = 64
+"""Below this a length or a delta is one byte, and that is its double."""
+
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
@@ -116,17 +119,31 @@ def _headers(block: Buffer, span: RecordSpan) -> Headers:
 def write_record(out: bytearray, record: Record, timestamp_delta: int, offset_delta: int) -> None:
     """Append a record to a records block."""
     body = bytearray(1)
-    write_varlong(body, timestamp_delta)
-    write_varint(body, offset_delta)
-    _write_field(body, record.key)
-    _write_field(body, record.value)
+    key, value = record.key, record.value
+    if 0 <= timestamp_delta < SMALL and 0 <= offset_delta < SMALL:
+        # Nearly every record that a broker writes for itself: zig-zag doubles what is small.
+        body += bytes((timestamp_delta << 1, offset_delta << 1))
+    else:
+        write_varlong(body, timestamp_delta)
+        write_varint(body, offset_delta)
+    if key is not None and len(key) < SMALL:
+        body.append(len(key) << 1)
+        body += key
+    else:
+        _write_field(body, key)
+    _write_field(body, value)
+    if not record.headers:
+        body.append(0)
+        write_varint(out, len(body))
+        out += body
+        return
     write_varint(body, len(record.headers))
-    for key, value in record.headers:
+    for name, content in record.headers:
         try:
-            _write_field(body, key.encode("utf-8", "surrogateescape"))
+            _write_field(body, name.encode("utf-8", "surrogateescape"))
         except UnicodeEncodeError as error:
-            raise EncodeError(f"header key {key!r}: {error}") from None
-        _write_field(body, value)
+            raise EncodeError(f"header key {name!r}: {error}") from None
+        _write_field(body, content)
     write_varint(out, len(body))
     out += body
 

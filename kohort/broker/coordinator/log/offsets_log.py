@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterator, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from kohort.broker.core.group.records import (
     DurableRecord,
@@ -21,12 +21,15 @@ from kohort.broker.core.group.records import (
 )
 from kohort.broker.core.steps import Steps
 from kohort.protocol.errors import EncodeError, ErrorCode, KafkaError
-from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.batch import BatchHeader
+from kohort.protocol.records.builder import make_batch
 from kohort.protocol.records.record import Record, decode_records
 
 PARTITION_COUNT_DEFAULT: Final = 50
 
 _JAVA_INT_MIN: Final = -0x8000_0000
+
+Batch: TypeAlias = tuple[bytes, BatchHeader]
 
 MEMBERS_AT_ONCE: Final = 500
 """Of a group that is written down in the turn that asks for it: two milliseconds."""
@@ -99,21 +102,21 @@ def java_hash(text: str) -> int:
     return hashed - 0x1_0000_0000 if hashed & 0x8000_0000 else hashed
 
 
-def encode_as_batch(records: Sequence[DurableRecord], wall_ms: int) -> bytes:
-    """The records as one batch of the topic.
+def encode_as_batch(records: Sequence[DurableRecord], wall_ms: int) -> Batch:
+    """The records as one batch of the topic, and its header.
 
     Raises:
         KafkaError: INVALID_RECORD, for what the topic's format cannot say.
     """
     try:
-        return encode_batch([_stored(record, encode_value(record), wall_ms) for record in records])
+        return make_batch([_stored(record, encode_value(record), wall_ms) for record in records])
     except EncodeError as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
 
 
-def encode_stored(records: Sequence[StoredRecord]) -> bytes:
+def encode_stored(records: Sequence[StoredRecord]) -> Batch:
     """Records that lie in a log already as one batch of another partition."""
-    return encode_batch(
+    return make_batch(
         [
             Record(record.value, key=record.key, headers=record.headers, timestamp=record.timestamp)
             for record in records
@@ -123,13 +126,13 @@ def encode_stored(records: Sequence[StoredRecord]) -> bytes:
 
 def is_large(records: Sequence[DurableRecord]) -> bool:
     """Is there a group among them that is better written in steps?"""
-    return any(
-        isinstance(record, GroupRecord) and len(record.members) > MEMBERS_AT_ONCE
-        for record in records
-    )
+    for record in records:
+        if record.__class__ is GroupRecord and len(record.members) > MEMBERS_AT_ONCE:
+            return True
+    return False
 
 
-def batch_steps(records: Sequence[DurableRecord], wall_ms: int) -> Steps[bytes]:
+def batch_steps(records: Sequence[DurableRecord], wall_ms: int) -> Steps[Batch]:
     """As `encode_as_batch`, in steps."""
     encoded: list[Record] = []
     try:
@@ -137,7 +140,7 @@ def batch_steps(records: Sequence[DurableRecord], wall_ms: int) -> Steps[bytes]:
             value = yield from value_steps(record)
             encoded.append(_stored(record, value, wall_ms))
         yield
-        return encode_batch(encoded)
+        return make_batch(encoded)
     except EncodeError as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
 
@@ -167,13 +170,13 @@ class MemoryOffsetsLog:
         self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
     ) -> Awaitable[None] | None:
         """Durable at once unless held."""
-        return self._append(partition, encode_as_batch(records, wall_ms))
+        return self._append(partition, encode_as_batch(records, wall_ms)[0])
 
     def append_stored(
         self, partition: int, records: Sequence[StoredRecord], *, wall_ms: int
     ) -> Awaitable[None] | None:
         del wall_ms
-        return self._append(partition, encode_stored(records))
+        return self._append(partition, encode_stored(records)[0])
 
     async def force(self, partition: int) -> None:
         """Memory is as durable as it gets."""

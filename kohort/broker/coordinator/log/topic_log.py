@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Iterator, Sequence
 
 from kohort.broker.config import BrokerConfig
 from kohort.broker.coordinator.log.offsets_log import (
+    Batch,
     StoredRecord,
     batch_steps,
     encode_as_batch,
@@ -26,7 +27,6 @@ from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.broker.topics.records import read_records
 from kohort.broker.topics.topic import Topic
-from kohort.protocol.records.batch import read_header
 
 
 class TopicOffsetsLog:
@@ -36,12 +36,18 @@ class TopicOffsetsLog:
         self._topics = topics
         self._config = config
         self._creating: asyncio.Task[Topic] | None = None
+        self._found: Topic | None = None
+        """The topic, once it is there: it is never deleted."""
 
     @property
     def partition_count(self) -> int:
         """As many as the topic has; before there is one, as many as it will get."""
-        topic = self._topics.get(CONSUMER_OFFSETS)
+        topic = self._found or self._find()
         return self._config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
+
+    def _find(self) -> Topic | None:
+        self._found = self._topics.get(CONSUMER_OFFSETS)
+        return self._found
 
     def append(
         self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
@@ -83,13 +89,13 @@ class TopicOffsetsLog:
         if waiting is not None:
             await waiting
 
-    def _append_batch(self, partition: int, batch: bytes, wall_ms: int) -> Awaitable[None] | None:
-        topic = self._topics.get(CONSUMER_OFFSETS)
+    def _append_batch(self, partition: int, batch: Batch, wall_ms: int) -> Awaitable[None] | None:
+        topic = self._found or self._find()
         if topic is None:
             return self._create_and_append(partition, batch, wall_ms)
         return _append(topic, partition, batch, wall_ms)
 
-    async def _create_and_append(self, partition: int, batch: bytes, wall_ms: int) -> None:
+    async def _create_and_append(self, partition: int, batch: Batch, wall_ms: int) -> None:
         if self._creating is None or self._creating.done():
             self._creating = asyncio.create_task(self._create(), name=f"create {CONSUMER_OFFSETS}")
         topic = await asyncio.shield(self._creating)
@@ -108,9 +114,10 @@ class TopicOffsetsLog:
         )
 
 
-def _append(topic: Topic, partition: int, batch: bytes, wall_ms: int) -> Awaitable[None] | None:
+def _append(topic: Topic, partition: int, made: Batch, wall_ms: int) -> Awaitable[None] | None:
     found = topic.partitions[partition]
-    appended = found.append(batch, read_header(batch), wall_ms=wall_ms)
+    batch, header = made
+    appended = found.append(batch, header, wall_ms=wall_ms)
     if found.high_watermark >= appended.next_offset:
         return None
     return found.wait_committed(appended.next_offset)

@@ -75,7 +75,16 @@ class Outbox:
     def collect(self) -> list[Effect]:
         """What the steps since the last call ask for; the Append, if any, comes last."""
         effects, self._effects = self._effects, []
-        if self._staged:
+        staged = self._staged
+        if len(staged) == 1 and not self._singly:
+            # Nearly always: straight through.
+            assert not self.in_flight
+            self._staged = []
+            records = staged[0].make_records()
+            if records:
+                self.in_flight = staged
+                effects.append(Append(records))
+        elif staged:
             assert not self.in_flight
             made = [(write, write.make_records()) for write in self._take_staged()]
             # A write may have become pointless by a later event of the same step.

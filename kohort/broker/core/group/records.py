@@ -139,8 +139,6 @@ def value_steps(record: DurableRecord) -> Steps[bytes | None]:
 
 def encode_value(record: DurableRecord) -> bytes | None:
     """None for a tombstone."""
-    if isinstance(record, GroupRecord):
-        return at_once(_group_steps(record))
     if isinstance(record, OffsetRecord):
         committed = record.committed
         expires = committed.expire_timestamp_ms != -1
@@ -154,6 +152,8 @@ def encode_value(record: DurableRecord) -> bytes | None:
             topic_id=committed.topic_id,
         )
         return encode_versioned(value, version)
+    if isinstance(record, GroupRecord):
+        return at_once(_group_steps(record))
     return None
 
 

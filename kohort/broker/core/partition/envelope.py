@@ -8,15 +8,19 @@ from __future__ import annotations
 from kohort.broker.core.partition.verdict import ProduceTerms, TopicRules, reject
 from kohort.protocol.errors import DecodeError, ErrorCode
 from kohort.protocol.records.batch import (
-    HEADER_BYTES,
+    CODEC_MASK,
+    CONTROL_BIT,
+    CRC_START,
     LENGTH_MIN,
     LENGTH_OVERHEAD_BYTES,
     MAGIC,
+    NO_PRODUCER_ID,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     Codec,
-    crc_matches,
     read_header,
 )
+from kohort.protocol.records.crc import crc32c
 from kohort.protocol.records.varint import Buffer
 from kohort.protocol.records.walk import RECORD_BYTES_MIN
 
@@ -34,7 +38,7 @@ def only_batch(records: Buffer | None) -> tuple[BatchHeader, memoryview]:
         header = read_header(view)
     except DecodeError as error:
         reject(ErrorCode.INVALID_RECORD, str(error), tells_log_start=False)
-    excess = len(view) - header.size_bytes
+    excess = len(view) - (header.length + LENGTH_OVERHEAD_BYTES)
     if excess:
         what = "are missing" if excess < 0 else "follow the one batch there may be"
         reject(ErrorCode.INVALID_RECORD, f"{abs(excess)} bytes {what}", tells_log_start=False)
@@ -61,7 +65,8 @@ def _check_beginning(view: memoryview) -> None:
 
 def check_terms(header: BatchHeader, terms: ProduceTerms) -> None:
     """What the batch and the request around it must agree on."""
-    if header.codec_id == Codec.ZSTD and terms.api_version < ZSTD_SINCE_VERSION:
+    codec_id = header.attributes & CODEC_MASK
+    if codec_id == Codec.ZSTD and terms.api_version < ZSTD_SINCE_VERSION:
         reject(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"zstd needs Produce v{ZSTD_SINCE_VERSION} or later",
@@ -70,7 +75,7 @@ def check_terms(header: BatchHeader, terms: ProduceTerms) -> None:
     if terms.acks not in {-1, 0, 1}:
         message = f"acks {terms.acks} is none of -1, 0, 1"
         reject(ErrorCode.INVALID_REQUIRED_ACKS, message, tells_log_start=False)
-    if header.is_transactional and not terms.has_transactional_id:
+    if header.attributes & TRANSACTIONAL_BIT and not terms.has_transactional_id:
         reject(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
             "transactional batch in a request without transactional id",
@@ -79,36 +84,40 @@ def check_terms(header: BatchHeader, terms: ProduceTerms) -> None:
 
 
 def check_envelope(header: BatchHeader, batch: memoryview, topic: TopicRules) -> None:
+    """Where the batch claims to lie, how long it is, and whether it is as it was sent."""
     if header.base_offset != 0:
         reject(ErrorCode.INVALID_RECORD, f"base offset {header.base_offset} instead of 0")
-    if header.size_bytes > topic.max_message_bytes:
+    if len(batch) > topic.max_message_bytes:
         reject(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"batch of {header.size_bytes} bytes where {topic.max_message_bytes} are allowed",
+            f"batch of {len(batch)} bytes where {topic.max_message_bytes} are allowed",
             tells_log_start=False,
         )
-    if not crc_matches(batch, header):
+    if crc32c(batch[CRC_START:]) != header.crc:
         message = "CRC does not match"
         reject(ErrorCode.CORRUPT_MESSAGE, message, tells_log_start=False)
 
 
 def check_header(header: BatchHeader) -> None:
+    """What the fields of the header say of each other."""
+    attributes = header.attributes
     count = header.record_count
     if count <= 0:
         reject(ErrorCode.INVALID_RECORD, f"record count {count}")
     if header.last_offset_delta != count - 1:
         message = f"last offset delta {header.last_offset_delta} with {count} records"
         reject(ErrorCode.INVALID_RECORD, message)
-    if header.codec_id > Codec.ZSTD:
-        reject(ErrorCode.INVALID_RECORD, f"unknown compression codec {header.codec_id}")
-    payload_bytes = header.size_bytes - HEADER_BYTES
-    if header.codec_id == Codec.NONE and count > payload_bytes // RECORD_BYTES_MIN:
+    codec_id = attributes & CODEC_MASK
+    if codec_id > Codec.ZSTD:
+        reject(ErrorCode.INVALID_RECORD, f"unknown compression codec {codec_id}")
+    payload_bytes = header.length - LENGTH_MIN
+    if codec_id == Codec.NONE and count > payload_bytes // RECORD_BYTES_MIN:
         reject(ErrorCode.INVALID_RECORD, f"{count} records in {payload_bytes} bytes")
-    if header.is_control:
+    if attributes & CONTROL_BIT:
         reject(ErrorCode.INVALID_RECORD, "clients may not write control batches")
-    if header.has_producer_id and header.base_sequence < 0:
+    if header.producer_id > NO_PRODUCER_ID and header.base_sequence < 0:
         message = f"producer id {header.producer_id} with sequence {header.base_sequence}"
         reject(ErrorCode.INVALID_RECORD, message)
-    if header.is_transactional:
+    if attributes & TRANSACTIONAL_BIT:
         # No partition is ever registered with a transaction: there is no coordinator of them yet.
         reject(ErrorCode.INVALID_TXN_STATE, "no transaction is open in this partition")

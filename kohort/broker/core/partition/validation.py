@@ -42,9 +42,10 @@ from kohort.broker.core.partition.verdict import (
 )
 from kohort.protocol.errors import DecodeError, ErrorCode
 from kohort.protocol.records.batch import (
+    CODEC_MASK,
     HEADER_BYTES,
+    LOG_APPEND_TIME_BIT,
     BatchHeader,
-    TimestampType,
     encode_header,
     with_create_time,
     with_log_append_time,
@@ -97,10 +98,10 @@ def validation_steps(
         check_envelope(header, batch, topic)
         check_header(header)
         verdict = yield from _judge_records(header, batch, topic, terms, policy)
-        if header.size_bytes > topic.segment_bytes:
+        if len(batch) > topic.segment_bytes:
             reject(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"batch of {header.size_bytes} bytes where a segment has {topic.segment_bytes}",
+                f"batch of {len(batch)} bytes where a segment has {topic.segment_bytes}",
                 tells_log_start=False,
             )
     except RejectionError as rejection:
@@ -122,13 +123,17 @@ def _judge_records(
     allowed = timestamp_range(
         terms.wall_ms, topic.message_timestamp_before_max_ms, topic.message_timestamp_after_max_ms
     )
-    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+    claims_append_time = bool(header.attributes & LOG_APPEND_TIME_BIT)
+    is_compressed = bool(header.attributes & CODEC_MASK)
+    if claims_append_time:
         _check_claimed_append_time(header, allowed, stamps_itself=stamps_itself)
-    has_own_timestamps = not stamps_itself and header.timestamp_type is TimestampType.CREATE_TIME
+    has_own_timestamps = not stamps_itself and not claims_append_time
     rules = RecordRules(
         timestamps=allowed if has_own_timestamps else ANY_TIMESTAMP,
         needs_key=_COMPACT in topic.cleanup_policy,
-        body_bytes_max=topic.max_decompressed_message_bytes if header.codec_id else _INT32_MAX,
+        body_bytes_max=topic.max_decompressed_message_bytes
+        if header.attributes & CODEC_MASK
+        else _INT32_MAX,
     )
     depth = _depth(header, topic, rules, policy, has_own_timestamps=has_own_timestamps)
     max_timestamp = header.max_timestamp
@@ -208,7 +213,7 @@ def _stamped(
     """The batch as it is stored; copied only where its header has to change behind the CRC."""
     if append_time_ms is not None:
         changed = with_log_append_time(batch, header, append_time_ms)
-    elif header.timestamp_type or max_timestamp != header.max_timestamp:
+    elif header.attributes & LOG_APPEND_TIME_BIT or max_timestamp != header.max_timestamp:
         changed = with_create_time(batch, header, max_timestamp)
     else:
         return ValidBatch(header, batch)

@@ -16,6 +16,7 @@ from kohort.broker.storage.segment.segment import POSITION_MAX, LogSegment
 from kohort.broker.storage.segment.time_index import ENTRY_BYTES as TIME_INDEX_ENTRY_BYTES
 from kohort.broker.storage.segment.times import load_first_timestamp, load_max_timestamp
 from kohort.protocol.records.batch import (
+    LENGTH_OVERHEAD_BYTES,
     NO_TIMESTAMP,
     PLACEMENT_BYTES,
     BatchHeader,
@@ -47,8 +48,8 @@ class LogAppender:
         state = self._state
         if not state.is_usable or not self._is_ready:
             self._prepare(wall_ms)
-        assert len(batch) == header.size_bytes
-        active = state.active
+        assert len(batch) == header.length + LENGTH_OVERHEAD_BYTES
+        active = state.segments[-1]
         base_offset = state.end_offset
         if active.size_bytes and must_roll(active, config, header, base_offset, wall_ms):
             active = self._start_segment(wall_ms)
@@ -118,14 +119,12 @@ def must_roll(
     active: LogSegment, config: LogConfig, header: BatchHeader, base_offset: int, wall_ms: int
 ) -> bool:
     """Whether a batch belongs into a new segment, by Kafka's rules; `active` is not empty."""
-    size_bytes = active.size_bytes + header.size_bytes
+    size_bytes = active.size_bytes + header.length + LENGTH_OVERHEAD_BYTES
     if size_bytes > config.segment_bytes or size_bytes > POSITION_MAX:
         return True
     if base_offset + header.last_offset_delta - active.base_offset > RELATIVE_OFFSET_MAX:
         return True
-    if len(active.index) >= config.segment_index_bytes // INDEX_ENTRY_BYTES:
-        return True
-    if len(active.time_index) >= config.segment_index_bytes // TIME_INDEX_ENTRY_BYTES - 1:
+    if active.unindexed_bytes > config.index_interval_bytes and _are_indexes_full(active, config):
         return True
     segment_ms = config.segment_ms
     if config.max_compaction_lag_ms < segment_ms and "compact" in config.cleanup_policy:
@@ -137,3 +136,12 @@ def must_roll(
     if first != NO_TIMESTAMP:
         return header.max_timestamp - first > segment_ms
     return wall_ms - active.created_ms > segment_ms
+
+
+def _are_indexes_full(active: LogSegment, config: LogConfig) -> bool:
+    """Whether one of them has no room for the entry that is due."""
+    limit = config.segment_index_bytes
+    return (
+        len(active.index) >= limit // INDEX_ENTRY_BYTES
+        or len(active.time_index) >= limit // TIME_INDEX_ENTRY_BYTES - 1
+    )

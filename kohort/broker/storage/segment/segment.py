@@ -34,10 +34,10 @@ class LogSegment:
     """See the module. All methods but `sync` belong to one thread; all may raise OSError."""
 
     __slots__ = (
-        "_hinted", "_hints", "_marks", "_unindexed_bytes", "base_offset", "created_ms", "directory",
+        "_hinted", "_hints", "_marks", "base_offset", "created_ms", "directory",
         "first_timestamp", "following_offset", "index", "is_damaged", "is_deleted",
         "is_index_rebuilt", "is_sealed", "is_synced", "is_twin", "log", "max_timestamp",
-        "max_timestamp_offset", "size_bytes", "time_index", "verified",
+        "max_timestamp_offset", "size_bytes", "time_index", "unindexed_bytes", "verified",
     )  # fmt: skip
 
     def __init__(
@@ -77,7 +77,8 @@ class LogSegment:
         """The index was found damaged once already since the log was opened."""
         self.is_twin = False
         """Only to be read from, by one reader."""
-        self._unindexed_bytes = 0
+        self.unindexed_bytes = 0
+        """Appended since the last index entry."""
         self._hints: dict[int, int] = {}
         """Offset to a place in `_hinted`; the oldest first."""
         self._hinted = array("q")
@@ -123,12 +124,12 @@ class LogSegment:
         if header.max_timestamp > self.max_timestamp:
             self.max_timestamp = header.max_timestamp
             self.max_timestamp_offset = last_offset
-        if self._unindexed_bytes > interval:
+        if self.unindexed_bytes > interval:
             self.add_index_entries(last_offset, position)
-            self._unindexed_bytes = 0
+            self.unindexed_bytes = 0
         if position == 0:
             self.first_timestamp = header.max_timestamp
-        self._unindexed_bytes += stop - position
+        self.unindexed_bytes += stop - position
         self.size_bytes = stop
         self.verified.add(position, stop)
         self.hint(base_offset, position)

@@ -14,7 +14,6 @@ from kohort.broker.core.group.requests import (
     CommitResult,
     CommittedOffset,
     Now,
-    OffsetToCommit,
     Ticket,
 )
 from kohort.protocol.errors import ErrorCode
@@ -71,11 +70,15 @@ def _store(
     errors: list[ErrorCode] = []
     records: list[OffsetRecord] = []
     for offset in request.offsets:
-        if _utf16_units(offset.metadata) > owner.config.offset_metadata_max_units:
+        metadata = offset.metadata
+        if metadata and _utf16_units(metadata) > owner.config.offset_metadata_max_units:
             errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
             continue
         errors.append(ErrorCode.NONE)
-        records.append(_record(owner, offset, now.wall_ms, expire_ms))
+        committed = CommittedOffset(
+            offset.offset, offset.leader_epoch, metadata, now.wall_ms, expire_ms, offset.topic_id
+        )
+        records.append(OffsetRecord(owner.group_id, offset.topic, offset.partition, committed))
     result = CommitResult(tuple(errors))
     if records:
         owner.outbox.stage(OffsetsWrite(owner, tuple(records), ticket, result, producer_id))
@@ -86,15 +89,6 @@ def _store(
 def _utf16_units(text: str) -> int:
     beyond = 0 if text.isascii() else sum(character > "\uffff" for character in text)
     return len(text) + beyond
-
-
-def _record(
-    owner: OffsetsOwner, offset: OffsetToCommit, commit_ms: int, expire_ms: int
-) -> OffsetRecord:
-    committed = CommittedOffset(
-        offset.offset, offset.leader_epoch, offset.metadata, commit_ms, expire_ms, offset.topic_id
-    )
-    return OffsetRecord(owner.group_id, offset.topic, offset.partition, committed)
 
 
 @dataclass(slots=True, eq=False)
