@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
+from enum import Enum, auto
 from typing import Any, Final, assert_never
 
 from kohort.broker.coordinator.answers import AnswerQueue
@@ -39,6 +40,7 @@ from kohort.broker.core.group.group import Group
 from kohort.broker.core.group.records import GroupRecord
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.group.states import GroupState
+from kohort.broker.core.group.write_pacing import WritePacing
 from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.steps import Steps
 from kohort.broker.runtime.answer import Later
@@ -49,24 +51,25 @@ logger = logging.getLogger(__name__)
 COMMANDS_PER_TURN: Final = 200
 """A few milliseconds' worth; then other groups and the sockets get their chance."""
 
-PAUSE_FACTOR: Final = 4
-"""After a record of the whole group, commands that want another one wait this many times as long as
-it took. Kafka's format has no smaller record for the return of one static member, so a rolling
-restart of a group of five thousand would otherwise be five thousand records of a megabyte."""
-
-PAUSE_FREE_MS: Final = 50
-"""So much of what is to be waited is let pass: a single restart, or a leader's behind another one,
-finds nothing to wait for."""
-
-PAUSE_MAX_MS: Final = 1_000
-"""A disk that hangs is not the record's doing."""
-
 FAULTS_MAX: Final = 10
 """After so many steps that raised, a group stays unavailable until the next start: making it anew
 reads the log, and somebody who knows how to make a step raise must not keep the broker at it."""
 
 
 _END: Final = object()
+
+
+class _Phase(Enum):
+    """What becomes of a command that comes now."""
+
+    IDLE = auto()
+    """It is stepped by the one who brings it."""
+    GATHERING = auto()
+    """It waits for the end of this turn of the loop, and is stepped with what else has come."""
+    WORKING = auto()
+    """There is a task, and it waits for its turn."""
+    UNAVAILABLE = auto()
+    """It is refused: too many steps have raised."""
 
 
 class GroupActor:
@@ -81,9 +84,8 @@ class GroupActor:
         "_heartbeat_timers",
         "_host",
         "_inbox",
-        "_is_busy",
-        "_is_gathering",
-        "_pause_ends_ms",
+        "_pacing",
+        "_phase",
         "_rebalance_timers",
         "_steps",
         "_waiting",
@@ -99,15 +101,12 @@ class GroupActor:
         self._waiting: dict[Later[Any], None] = {}
         """Tickets that have no answer yet."""
         self._answers = AnswerQueue(self._waiting, host.answer_turns)
-        self._is_busy = False
-        """Is there a task, so that commands have to queue?"""
+        self._phase = _Phase.IDLE
         self._steps: Steps[None] | None = None
         """The rest of a command that takes several turns."""
-        self._is_gathering = False
-        """Will the inbox be stepped at the end of this turn of the loop?"""
         self._deferred: list[Command] = []
         """Wait for the pause to end."""
-        self._pause_ends_ms = 0
+        self._pacing = WritePacing()
         self._began_writing: Now | None = None
         """When the record of all members that is on its way was asked for, if no generation's."""
         self._faults = 0
@@ -127,12 +126,12 @@ class GroupActor:
     @property
     def is_available(self) -> bool:
         """False once too many steps have raised."""
-        return self._faults < FAULTS_MAX
+        return self._phase is not _Phase.UNAVAILABLE
 
     @property
     def is_at_rest(self) -> bool:
         """Is nothing on its way to the log, and nothing waiting for its turn?"""
-        return not (self._is_busy or self._is_gathering or self._inbox or self._deferred)
+        return self._phase is _Phase.IDLE and not (self._inbox or self._deferred)
 
     def begin(self) -> None:
         """Carry out what making the group has asked for."""
@@ -142,24 +141,23 @@ class GroupActor:
         """Step now if nothing is being appended, else in turn."""
         if command.writes_group and self._defer(command):
             return
-        is_free = self.is_available and not self._is_busy and not self._is_gathering
-        if is_free and not command.is_gathered:
+        phase = self._phase
+        if phase is _Phase.IDLE and not command.is_gathered:
             self._go_on([command])
-        elif self.is_available and self._has_room_for(command):
+        elif phase is not _Phase.UNAVAILABLE and (
+            # What the broker itself asks for is little, and nothing asks for it again.
+            command.ticket is None or len(self._inbox) < self._host.inbox_max
+        ):
             self._inbox.append(command)
-            if is_free:
-                self._is_gathering = True
+            if phase is _Phase.IDLE:
+                self._phase = _Phase.GATHERING
                 asyncio.get_running_loop().call_soon(self._step_gathered)
         elif command.ticket is not None:
             command.ticket.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
-    def _has_room_for(self, command: Command) -> bool:
-        """What the broker itself asks for is little, and nothing asks for it again."""
-        return command.ticket is None or len(self._inbox) < self._host.inbox_max
-
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Answered on the spot, in whatever state the group is; costs no turn."""
-        if not self.is_available:
+        if self._phase is _Phase.UNAVAILABLE:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         group = self.group
         error = group.heartbeat(member_id, instance_id, generation, self._host.monotonic_ms())
@@ -201,20 +199,26 @@ class GroupActor:
 
     def _step_gathered(self) -> None:
         """One turn for what has come since; a task of its own goes on if that is too much."""
-        self._is_gathering = False
-        if self._inbox and not self._is_busy and self.is_available:
+        if self._phase is not _Phase.GATHERING:
+            return  # A deadline has brought a task, which takes what has come.
+        self._phase = _Phase.IDLE
+        if self._inbox:
             self._go_on(self._take_commands())
-        if self._inbox and not self._is_busy and self.is_available:
+        if self._inbox and self._is_idle():
             self._start_task(None)
 
+    def _is_idle(self) -> bool:
+        """Whether nobody else will take what is in the inbox; looked up after a turn was taken."""
+        return self._phase is _Phase.IDLE
+
     def _start_task(self, pending: Awaitable[None] | None) -> None:
-        self._is_busy = True
+        self._phase = _Phase.WORKING
         self._host.start_task(self._work(pending), f"group {self.group.group_id}")
 
     async def _work(self, pending: Awaitable[None] | None) -> None:
         """Take turns until nothing is left to do."""
         try:
-            while self.is_available:
+            while self._phase is _Phase.WORKING:
                 if pending is not None:
                     outcome = await self._wait_outcome(pending)
                     pending = self._finish(outcome)
@@ -229,7 +233,8 @@ class GroupActor:
                 if pending is None and self._inbox:
                     await asyncio.sleep(0)
         finally:
-            self._is_busy = False
+            if self._phase is _Phase.WORKING:
+                self._phase = _Phase.IDLE
         if self.group.state is GroupState.DEAD:
             self._leave()
 
@@ -284,7 +289,7 @@ class GroupActor:
             now = self._host.now()
             began, self._began_writing = self._began_writing, None
             if began is not None:
-                self._pause(began)
+                self._pacing.note(began.ms, now.ms)
             try:
                 outcome.result()
             except KafkaError as error:
@@ -312,7 +317,7 @@ class GroupActor:
                 self._began_writing = now if writes_members else None
                 return pending
             if writes_members:
-                self._pause(now)
+                self._pacing.note(now.ms, self._host.monotonic_ms())
             self._tell_outcome(None, now)
         return None
 
@@ -369,17 +374,9 @@ class GroupActor:
 
     # Pauses between records of the whole group.
 
-    def _pause(self, began: Now) -> None:
-        """After the return of static members; a generation's record comes once, with work for all
-        that costs many times as much.
-        """
-        took_ms = self._host.now().ms - began.ms
-        pause_ms = min(PAUSE_FACTOR * took_ms, PAUSE_MAX_MS)
-        self._pause_ends_ms = max(self._pause_ends_ms, began.ms) + took_ms + pause_ms
-
     def _defer(self, command: Command) -> bool:
         """Put the command aside if there is a pause; False if there is none, or too many wait."""
-        pause_ms = self._pause_ends_ms - PAUSE_FREE_MS - self._host.now().ms
+        pause_ms = self._pacing.wait_ms(self._host.monotonic_ms())
         if pause_ms <= 0 or len(self._deferred) >= self._host.inbox_max:
             return False
         if not self._deferred:
@@ -396,7 +393,7 @@ class GroupActor:
                 self._host.submit(self.group.group_id, command)
             return
         self._inbox += deferred
-        if self._inbox and not self._is_busy and self.is_available:
+        if self._inbox and self._phase is _Phase.IDLE:
             self._start_task(None)
 
     # Timers.
@@ -419,7 +416,7 @@ class GroupActor:
         """An expiry is a message like any other; the group looks at the time itself."""
         del now_ms
         self._due.extend(keys)
-        if not self._is_busy and self.is_available:
+        if self._phase in {_Phase.IDLE, _Phase.GATHERING}:
             self._go_on([])
 
     # Ends.
@@ -437,6 +434,8 @@ class GroupActor:
         as if they had been.
         """
         self._faults += 1
+        if self._faults >= FAULTS_MAX:
+            self._phase = _Phase.UNAVAILABLE
         self._steps = None
         self.cancel_timers()
         self._due.clear()
@@ -453,7 +452,7 @@ class GroupActor:
             assert append is None, "a group that was read from the log has nothing to add to it"
         except Exception:
             logger.exception("Group %r stays unavailable", self.group.group_id)
-            self._faults = FAULTS_MAX
+            self._phase = _Phase.UNAVAILABLE
             self.cancel_timers()
 
     def _fail_all(self, error: KafkaError) -> None:

@@ -131,9 +131,7 @@ def _judge_records(
     rules = RecordRules(
         timestamps=allowed if has_own_timestamps else ANY_TIMESTAMP,
         needs_key=_COMPACT in topic.cleanup_policy,
-        body_bytes_max=topic.max_decompressed_message_bytes
-        if header.attributes & CODEC_MASK
-        else _INT32_MAX,
+        body_bytes_max=topic.max_decompressed_message_bytes if is_compressed else _INT32_MAX,
     )
     depth = _depth(header, topic, rules, policy, has_own_timestamps=has_own_timestamps)
     max_timestamp = header.max_timestamp
