@@ -202,7 +202,10 @@ class GroupActor:
         if self._phase is not _Phase.GATHERING:
             return  # A deadline has brought a task, which takes what has come.
         self._phase = _Phase.IDLE
-        if self._inbox:
+        if len(self._inbox) == 1:
+            commands, self._inbox = self._inbox, []
+            self._go_on(commands)
+        elif self._inbox:
             self._go_on(self._take_commands())
         if self._inbox and self._is_idle():
             self._start_task(None)
@@ -304,21 +307,24 @@ class GroupActor:
 
     def _carry_out(self, now: Now) -> Awaitable[None] | None:
         """Do what the steps ask for, appends included as long as they need no waiting."""
-        while (append := self._release(self.group.take_effects(), now)) is not None:
+        while (append := self._release(self.group.outbox.collect(), now)) is not None:
             try:
                 pending = self._host.append(self.group.group_id, append.records, now.wall_ms)
             except KafkaError as error:
                 self._tell_outcome(error, now)
                 continue
-            writes_members = self.group.state is GroupState.STABLE and any(
-                isinstance(record, GroupRecord) for record in append.records
+            records = append.records
+            writes_members = (
+                (len(records) > 1 or records[0].__class__ is GroupRecord)
+                and self.group.state is GroupState.STABLE
+                and any(isinstance(record, GroupRecord) for record in records)
             )
             if pending is not None:
                 self._began_writing = now if writes_members else None
                 return pending
             if writes_members:
                 self._pacing.note(now.ms, self._host.monotonic_ms())
-            self._tell_outcome(None, now)
+            self.group.on_appended(now)
         return None
 
     def _tell_outcome(self, error: KafkaError | None, now: Now) -> None:

@@ -46,8 +46,12 @@ class AnswerQueue:
         """Answer at once, unless others come first."""
         if self._queue:
             self._queue.append(iter((reply,)))
-        else:
-            self._answer(reply)
+            return
+        # As `_answer`: nearly every answer comes this way.
+        ticket = reply.ticket
+        assert isinstance(ticket, Later)
+        self._waiting.pop(ticket, None)
+        ticket.give(reply.body)
 
     def give_all(self, replies: Iterator[Reply], count: int) -> None:
         """Answer all `count` at once if they are few and no others come first, else by and by: the

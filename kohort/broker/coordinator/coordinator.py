@@ -122,7 +122,9 @@ class GroupCoordinator:
     ) -> Later[CommitResult]:
         """OffsetCommit; `names_group_errors` from v9 on."""
         ticket: Later[CommitResult] = Later()
-        error = error_without_group(request, names_group_errors=names_group_errors)
+        error = ErrorCode.NONE
+        if request.generation >= 0:
+            error = error_without_group(names_group_errors=names_group_errors)
         command = Command(
             lambda group, now: group.commit(request, ticket, now),
             ticket,
@@ -130,7 +132,8 @@ class GroupCoordinator:
             creates_group=not error,
             is_gathered=True,
         )
-        return self._send(group_id, command, ticket)
+        self.host.submit(group_id, command)
+        return ticket
 
     def delete_group(self, group_id: str) -> Later[ErrorCode]:
         """DeleteGroups, one of them."""

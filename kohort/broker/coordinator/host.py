@@ -95,6 +95,8 @@ class GroupHost:
         self._topic_id = topic_id
         self._observers = tuple(observers)
         self._actors: dict[str, GroupActor] = {}
+        self._partitions: dict[str, int] = {}
+        """Of the log, by group, for groups that have written."""
         self.load_times_ms: Sequence[int] = ()
         """How long the start took for each partition of the log that has records."""
         self._unreadable: frozenset[int] = frozenset()
@@ -202,7 +204,12 @@ class GroupHost:
     def append(
         self, group_id: str, records: Sequence[DurableRecord], wall_ms: int
     ) -> Awaitable[None] | None:
-        partition = partition_of(group_id, self._log.partition_count)
+        partition = self._partitions.get(group_id)
+        if partition is None:
+            partition = partition_of(group_id, self._log.partition_count)
+            if group_id in self._actors:
+                # Goes with the group. The topic never gets other partitions.
+                self._partitions[group_id] = partition
         return self._log.append(partition, records, wall_ms=wall_ms)
 
     def new_timers(
@@ -222,6 +229,7 @@ class GroupHost:
     def remove(self, actor: GroupActor) -> None:
         if self._actors.get(actor.group.group_id) is actor:
             del self._actors[actor.group.group_id]
+            self._partitions.pop(actor.group.group_id, None)
 
     def submit(self, group_id: str, command: Command) -> None:
         """Have the group of this id take the command in its turn; make it if need be."""

@@ -119,12 +119,13 @@ class Dispatcher:
 
     def _finish(self, call: _Call, later: Later[Any]) -> Answer:
         """A handler that had to wait has come to an end."""
-        if later.is_cancelled:
+        try:
+            returned = later.result()
+        except asyncio.CancelledError:
             # The broker stops; nobody knows whether the request had its effect.
             return self._fail(call, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "interrupted"))
-        if isinstance(later.error, Exception):
-            return self._fail(call, later.error)
-        returned = later.result()
+        except Exception as error:  # noqa: BLE001 - every one of them is answered.
+            return self._fail(call, error)
         if returned.__class__ is Prepared:
             return self._give(call, returned)
         return self._answer(call, returned)

@@ -17,7 +17,6 @@ from kohort.broker.dispatch.encoded import Prepared
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.answer import Later
-from kohort.broker.topics.topic import Topic
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.offset_commit import (
@@ -58,7 +57,7 @@ def offset_commit(
     ctx: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Prepared | Later[OffsetCommitResponse | Prepared]:
     """Answered when what could be stored is durable."""
-    version = ctx.api_version
+    version = ctx.header.api_version
     offsets: list[OffsetToCommit] = []
     refusals: list[ErrorCode] = []
     """One for each partition; NONE where the group is to decide."""
@@ -98,7 +97,11 @@ def _look_up(
     refusals: list[ErrorCode],
 ) -> None:
     """Add what is to be stored for this topic, and what is not."""
-    topic, error = _find_topic(ctx, asked)
+    if ctx.header.api_version >= TOPIC_IDS_SINCE:
+        topic, error = ctx.broker.topics.get_by_id(asked.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+    else:
+        topic = ctx.broker.topics.get(asked.name)
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic is None:
         refusals += [error] * len(asked.partitions)
         return
@@ -121,27 +124,17 @@ def _look_up(
         )
 
 
-def _find_topic(
-    ctx: RequestContext, asked: OffsetCommitRequestTopic
-) -> tuple[Topic | None, ErrorCode]:
-    if ctx.api_version >= TOPIC_IDS_SINCE:
-        return ctx.broker.topics.get_by_id(asked.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
-    return ctx.broker.topics.get(asked.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
 def _places(request: OffsetCommitRequest) -> _Places:
     """As Kafka, we say nothing of a topic without partitions."""
-    return tuple(
-        [
-            (
-                asked.name,
-                asked.topic_id,
-                tuple([partition.partition_index for partition in asked.partitions]),
-            )
-            for asked in request.topics
-            if asked.partitions
-        ]
-    )
+    places = []
+    for asked in request.topics:
+        if asked.partitions:
+            # Not a comprehension, which would be a call more for each commit.
+            indexes: list[int] = []
+            for partition in asked.partitions:
+                indexes.append(partition.partition_index)  # noqa: PERF401
+            places.append((asked.name, asked.topic_id, tuple(indexes)))
+    return tuple(places)
 
 
 @lru_cache(maxsize=ANSWERS_KEPT_MAX)

@@ -110,7 +110,7 @@ class Later(Generic[T]):
             return make(self.result())
         made: Later[R] = Later()
         made._make = make
-        self.on_done(made._take_value)
+        self._callbacks += (made._take_value,)
         return made
 
     def settle(self, make: Callable[[Later[T]], R]) -> Later[R]:
@@ -118,7 +118,10 @@ class Later(Generic[T]):
         made: Later[R] = Later()
         made._make = make
         made._source = self
-        self.on_done(made._take_outcome)
+        if self._is_done:
+            made._take_end(self)
+        else:
+            self._callbacks += (made._take_end,)
         return made
 
     def __await__(self) -> Generator[Any, None, T]:
@@ -166,24 +169,26 @@ class Later(Generic[T]):
         """Of `then`: what this is made from is there, or will not be."""
         if self._is_done:
             return
+        assert self._make is not None
         if source._error is not None:
-            self.fail(source._error)
+            self._error = source._error
         else:
-            self._give_made(source._value)
+            try:
+                self._value = self._make(source._value)
+            except Exception as error:  # noqa: BLE001 - what was to be made failed, nothing else.
+                self._error = error
+        self._tell()
 
-    def _take_outcome(self, source: Later[Any]) -> None:
+    def _take_end(self, source: Later[Any]) -> None:
         """Of `settle`: what this is made from has come to its end."""
-        if not self._is_done:
-            self._give_made(source)
-
-    def _give_made(self, material: object) -> None:
+        if self._is_done:
+            return
         assert self._make is not None
         try:
-            value = self._make(material)
-        except Exception as error:  # noqa: BLE001 - it is what was to be made that failed.
-            self.fail(error)
-        else:
-            self.give(value)
+            self._value = self._make(source)
+        except Exception as error:  # noqa: BLE001 - as above.
+            self._error = error
+        self._tell()
 
     def _tell(self) -> None:
         self._is_done = True

@@ -237,7 +237,10 @@ class OsFile:
         return _is_cached(self._open(), start, stop)
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> int:
-        descriptor = self._open()
+        descriptor = self._descriptor
+        if descriptor is None:
+            descriptor = self._open()
+        self.recently_used = True
         return os.pwritev(descriptor.number, buffers[:_WRITE_BUFFERS_MAX], position)
 
     def truncate(self, size_bytes: int) -> None:

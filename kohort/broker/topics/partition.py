@@ -33,7 +33,7 @@ from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.segment.time_index import TimestampOffset
 from kohort.broker.topics.tail_cache import TailCache
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.records.batch import BatchHeader
+from kohort.protocol.records.batch import NO_PRODUCER_ID, BatchHeader
 
 if TYPE_CHECKING:
     from kohort.broker.storage.file_range import FileRange
@@ -119,9 +119,10 @@ class Partition:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, or what the rules of idempotence say about the batch.
         """
-        self.check_online()
+        if self.failure is not None:
+            self.check_online()
         log = self.log
-        duplicate = log.check_producer(header)
+        duplicate = log.check_producer(header) if header.producer_id > NO_PRODUCER_ID else None
         if duplicate is not None:
             return Appended(
                 duplicate.base_offset,
@@ -129,21 +130,21 @@ class Partition:
                 duplicate.timestamp,
                 is_duplicate=True,
             )
-        segments = log.segments
         try:
             written = log.append(batch, header, leader_epoch=self.leader_epoch, wall_ms=wall_ms)
         except StorageError as error:
             self._note_storage_error(error, wall_ms)
             raise
-        self._behind_watermark.append((written.last_offset + 1, len(batch)))
-        if self._is_flush_due():
+        next_offset = written.last_offset + 1
+        self._behind_watermark.append((next_offset, len(batch)))
+        if next_offset - log.flushed_offset >= self.config.flush_messages:
             self._is_watermark_held = True
             self.start_flush()
         elif not self._is_watermark_held:
-            self._raise_watermark(written.last_offset + 1)
-        if log.segments is not segments:
+            self._raise_watermark(next_offset)
+        if written.is_rolled:
             self.start_flush()
-        return Appended(written.base_offset, written.last_offset + 1, wall_ms)
+        return Appended(written.base_offset, next_offset, wall_ms)
 
     def read(self, offset: int, max_bytes: int, *, min_one: bool) -> bytes | memoryview:
         """Whole batches from ``offset`` up to the high watermark, b"" where there is none.
@@ -375,7 +376,10 @@ class Partition:
         behind = self._behind_watermark
         while behind and behind[0][0] <= offset:
             self.visible_bytes += behind.popleft()[1]
-        self._wake()
+        if self._committed:
+            self._wake()
+        else:
+            self._purgatory.check_and_complete(self)
 
     def _wake(self) -> None:
         self._purgatory.check_and_complete(self)

@@ -11,7 +11,7 @@ header with a new CRC, to be written by `encode_header` before the batch from `H
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple
@@ -39,6 +39,7 @@ SEQUENCE_MODULUS = 1 << 31
 
 _HEADER = Struct(">qiibIhiqqqhii")
 _PLACEMENT = Struct(">qii")
+_CRC_AT = 17
 CRC_START = 21
 """Behind the CRC itself, which covers all from here on."""
 
@@ -172,9 +173,9 @@ def encode_header(header: BatchHeader) -> bytes:
     return _HEADER.pack(*header)
 
 
-def placement_prefix(base_offset: int, length: int, leader_epoch: int) -> bytes:
-    """The first 16 bytes of a batch, which the CRC does not cover."""
-    return _PLACEMENT.pack(base_offset, length, leader_epoch)
+placement_prefix: Callable[[int, int, int], bytes] = _PLACEMENT.pack
+"""The first 16 bytes of a batch, which the CRC does not cover, from base offset, length and leader
+epoch."""
 
 
 def crc_of(buffer: Buffer, header: BatchHeader, position: int = 0) -> int:
@@ -248,6 +249,14 @@ def _restamped(
 ) -> BatchHeader:
     changed = header._replace(attributes=attributes, max_timestamp=max_timestamp)
     return changed._replace(crc=header_crc(changed, payload_of(buffer, header)))
+
+
+def seal(header: BatchHeader, payload: Buffer) -> tuple[bytes, BatchHeader]:
+    """The batch of this header and this records block, and the header with the CRC of both."""
+    packed = _HEADER.pack(*header)
+    crc = crc32c(payload, crc32c(packed[CRC_START:]))
+    batch = b"".join((packed[:_CRC_AT], crc.to_bytes(4, "big"), packed[CRC_START:], payload))
+    return batch, header._replace(crc=crc)
 
 
 def header_crc(header: BatchHeader, payload: Buffer) -> int:

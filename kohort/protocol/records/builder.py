@@ -16,8 +16,7 @@ from kohort.protocol.records.batch import (
     BatchHeader,
     Codec,
     TimestampType,
-    encode_header,
-    header_crc,
+    seal,
 )
 from kohort.protocol.records.compression import compress
 from kohort.protocol.records.record import Record, write_record
@@ -99,15 +98,13 @@ def make_batch(
         base_sequence=base_sequence,
         record_count=len(records),
     )
-    header = header._replace(crc=header_crc(header, payload))
-    return encode_header(header) + payload, header
+    return seal(header, payload)
 
 
 def assemble(header: BatchHeader, payload: bytes | bytearray | memoryview) -> bytes:
     """A batch of this header and this (compressed) records block; length and CRC are filled in."""
     header = header._replace(length=_length_with(payload))
-    header = header._replace(crc=header_crc(header, payload))
-    return encode_header(header) + payload
+    return seal(header, payload)[0]
 
 
 def _length_with(payload: bytes | bytearray | memoryview) -> int:

@@ -131,7 +131,11 @@ def write_record(out: bytearray, record: Record, timestamp_delta: int, offset_de
         body += key
     else:
         _write_field(body, key)
-    _write_field(body, value)
+    if value is not None and len(value) < SMALL:
+        body.append(len(value) << 1)
+        body += value
+    else:
+        _write_field(body, value)
     if not record.headers:
         body.append(0)
         write_varint(out, len(body))

@@ -20,7 +20,7 @@ from kohort.broker.coordinator.log.offsets_log import (
     encode_stored,
     is_large,
 )
-from kohort.broker.core.group.records import DurableRecord
+from kohort.broker.core.group.records import DurableRecord, OffsetRecord
 from kohort.broker.runtime.turns import in_turns
 from kohort.broker.topics.internal import internal_topic_configs
 from kohort.broker.topics.manager import TopicManager
@@ -53,9 +53,14 @@ class TopicOffsetsLog:
         self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
     ) -> Awaitable[None] | None:
         """Append in order, as one batch; None if that is durable already."""
-        if is_large(records):
+        # One position is what there nearly always is to write.
+        is_one = len(records) == 1 and records[0].__class__ is OffsetRecord
+        if not is_one and is_large(records):
             return self._append_in_steps(partition, records, wall_ms)
-        return self._append_batch(partition, encode_as_batch(records, wall_ms), wall_ms)
+        batch = encode_as_batch(records, wall_ms)
+        if self._found is not None:
+            return _append(self._found, partition, batch, wall_ms)
+        return self._append_batch(partition, batch, wall_ms)
 
     def read(self, partition: int) -> Iterator[StoredRecord]:
         """All durable records, in order. Raises KafkaError: what follows cannot be read."""

@@ -108,6 +108,9 @@ _OFFSET_VALUE_VERSION_WITH_EXPIRY: Final = 1
 _GROUP_VALUE_VERSION: Final = 3
 _COUNT_BYTES: Final = 4
 
+_OFFSET_VALUE: Final = codec(OffsetCommitValue, _OFFSET_VALUE_VERSION)
+_WITH_EXPIRY: Final = codec(OffsetCommitValue, _OFFSET_VALUE_VERSION_WITH_EXPIRY)
+
 KEYS_KEPT_MAX: Final = 1_000
 """Of positions; each of a few hundred bytes."""
 
@@ -151,7 +154,9 @@ def encode_value(record: DurableRecord) -> bytes | None:
             expire_timestamp=committed.expire_timestamp_ms,
             topic_id=committed.topic_id,
         )
-        return encode_versioned(value, version)
+        out = bytearray(version.to_bytes(2, "big"))
+        made = _WITH_EXPIRY if expires else _OFFSET_VALUE
+        return b"".join(made.encode_into(value, out))
     if isinstance(record, GroupRecord):
         return at_once(_group_steps(record))
     return None

@@ -31,6 +31,8 @@ class Appended(NamedTuple):
 
     base_offset: int
     last_offset: int
+    is_rolled: bool = False
+    """Whether a new segment was begun for it."""
 
 
 class LogAppender:
@@ -46,6 +48,7 @@ class LogAppender:
     ) -> Appended:
         """See PartitionLog.append."""
         state = self._state
+        before = state.segments[-1]
         if not state.is_usable or not self._is_ready:
             self._prepare(wall_ms)
         assert len(batch) == header.length + LENGTH_OVERHEAD_BYTES
@@ -66,7 +69,7 @@ class LogAppender:
         state.end_offset = last_offset + 1
         if header.producer_id >= 0:
             state.producers.note_appended(header, base_offset=base_offset, timestamp=wall_ms)
-        return Appended(base_offset, last_offset)
+        return Appended(base_offset, last_offset, active is not before)
 
     def roll(self, wall_ms: int) -> None:
         """Start a new segment at the end of the log, unless the active one is empty."""

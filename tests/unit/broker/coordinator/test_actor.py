@@ -36,7 +36,7 @@ class ShortLog(MemoryOffsetsLog):
     def append(
         self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
     ) -> Awaitable[None] | None:
-        if len(encode_as_batch(records, wall_ms)) > self._bytes_max:
+        if len(encode_as_batch(records, wall_ms)[0]) > self._bytes_max:
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE)
         return super().append(partition, records, wall_ms=wall_ms)
 

@@ -10,7 +10,11 @@ from kohort.protocol.errors import ErrorCode
 def commit_error(
     group: GroupData, request: CommitRequest, now: Now, *, transactional: bool
 ) -> ErrorCode:
-    """See `OffsetsOwner.commit_error`."""
+    """Whether who commits may: NONE, or why not. A member that may lives for another session.
+
+    Args:
+        transactional: TxnOffsetCommit, whose producer may know nothing of members.
+    """
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if request.generation < 0 and group.state is GroupState.EMPTY:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from kohort.broker.core.group.classic import (
-    commit,
     durable,
     expiry,
     join,
@@ -17,6 +16,7 @@ from kohort.broker.core.group.classic import (
     rebalance,
     sync,
 )
+from kohort.broker.core.group.classic.commit import commit_error
 from kohort.broker.core.group.classic.data import GroupData, NewMemberId
 from kohort.broker.core.group.classic.member import Member
 from kohort.broker.core.group.config import GroupConfig
@@ -35,6 +35,7 @@ from kohort.broker.core.group.protocols import PartitionCount
 from kohort.broker.core.group.records import DurableRecord, GroupRecord
 from kohort.broker.core.group.requests import (
     CommitRequest,
+    CommitResult,
     CommittedOffset,
     DescribedMember,
     GroupDescription,
@@ -192,21 +193,25 @@ class ClassicGroup:
 
     def commit(self, request: CommitRequest, ticket: Ticket, now: Now) -> None:
         """OffsetCommit. Answer: CommitResult."""
-        offsets.commit(self, request, ticket, now)
+        error = commit_error(self.data, request, now, transactional=False)
+        if error:
+            self.outbox.reply(ticket, CommitResult((error,) * len(request.offsets)))
+        else:
+            offsets.store(self, request, ticket, now)
 
     def commit_in_transaction(
         self, request: CommitRequest, producer_id: int, ticket: Ticket, now: Now
     ) -> None:
         """TxnOffsetCommit of a producer with an open transaction. Answer: CommitResult."""
-        offsets.commit_in_transaction(self, request, producer_id, ticket, now)
+        error = commit_error(self.data, request, now, transactional=True)
+        if error:
+            self.outbox.reply(ticket, CommitResult((error,) * len(request.offsets)))
+        else:
+            offsets.store(self, request, ticket, now, producer_id=producer_id)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """The producer's transaction has ended, durably."""
         self.offsets.end_transaction(producer_id, commit=commit)
-
-    def commit_error(self, request: CommitRequest, now: Now, *, transactional: bool) -> ErrorCode:
-        """See `OffsetsOwner.commit_error`."""
-        return commit.commit_error(self.data, request, now, transactional=transactional)
 
     # Removal. Each wants a step of its own, with nothing on its way to the log.
 
@@ -238,7 +243,8 @@ class ClassicGroup:
 
     def on_appended(self, now: Now) -> None:
         """The records of the last Append are durable."""
-        for write in self.outbox.finish_append():
+        writes, self.outbox.in_flight = self.outbox.in_flight, []
+        for write in writes:
             write.on_durable(now)
 
     def on_append_failed(self, error: ErrorCode, now: Now) -> None:

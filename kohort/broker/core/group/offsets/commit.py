@@ -22,41 +22,17 @@ TIMESTAMP_MAX: Final = (1 << 63) - 1
 """The end of the calendar that records have; what is kept for longer is kept for ever."""
 
 
-def commit(owner: OffsetsOwner, request: CommitRequest, ticket: Ticket, now: Now) -> None:
-    """Store positions; answered when they are durable."""
-    error = owner.commit_error(request, now, transactional=False)
-    if error:
-        owner.outbox.reply(ticket, CommitResult((error,) * len(request.offsets)))
-    else:
-        _store(owner, request, ticket, now)
-
-
-def commit_in_transaction(
-    owner: OffsetsOwner, request: CommitRequest, producer_id: int, ticket: Ticket, now: Now
-) -> None:
-    """Store positions that become visible when the producer's transaction commits.
-
-    Whether the producer has a transaction open is not for the group to know.
-    """
-    error = owner.commit_error(request, now, transactional=True)
-    if error:
-        owner.outbox.reply(ticket, CommitResult((error,) * len(request.offsets)))
-    else:
-        _store(owner, request, ticket, now, producer_id=producer_id)
-
-
-def error_without_group(request: CommitRequest, *, names_group_errors: bool) -> ErrorCode:
-    """What a commit to a group that does not exist is answered; NONE if it creates the group.
+def error_without_group(*, names_group_errors: bool) -> ErrorCode:
+    """What a member's commit to a group that does not exist is answered; one from outside of all
+    groups creates it.
 
     Args:
         names_group_errors: OffsetCommit v9+, which may answer GROUP_ID_NOT_FOUND.
     """
-    if request.generation < 0:
-        return ErrorCode.NONE
     return ErrorCode.GROUP_ID_NOT_FOUND if names_group_errors else ErrorCode.ILLEGAL_GENERATION
 
 
-def _store(
+def store(
     owner: OffsetsOwner,
     request: CommitRequest,
     ticket: Ticket,
@@ -64,6 +40,12 @@ def _store(
     *,
     producer_id: int | None = None,
 ) -> None:
+    """Store positions for one who may; answered when they are durable.
+
+    Args:
+        producer_id: the positions become visible when the transaction of this producer commits.
+            Whether it has one open is not for the group to know.
+    """
     expire_ms = -1
     if request.retention_time_ms != -1:
         expire_ms = min(now.wall_ms + request.retention_time_ms, TIMESTAMP_MAX)
@@ -116,8 +98,10 @@ class OffsetsWrite:
             else:
                 place = (record.topic, record.partition)
                 table.set_transactional(self.producer_id, *place, record.committed)
-        self.owner.outbox.note(OffsetsStored(len(self.records)))
-        self._answer(self.result)
+        outbox = self.owner.outbox
+        outbox.note(OffsetsStored(len(self.records)))
+        if self.ticket is not None:
+            outbox.reply(self.ticket, self.result)
 
     def on_failed(self, error: ErrorCode, now: Now) -> None:
         """Nothing has changed."""

@@ -5,9 +5,8 @@ from typing import Protocol
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.offsets.table import OffsetTable
 from kohort.broker.core.group.outbox import Outbox
-from kohort.broker.core.group.requests import CommitRequest, Now
+from kohort.broker.core.group.requests import Now
 from kohort.broker.core.group.states import GroupState
-from kohort.protocol.errors import ErrorCode
 
 
 class OffsetsOwner(Protocol):
@@ -40,14 +39,6 @@ class OffsetsOwner(Protocol):
 
     def subscribed_topics(self) -> frozenset[str] | None:
         """What the members read; None for unknown, to be read as everything."""
-        ...
-
-    def commit_error(self, request: CommitRequest, now: Now, *, transactional: bool) -> ErrorCode:
-        """Whether who commits may: NONE, or why not. A member that may lives for another session.
-
-        Args:
-            transactional: TxnOffsetCommit, whose producer may know nothing of members.
-        """
         ...
 
     def end(self, now: Now) -> None:

@@ -48,7 +48,9 @@ class OffsetTable:
         replay.
         """
         if isinstance(record, OffsetRecord):
-            self.set(record.topic, record.partition, record.committed)
+            partitions = self._committed.setdefault(record.topic, {})
+            self.count += record.partition not in partitions
+            partitions[record.partition] = record.committed
         else:
             self.remove(record.topic, record.partition)
 

@@ -191,7 +191,7 @@ async def test_others_have_the_loop_while_a_large_group_is_written(tmp_path: Pat
 
 
 def test_one_append_is_one_batch_with_the_wall_time() -> None:
-    records = decode_records(encode_as_batch([OFFSET, GONE], 99))
+    records = decode_records(encode_as_batch([OFFSET, GONE], 99)[0])
     assert [(record.timestamp, record.offset) for record in records] == [(99, 0), (99, 1)]
     assert [record.value is None for record in records] == [False, True]
 

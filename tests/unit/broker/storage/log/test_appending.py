@@ -29,8 +29,8 @@ def bases(log: PartitionLog) -> list[int]:
 
 def test_offsets_are_consecutive() -> None:
     log, _ = memory_log()
-    assert append(log, batch_of(b"a", b"b", b"c")) == (0, 2)
-    assert append(log, batch_of(b"d")) == (3, 3)
+    assert append(log, batch_of(b"a", b"b", b"c")) == (0, 2, False)
+    assert append(log, batch_of(b"d")) == (3, 3, False)
     assert log.log_end_offset == 4
 
 
