@@ -2,10 +2,10 @@
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import KafkaConnectionError
 
@@ -100,7 +100,7 @@ class KafkaPythonMember(ThreadMember):
 
     def poll_until(self, leaving: threading.Event) -> None:
         consumer = KafkaConsumer(**self._config)
-        consumer.subscribe([self._topic])
+        consumer.subscribe([self._topic], listener=_Listener(self))
         try:
             while not leaving.is_set():
                 self.took(_records(_poll(consumer)))
@@ -109,10 +109,24 @@ class KafkaPythonMember(ThreadMember):
             consumer.close()
 
 
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc] # It has no types.
+    """Tells at once what the poll is still under way that brought it."""
+
+    def __init__(self, member: ThreadMember) -> None:
+        self._member = member
+
+    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        self._member.holds({partition.partition for partition in assigned})
+
+    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        pass
+
+
 def _poll(consumer: KafkaConsumer) -> dict[TopicPartition, list[Any]]:
     try:
-        # Not less: a poll that gives up in the middle of joining can lose the assignment.
-        found: dict[TopicPartition, list[Any]] = consumer.poll(500)
+        # A poll that gives up in the middle of joining can lose the assignment.
+        timeout_ms = 500 if consumer.assignment() else 3_000
+        found: dict[TopicPartition, list[Any]] = consumer.poll(timeout_ms)
     except KafkaConnectionError:
         # Raised while no broker can be reached; the next poll tries again.
         return {}
