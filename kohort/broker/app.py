@@ -319,7 +319,7 @@ class Broker:
             advertised_by_port={
                 port: (endpoint.host, endpoint.port) for port, endpoint in by_listener.items()
             },
-            apis=load_handlers(),
+            apis={key: api.advertised for key, api in load_handlers().items()},
             features=dict(SUPPORTED_FEATURES),
             validation=ValidationPolicy(
                 ValidationDepth(self.config.kohort_validate_records),
@@ -330,7 +330,7 @@ class Broker:
     def _make_server(self) -> tuple[NetworkServer, Dispatcher]:
         log = PeerLog(logging.getLogger("kohort.broker.network"), self._clock)
         edge = self.metrics.edge
-        dispatcher = Dispatcher(Router(self.services.apis), self.services, edge, log)
+        dispatcher = Dispatcher(Router(load_handlers()), self.services, edge, log)
         settings = self.services.topics.settings
         server = NetworkServer(
             dispatcher,

@@ -430,7 +430,7 @@ class GroupActor:
     def _leave(self) -> None:
         """The group is gone. What still comes for it finds another group, or none."""
         self.cancel_timers()
-        self._host.remove(self)
+        self._host.remove(self.group)
         inbox, self._inbox = self._inbox, []
         for command in inbox:
             self._host.submit(self.group.group_id, command)

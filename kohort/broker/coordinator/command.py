@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from kohort.broker.coordinator.turn_queue import TurnQueue
 from kohort.broker.core.group.effects import TimerKey
@@ -14,9 +14,6 @@ from kohort.broker.core.group.requests import Now
 from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.steps import Steps
 from kohort.broker.runtime.answer import Later
-
-if TYPE_CHECKING:
-    from kohort.broker.coordinator.actor import GroupActor
 
 Step = Callable[[Group, Now], Steps[None] | None]
 
@@ -75,7 +72,7 @@ class ActorHost(Protocol):
         """For the history and the metrics."""
         ...
 
-    def remove(self, actor: GroupActor) -> None:
+    def remove(self, group: Group) -> None:
         """The group is gone."""
         ...
 

@@ -226,10 +226,11 @@ class GroupHost:
         for observer in self._observers:
             observer.observe(group_id, event, now)
 
-    def remove(self, actor: GroupActor) -> None:
-        if self._actors.get(actor.group.group_id) is actor:
-            del self._actors[actor.group.group_id]
-            self._partitions.pop(actor.group.group_id, None)
+    def remove(self, group: Group) -> None:
+        actor = self._actors.get(group.group_id)
+        if actor is not None and actor.group is group:
+            del self._actors[group.group_id]
+            self._partitions.pop(group.group_id, None)
 
     def submit(self, group_id: str, command: Command) -> None:
         """Have the group of this id take the command in its turn; make it if need be."""

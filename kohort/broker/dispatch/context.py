@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -12,12 +13,12 @@ from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.answer import Tasks
 from kohort.protocol.framing import RequestHeader
+from kohort.protocol.schema import VersionRange
 
 if TYPE_CHECKING:
     from kohort.broker.config import BrokerConfig
     from kohort.broker.coordinator import GroupCoordinator
     from kohort.broker.core.purgatory import Purgatory
-    from kohort.broker.dispatch.registry import Api
     from kohort.broker.runtime.clock import Clock
     from kohort.broker.topics.manager import TopicManager
 
@@ -43,8 +44,8 @@ class BrokerServices:
     advertised_by_port: dict[int, tuple[str, int]] = field(default_factory=dict)
     """The same for those who came by a certain listener, by the port that it listens at: the name
     of this machine may differ from network to network."""
-    apis: dict[int, Api] = field(default_factory=dict)
-    """What ApiVersions tells."""
+    apis: Mapping[int, VersionRange] = field(default_factory=dict)
+    """What ApiVersions tells: versions by key, in its order."""
     validation: ValidationPolicy = field(default_factory=ValidationPolicy)
     """How closely produced batches are looked at."""
     large_batch: asyncio.Lock = field(default_factory=asyncio.Lock)

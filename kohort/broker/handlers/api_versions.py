@@ -12,7 +12,7 @@ from typing import Final
 
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.encoded import Prepared
-from kohort.broker.dispatch.registry import Api, handles
+from kohort.broker.dispatch.registry import handles
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.api_versions import (
@@ -54,18 +54,15 @@ def _list(ctx: RequestContext) -> ApiVersionsResponse:
     """The same for as long as the broker runs."""
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
-        api_keys=[_range(api) for api in ctx.broker.apis.values()],
+        api_keys=[
+            ApiVersion(api_key=key, min_version=served.low, max_version=served.high)
+            for key, served in ctx.broker.apis.items()
+        ],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
             for name, (low, high) in ctx.broker.features.items()
             if low > 0 or ctx.api_version >= ZERO_FEATURES_SINCE
         ],
-    )
-
-
-def _range(api: Api) -> ApiVersion:
-    return ApiVersion(
-        api_key=api.key, min_version=api.advertised.low, max_version=api.advertised.high
     )
 
 

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import Final, NamedTuple
 
 from kohort.broker.core.steps import Steps
-
-if TYPE_CHECKING:
-    from kohort.broker.core.group.records import StoredMember
 
 MEMBERS_PER_STEP: Final = 500
 """About a millisecond."""
@@ -23,6 +20,34 @@ _LENGTH = Struct(">h").pack
 _TIMEOUTS = Struct(">ii").pack
 _BYTES_LENGTH = Struct(">i").pack
 _NULL = _LENGTH(-1)
+
+
+class StoredMember(NamedTuple):
+    """A member of a stored generation. To the codec it looks like a MemberMetadata, so that the
+    thousands of a large group need not be copied to be written.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    subscription: bytes
+    """The metadata for the generation's protocol."""
+    assignment: bytes
+
+    @property
+    def group_instance_id(self) -> str | None:
+        return self.instance_id
+
+    @property
+    def session_timeout(self) -> int:
+        return self.session_timeout_ms
+
+    @property
+    def rebalance_timeout(self) -> int:
+        return self.rebalance_timeout_ms
 
 
 def encode_members(members: Sequence[StoredMember]) -> Steps[bytes]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias, cast
 
-from kohort.broker.core.group.group_value import encode_members
+from kohort.broker.core.group.group_value import StoredMember, encode_members
 from kohort.broker.core.group.requests import CommittedOffset
 from kohort.broker.core.steps import Steps, at_once
 from kohort.protocol.codec import codec, decode_versioned, encode_versioned
@@ -30,34 +30,6 @@ BEGUN_HEADER: Final = "kohort.rebalance"
 """Header of a group record: why there was a rebalance; see `begun`."""
 
 RecordHeaders: TypeAlias = tuple[tuple[str, bytes | None], ...]
-
-
-class StoredMember(NamedTuple):
-    """A member of a stored generation. To the codec it looks like a MemberMetadata, so that the
-    thousands of a large group need not be copied to be written.
-    """
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    subscription: bytes
-    """The metadata for the generation's protocol."""
-    assignment: bytes
-
-    @property
-    def group_instance_id(self) -> str | None:
-        return self.instance_id
-
-    @property
-    def session_timeout(self) -> int:
-        return self.session_timeout_ms
-
-    @property
-    def rebalance_timeout(self) -> int:
-        return self.rebalance_timeout_ms
 
 
 class GroupRecord(NamedTuple):

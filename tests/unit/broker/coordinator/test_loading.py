@@ -8,13 +8,13 @@ import pytest
 
 from kohort.broker.coordinator.loading import RECORDS_PER_TURN, load_groups, read_group
 from kohort.broker.coordinator.log.offsets_log import MemoryOffsetsLog, StoredRecord, partition_of
+from kohort.broker.core.group.group_value import StoredMember
 from kohort.broker.core.group.records import (
     DurableRecord,
     GroupRecord,
     GroupTombstone,
     OffsetRecord,
     OffsetTombstone,
-    StoredMember,
 )
 from kohort.broker.core.group.requests import CommittedOffset
 from kohort.broker.runtime.clock import VirtualClock

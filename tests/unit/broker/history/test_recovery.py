@@ -13,8 +13,9 @@ from kohort.broker.coordinator.log.offsets_log import MemoryOffsetsLog
 from kohort.broker.core.group.begun import CHARS, Begun, decode_begun, encode_begun
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.events import MemberRef, Trigger, TriggerKind
+from kohort.broker.core.group.group_value import StoredMember
 from kohort.broker.core.group.reasons import ReasonSource, StatedReason
-from kohort.broker.core.group.records import GroupRecord, StoredMember
+from kohort.broker.core.group.records import GroupRecord
 from kohort.broker.core.group.requests import JoinResult, Now
 from kohort.broker.core.group.states import GroupState
 from kohort.broker.core.history.model import RebalanceOutcome, RebalanceRecord

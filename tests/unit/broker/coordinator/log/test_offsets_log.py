@@ -15,13 +15,12 @@ from kohort.broker.coordinator.log.offsets_log import (
     partition_of,
 )
 from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
-from kohort.broker.core.group.group_value import MEMBERS_PER_STEP
+from kohort.broker.core.group.group_value import MEMBERS_PER_STEP, StoredMember
 from kohort.broker.core.group.records import (
     DurableRecord,
     GroupRecord,
     GroupTombstone,
     OffsetRecord,
-    StoredMember,
     encode_headers,
     encode_key,
     encode_value,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kohort.broker.core.group.group_value import MEMBERS_PER_STEP
-from kohort.broker.core.group.records import GroupRecord, StoredMember, encode_value, value_steps
+from kohort.broker.core.group.group_value import MEMBERS_PER_STEP, StoredMember
+from kohort.broker.core.group.records import GroupRecord, encode_value, value_steps
 from kohort.protocol.codec import encode_versioned
 from kohort.protocol.errors import EncodeError
 from kohort.protocol.messages.offsets_topic import GroupMetadataValue, MemberMetadata

@@ -4,13 +4,13 @@ definitions of the topic.
 
 import pytest
 
+from kohort.broker.core.group.group_value import StoredMember
 from kohort.broker.core.group.records import (
     DurableRecord,
     GroupRecord,
     GroupTombstone,
     OffsetRecord,
     OffsetTombstone,
-    StoredMember,
     decode_key,
     decode_record,
     encode_headers,
