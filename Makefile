@@ -35,7 +35,7 @@ WORKERS ?= 3
 TYPES := $(wildcard $(foreach depth,* */* */*/*,$(addprefix kohort/,$(addsuffix /$(depth).pxd,protocol client))))
 COMPILED := $(TYPES) $(TYPES:.pxd=.py) \
             kohort/protocol/hot.py \
-            $(wildcard scripts/hot_codecs/* kohort/protocol/compiler/*.py kohort/protocol/messages/*.py)
+            $(wildcard kohort/accelerated/codecs/* kohort/protocol/compiler/*.py kohort/protocol/messages/*.py)
 SUITES := $(wildcard $(addprefix tests/,unit property simulation integration interop crash fuzz pipeline))
 PYTEST := $(BIN)/python -m pytest $(ARGS)
 
@@ -140,7 +140,7 @@ $(BIN)/python:
 	@scripts/make-venv $(PYTHON) $(VENV)
 
 # Building compiles the hot codecs and the modules that have a .pxd, if there is a compiler.
-$(STAMPS)/core: pyproject.toml constraints.txt scripts/compile_hook.py $(COMPILED) | $(BIN)/python
+$(STAMPS)/core: pyproject.toml constraints.txt kohort/accelerated/build_hook.py $(COMPILED) | $(BIN)/python
 	@mkdir -p $(STAMPS)
 	@echo "Installing Kohort and its packages, and compiling $(words $(TYPES) hot_codecs) modules if there is a C compiler: about a minute"
 	@$(PIP) install --constraint constraints.txt --editable .

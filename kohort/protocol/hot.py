@@ -1,6 +1,6 @@
 """The messages whose codecs are compiled while the package is built, and what those depend on.
 
-The compiled ones are made by `scripts/hot_codecs` and used by `kohort.protocol.codec`.
+The compiled ones are made by `kohort/accelerated/codecs` and used by `kohort.protocol.codec`.
 """
 
 from __future__ import annotations

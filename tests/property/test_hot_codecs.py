@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kohort
+from kohort.accelerated.codecs.generator import hot_pairs
 from kohort.protocol.codec import STRICT_OPTION, Codec, codec
 from kohort.protocol.constructs import REQUEST_ELEMENTS_MAX, TEXT_BYTES_MAX
 from kohort.protocol.errors import DecodeError, EncodeError, ErrorCode, ProtocolError
@@ -44,7 +45,6 @@ from kohort.protocol.messages.offsets_topic import OffsetCommitKey, OffsetCommit
 from kohort.protocol.messages.produce import ProduceRequest
 from kohort.protocol.types import Int16, Int32, String
 from kohort.protocol.varints import append_uvarint
-from scripts.hot_codecs.generator import hot_pairs
 from tests.property.message_values import Message, codec_settings, full_value, identify, values
 
 ROOT = Path(kohort.__file__).parents[1]
@@ -463,7 +463,7 @@ def test_what_is_compiled_is_what_is_declared_here() -> None:
     }
     assert expected == module.DECLARED, "compile it anew: pip install -e ."
     sources = [
-        *(ROOT / "scripts/hot_codecs").iterdir(),
+        *(ROOT / "kohort/accelerated/codecs").iterdir(),
         *(ROOT / "kohort/protocol/compiler").glob("*.py"),
     ]
     newest = max(one.stat().st_mtime for one in sources if one.is_file())

@@ -5,7 +5,7 @@ functions; the source stays ordinary Python, and is what runs where there is no 
 compiled lies next to its source, where Python prefers it.
 
 The codecs of the messages that brokers read and write most are compiled as well, from a source that
-`scripts/hot_codecs` writes from the messages' declarations.
+`kohort/accelerated/codecs` writes from the messages' declarations.
 
 KOHORT_COMPILE=0 leaves everything as it is; KOHORT_COMPILE=1 makes a failure an error, for those
 who build wheels and would rather have none than a slow one.
@@ -123,7 +123,7 @@ def _written_codecs(root: Path) -> Path:
     """The generated source of the hot codecs, relative to the root."""
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))
-    from scripts.hot_codecs.generator import source  # noqa: PLC0415
+    from kohort.accelerated.codecs.generator import source  # noqa: PLC0415
 
     path = Path(".cache/cython/hot_codecs.pyx")
     (root / path).parent.mkdir(parents=True, exist_ok=True)

@@ -12,11 +12,11 @@ from __future__ import annotations
 import importlib
 from pathlib import Path
 
+from kohort.accelerated.codecs.readers import ReaderWriter
+from kohort.accelerated.codecs.tables import Tables, TypedWriter
+from kohort.accelerated.codecs.writers import WriterWriter
 from kohort.protocol.hot import READ, WRITTEN, declared
 from kohort.protocol.layout import layout
-from scripts.hot_codecs.readers import ReaderWriter
-from scripts.hot_codecs.tables import Tables, TypedWriter
-from scripts.hot_codecs.writers import WriterWriter
 
 
 def hot_pairs() -> list[tuple[type, int, bool]]:

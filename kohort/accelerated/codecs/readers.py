@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from kohort.accelerated.codecs.tables import WIDTHS, TypedWriter, suffix
 from kohort.protocol.compiler.writer import absent, is_literal
 from kohort.protocol.constructs import (
     ELEMENTS_MAX,
@@ -25,7 +26,6 @@ from kohort.protocol.constructs import (
 )
 from kohort.protocol.message import Struct, schema_of
 from kohort.protocol.schema import Field
-from scripts.hot_codecs.tables import WIDTHS, TypedWriter, suffix
 
 Sink = Callable[[str], str]
 """From the expression of a value to the statement that puts it where it belongs."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kohort.accelerated.codecs.tables import WIDTHS, TypedWriter, prefix_width, suffix
 from kohort.protocol.compiler.encoder import RECORDS_COPY_MAX
 from kohort.protocol.compiler.writer import absent
 from kohort.protocol.constructs import (
@@ -23,7 +24,6 @@ from kohort.protocol.constructs import (
 from kohort.protocol.message import Struct, schema_of
 from kohort.protocol.schema import Field
 from kohort.protocol.types import ZERO_UUID
-from scripts.hot_codecs.tables import WIDTHS, TypedWriter, prefix_width, suffix
 
 
 class WriterWriter(TypedWriter):

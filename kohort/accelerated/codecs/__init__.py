@@ -1,0 +1,1 @@
+"""Codecs of messages as a source of Cython, written from the declarations."""
