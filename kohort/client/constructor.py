@@ -19,8 +19,8 @@ else:
     from kohort.client.core.records import K, V
 
 Raw: TypeAlias = Any
-"""Of records without a deserialiser: bytes, or None. Most topics never have None, so nobody is made
-to ask for it.
+"""Keys or values without a deserialiser: bytes, or None. Most topics never have None, so users need
+not ask for it.
 """
 
 

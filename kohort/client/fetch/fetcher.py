@@ -162,7 +162,7 @@ class Fetcher:
         return taken
 
     def next_record(self) -> AnyRecord | None:
-        """As `take(1)`, for reading one by one: the position moves by this record only.
+        """Take one record: the position moves by this one only. Raises as `take`.
 
         None: there is none here; `wait` for it.
         """
@@ -176,7 +176,7 @@ class Fetcher:
         return record
 
     def asked(self, only: Only) -> None:
-        """Who reads `only` (None: all) asks for more: what it has been given is processed."""
+        """More is asked for by a reader of `only` (None: all): what it was given is processed."""
         self.state.asked(only)
 
     def processed(self) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -334,7 +334,7 @@ class Fetcher:
         task.add_done_callback(self._tasks.discard)
 
     def _send(self, fetch: PlannedFetch, connection: Connection) -> _UnderWay | None:
-        """None: there is nothing to ask any more."""
+        """Send it; None if there is nothing to ask any more."""
         sent = self.state.ask(fetch, connection.versions.best(FetchRequest), now_ms())
         if sent is None:
             return None

@@ -19,6 +19,7 @@ from kohort.client.core.errors import (
     error_for,
 )
 from kohort.client.core.fetch.config import IsolationLevel
+from kohort.client.core.fetch.wire import STALE
 from kohort.client.core.offsets import OffsetAndTimestamp, OffsetSpec
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.net.cluster import Cluster
@@ -38,30 +39,19 @@ _CONSUMER: Final = -1
 _RETRY_BACKOFF_MS: Final = 100
 _RETRY_BACKOFF_MAX_MS: Final = 1_000
 
-_STALE: Final = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.OFFSET_NOT_AVAILABLE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.REQUEST_TIMED_OUT,
-    }
-)
-"""To be asked again, of whoever newer metadata names."""
+_AGAIN: Final = STALE | {
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.REQUEST_TIMED_OUT,
+}
+"""To be asked again, of the leader that newer metadata name."""
 
 
 class Lookup(NamedTuple):
     """What came of questions."""
 
     found: dict[TopicPartition, Found]
-    """None: no record is that late."""
+    """By partition; None if no record is that late."""
     failed: dict[TopicPartition, ErrorCode]
     """To be asked again."""
 
@@ -256,7 +246,7 @@ def _read(answer: ListOffsetsResponse, specs: Mapping[TopicPartition, OffsetSpec
             elif code in {ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}:
                 # Logs from before Kafka 0.10 have no times to look for.
                 result.found[partition] = None
-            elif code in _STALE:
+            elif code in _AGAIN:
                 result.failed[partition] = code
             else:
                 raise error_for(code, f"looking up offsets of {topic.name}")

@@ -55,7 +55,9 @@ class ReadOptions(NamedTuple):
 
 
 class Aborted(NamedTuple):
-    """Of a producer: what it wrote from there on, up to its next marker, is not for users."""
+    """A transaction that was given up: what its producer wrote from there on, up to its next
+    marker, is not for users.
+    """
 
     first_offset: int
     producer_id: int
@@ -104,11 +106,11 @@ class Fetched:
         self._position = 0
         self._left = 0
         self.leader_epoch = UNKNOWN_EPOCH
-        """Of the batch that was read last."""
+        """The epoch of the batch that was read last."""
 
     @property
     def byte_count(self) -> int:
-        """Of the batches that are not done with, as they were sent."""
+        """The size of the batches that are not done with, as they were sent."""
         begun = len(self._open.view) if self._open else 0
         return self._stop - self._cursor + begun
 
@@ -153,7 +155,7 @@ class Fetched:
                 return self._deserialised(records)
 
     def rewind(self) -> None:
-        """Begin the present batch anew, at the `floor` that comes next."""
+        """Begin the present batch again, at the `floor` that comes next."""
         if self._open is not None:
             self._position = 0
             self._left = self._open.header.record_count

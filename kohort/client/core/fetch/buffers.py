@@ -31,7 +31,7 @@ CHUNK_OVERHEAD_BYTES: Final = 512
 
 
 class _Waiting:
-    """Of one partition, the oldest first."""
+    """What waits of one partition, the oldest first."""
 
     __slots__ = ("byte_count", "chunks", "fence", "next_offset")
 
@@ -99,11 +99,11 @@ class _Ahead(NamedTuple):
     partition: TopicPartition
     records: Iterator[AnyRecord]
     version: int
-    """Of the positions; after a change of any of them it has to be seen what still holds."""
+    """The version of the positions; after a change it has to be seen what still holds."""
 
 
 class FetchBuffers:
-    """Those of one consumer."""
+    """The buffers of one consumer."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class FetchBuffers:
 
     @property
     def inflated_bytes(self) -> int:
-        """Of batches that were begun, beside what waits as it was sent."""
+        """The size of batches that were begun, beside what waits as it was sent."""
         return self._inflated.byte_count
 
     def has_readable(self, only: Only = None) -> bool:
@@ -194,7 +194,7 @@ class FetchBuffers:
     # For the consumer.
 
     def asked(self, only: Only) -> None:
-        """Who reads `only` asks for more: what it was given before is processed."""
+        """More is asked for by a reader of `only` (None: all): what it was given is processed."""
         self._record_in_hand = None
         if only is None:
             self._in_hand.clear()
@@ -238,7 +238,7 @@ class FetchBuffers:
         return taken
 
     def next_made(self) -> AnyRecord | None:
-        """As `next_record`, of those alone that are made already: nothing else can change."""
+        """`next_record` for records that are made already: nothing else can change."""
         ahead = self._ahead
         if ahead is not None and ahead.version == self._positions.version:
             for record in ahead.records:

@@ -49,8 +49,8 @@ class Maker(Protocol):
 
         Raises:
             NotMadeYet: there is none; they are being made from now on.
-            DeserialisationError: the first of them could not be made. It is tried anew when it is
-                asked for again.
+            DeserialisationError: the first of them could not be made. It is tried again when it
+                is asked for again.
         """
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:

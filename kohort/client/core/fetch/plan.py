@@ -23,7 +23,7 @@ from typing import Final, NamedTuple, TypeAlias
 from kohort.client.core.partitions import TopicPartition
 
 NodeOf: TypeAlias = Callable[[TopicPartition], int | None]
-"""Whom to ask for a partition: its leader, or a follower that the leader has named."""
+"""Names the broker to ask for a partition: its leader, or a follower that the leader has named."""
 
 IsReadable: TypeAlias = Callable[[TopicPartition], bool]
 
@@ -58,13 +58,13 @@ class Plan(NamedTuple):
     fetches: Sequence[PlannedFetch]
     wake_ms: int | None
     leaderless: Sequence[TopicPartition]
-    """To be read, but nobody knows from whom."""
+    """To be read, but it is not known from which broker."""
 
 
 class _Postponed(NamedTuple):
     until_ms: int
     node_id: int | None
-    """Who it failed with; whoever comes after gets a chance at once."""
+    """The broker that it failed with; another one gets a chance at once."""
 
 
 @dataclass(slots=True, eq=False)
@@ -74,13 +74,13 @@ class _Share:
     wanted: list[TopicPartition]
     waiting_bytes: int = 0
     readable_bytes: int = 0
-    """Of those, the bytes that the next polls will take."""
+    """The part of those that the next polls will take."""
     is_being_taken: bool = False
     """Some partition has enough, and will be wanted again soon."""
 
 
 class FetchPlan:
-    """That of one consumer. Times are milliseconds of any clock that does not go back."""
+    """The plan of one consumer. Times are milliseconds of any clock that does not go back."""
 
     def __init__(self, limits: FetchLimits) -> None:
         self._limits = limits
@@ -96,7 +96,7 @@ class FetchPlan:
 
     @property
     def waiting_bytes(self) -> int:
-        """Of all partitions."""
+        """What waits of all partitions."""
         return sum(self._waiting.values())
 
     def has_waiting(self, partition: TopicPartition) -> bool:

@@ -37,7 +37,7 @@ class PartitionState:
     """The lowest position that it has had since it was assigned; None before it had one."""
     position: int | None = None
     leader_epoch: int = UNKNOWN_EPOCH
-    """Of the last record that was returned, or as it was committed."""
+    """The epoch of the last record that was returned, or as it was committed."""
     reset: OffsetSpec | None = None
     """Asked for, and not found yet; then there is no position."""
     is_paused: bool = False
@@ -60,7 +60,7 @@ class PartitionState:
 
 
 class Positions:
-    """Those of one consumer. Asking about a partition that is not assigned is an
+    """The positions of one consumer. Asking about a partition that is not assigned is an
     IllegalStateError; an answer that comes for one is ignored, since it may have been late.
     """
 
@@ -108,7 +108,7 @@ class Positions:
         return state
 
     def find(self, partition: TopicPartition) -> PartitionState | None:
-        """As `state`; None if it is not assigned."""
+        """Its `state`; None if it is not assigned."""
         return self._states.get(partition)
 
     def has_fence(self, partition: TopicPartition, fence: int) -> bool:
@@ -126,7 +126,7 @@ class Positions:
     # How positions begin.
 
     def missing_position(self) -> list[TopicPartition]:
-        """Those that want their committed offset: no position, and no reset asked for."""
+        """The partitions that want their committed offset: no position, and no reset asked for."""
         return [
             partition
             for partition, state in self._states.items()
@@ -134,7 +134,7 @@ class Positions:
         ]
 
     def awaiting_reset(self) -> dict[TopicPartition, OffsetSpec]:
-        """Those whose offset is to be looked up."""
+        """The partitions whose offset is to be looked up."""
         return {
             partition: state.reset
             for partition, state in self._states.items()
@@ -207,7 +207,7 @@ class Positions:
         self._reset(self.state(partition), spec)
 
     def forget(self, partition: TopicPartition) -> None:
-        """As if it had just been assigned: it wants its committed offset."""
+        """Treat it as if it had just been assigned: it wants its committed offset."""
         state = self.state(partition)
         self._place(state, None, UNKNOWN_EPOCH)
 

@@ -25,7 +25,7 @@ after which leaders do without a follower that is dead."""
 class _Named(NamedTuple):
     node_id: int
     leader: Leader
-    """Who has named it."""
+    """The leader that has named it."""
     until_ms: int
 
 

@@ -1,4 +1,4 @@
-"""Whom partitions are read from: their leaders, or the followers that these have named."""
+"""The brokers that partitions are read from: leaders, or the followers that these have named."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class KnownCluster(Protocol):
         """By name."""
 
     def leader(self, partition: TopicPartition) -> Leader | None:
-        """Who serves it, None if that is not known."""
+        """Its leader, None if that is not known."""
 
     def is_online(self, partition: TopicPartition, node_id: int) -> bool:
         """Whether this broker has a replica of it, and it is known where the broker is."""
@@ -39,7 +39,7 @@ class FetchSources:
         self._replicas = ReadReplicas(lifetime_ms)
 
     def node(self, partition: TopicPartition, now_ms: int) -> int | None:
-        """Whom to ask; None: no one is known, or not where."""
+        """The broker to ask; None: none is known, or not where it is."""
         cluster = self._cluster
         leader = cluster.leader(partition)
         if leader is None:

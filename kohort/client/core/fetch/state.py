@@ -122,8 +122,8 @@ class FetchState:
         self._not_given_out: set[TopicPartition] = set()
         """Failed while they were read, which is done without a clock; to be postponed."""
         self.next_made: Final = self._buffers.next_made
-        """As `next_record`, of records alone that are made already, which has no effects. Called
-        for each record, so it is the buffers' own."""
+        """`next_record` for records that are made already, which has no effects. Called for each
+        record, so it is the buffers' own."""
 
     # For readers.
 
@@ -144,7 +144,7 @@ class FetchState:
         return self.failures.are_due(only) or self._buffers.has_readable(only)
 
     def asked(self, only: Only) -> None:
-        """Who reads `only` asks for more: what it was given before is processed."""
+        """More is asked for by a reader of `only` (None: all): what it was given is processed."""
         self._buffers.asked(only)
 
     def processed(self) -> dict[TopicPartition, OffsetAndMetadata]:

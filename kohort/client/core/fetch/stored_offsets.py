@@ -14,7 +14,7 @@ from kohort.client.core.partitions import TopicPartition
 
 
 class StoredOffsets:
-    """Those of one consumer."""
+    """The stored positions of one consumer."""
 
     def __init__(self, positions: Positions) -> None:
         self._positions = positions

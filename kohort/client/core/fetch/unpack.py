@@ -186,14 +186,14 @@ def _varlong(view: bytes, cursor: int) -> tuple[int, int]:
 
 
 def _timestamp_delta(block: bytes, position: int) -> int:
-    """Of the record that begins there, whatever its size."""
+    """Read it from the record that begins there, whatever its size."""
     _, cursor = read_uvarint(block, position)
     delta, _ = read_varlong(block, cursor + 1)
     return delta
 
 
 def _headers(block: bytes, cursor: int) -> tuple[Headers, int]:
-    """Those of a record, from their count on, and the position behind them.
+    """Read the headers of a record, from their count on, and the position behind them.
 
     Lengths that lead out of the record are found by where they lead.
     """

@@ -47,7 +47,7 @@ class Asked(NamedTuple):
     offset: int
     leader_epoch: int
     fence: int
-    """Of its position when it was asked."""
+    """The fence of its position when it was asked."""
     is_leader: bool = True
     """Whether who is asked leads it; else it is a follower that the leader has named."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -24,51 +23,16 @@ from kohort.client.core.fetch.state import Effect, FetchState, Note
 from kohort.client.core.fetch.wire import FIRST_BY_ID, SentFetch
 from kohort.client.core.offsets import EARLIEST
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.core.topics import Leader, TopicInfo
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
+from tests.unit.client.known_cluster import TOPIC_ID, OneTopic
 
 A, B, C = (TopicPartition("t", index) for index in range(3))
-TOPIC_ID: Final = b"i" * 16
 WALL_MS: Final = 1_000_000
 CONFIG: Final = ConsumerConfig(auto_offset_reset="earliest")
 VERSION: Final = 17
-
-
-class Metadata:
-    """A cluster of one topic, whose leaders a test names."""
-
-    def __init__(self, *leaders: int) -> None:
-        self.nodes = {1, 2}
-        self.topics: Mapping[str, TopicInfo] = {}
-        self.lead(*leaders)
-
-    def lead(self, *leaders: int, topic_id: bytes = TOPIC_ID) -> None:
-        """By partition, -1 for none."""
-        self.topics = {
-            "t": TopicInfo(
-                name="t",
-                topic_id=topic_id,
-                is_internal=False,
-                error=ErrorCode.NONE,
-                leaders={n: Leader(node, 5) for n, node in enumerate(leaders) if node >= 0},
-                partition_count=len(leaders),
-                replicas={},
-                epochs={},
-            )
-        }
-
-    def leader(self, partition: TopicPartition) -> Leader | None:
-        return self.topics["t"].leaders.get(partition.partition)
-
-    def is_online(self, partition: TopicPartition, node_id: int) -> bool:
-        del partition
-        return node_id in self.nodes
-
-    def broker(self, node_id: int) -> object | None:
-        return node_id if node_id in self.nodes else None
 
 
 class Scene:
@@ -81,7 +45,7 @@ class Scene:
         deserialisers: Deserialisers = NO_DESERIALISERS,
     ) -> None:
         self.now_ms = 0
-        self.cluster = Metadata(*leaders)
+        self.cluster = OneTopic(*leaders)
         self.positions = Positions()
         self.state = FetchState(
             self.positions,
