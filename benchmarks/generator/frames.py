@@ -1,31 +1,19 @@
 """Requests as bytes that are made once, and answers as messages where somebody wants to look."""
 
 import socket
-import struct
 from typing import Any, Final, TypeVar
 
-from kohort.protocol.codec import codec
-from kohort.protocol.message import schema_of
+from kohort.protocol.framing import Expected, decode_response_at, encode_request
 
 T = TypeVar("T")
 
-CLIENT_ID: Final = b"bench"
+CLIENT_ID: Final = "bench"
 RECEIVE_BYTES: Final = 1 << 18
-_HEADER: Final = struct.Struct(">ihhih")
 
 
-def is_flexible(message: type, version: int) -> bool:
-    """Whether headers before this message have tags."""
-    return schema_of(message).is_flexible(version)
-
-
-def request_frame(request: Any, version: int, correlation_id: int = 1) -> bytes:  # noqa: ANN401
+def request_frame(request: object, version: int, correlation_id: int = 1) -> bytes:
     """Size, header and body."""
-    key = schema_of(type(request)).key
-    tags = b"\0" if is_flexible(type(request), version) else b""
-    body = tags + codec(type(request), version).encode(request)
-    size = _HEADER.size - 4 + len(CLIENT_ID) + len(body)
-    return _HEADER.pack(size, key, version, correlation_id, len(CLIENT_ID)) + CLIENT_ID + body
+    return b"".join(encode_request(request, version, correlation_id, CLIENT_ID)[0])
 
 
 def read_answer(frame: bytes | bytearray, message: type[T], version: int) -> T:
@@ -34,9 +22,9 @@ def read_answer(frame: bytes | bytearray, message: type[T], version: int) -> T:
     Raises RuntimeError if something else is there as well.
     """
     size = int.from_bytes(frame[:4], "big")
-    # ApiVersions is answered without tags, so that everybody can read it.
-    has_tags = is_flexible(message, version) and schema_of(message).key != 18
-    answer, end = codec(message, version).decode(bytes(frame), 9 if has_tags else 8)
+    expected = Expected(int.from_bytes(frame[4:8], "big"), message, version)
+    answer: T
+    answer, end = decode_response_at(bytes(frame), 4, expected)
     if size + 4 != len(frame) or end != len(frame):
         raise RuntimeError(f"{message.__name__} with {len(frame) - end} bytes too many")
     return answer

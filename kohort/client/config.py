@@ -23,8 +23,9 @@ from kohort.client.core.group.heartbeat import HeartbeatConfig
 from kohort.client.core.group.rebalance_mode import common_mode
 from kohort.client.core.group.requests import MembershipConfig
 from kohort.client.core.offsets import ResetPolicy
-from kohort.client.net.cluster import ClusterConfig, parse_bootstrap
-from kohort.client.net.connection import ConnectionConfig
+from kohort.client.net.address import parse_bootstrap
+from kohort.client.net.cluster import ClusterConfig
+from kohort.client.net.config import ConnectionConfig
 from kohort.client.net.security import SecurityConfig
 from kohort.protocol.join_reason import JoinReason
 

@@ -47,7 +47,7 @@ from kohort.client.group.offsets import GroupOffsets, Outsider
 from kohort.client.group.rebalance import Rebalance
 from kohort.client.metadata import MetadataConfig, MetadataKeeper
 from kohort.client.net.cluster import Cluster
-from kohort.client.net.connection import DisconnectedError
+from kohort.client.net.errors import DisconnectedError
 from kohort.client.open_calls import OpenCalls
 
 if TYPE_CHECKING:

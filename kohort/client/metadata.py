@@ -21,7 +21,7 @@ from kohort.client.core.errors import (
 from kohort.client.core.expected import Expected
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.net.cluster import Cluster
-from kohort.client.net.connection import DisconnectedError
+from kohort.client.net.errors import DisconnectedError
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Frames and headers: which header a request has, and a response as buffers ready to be written.
+"""Frames and headers, for both sides: which header a message has, and messages as whole frames.
 
 A frame is an int32 size and that many bytes; a request or response in it is a header and a body.
 """
@@ -6,15 +6,20 @@ A frame is an int32 size and that many bytes; a request or response in it is a h
 from __future__ import annotations
 
 import struct
-from typing import Final, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
-from kohort.protocol.codec import Buffer, Codec
-from kohort.protocol.errors import DecodeError
+from kohort.protocol.codec import Buffer, Codec, codec
+from kohort.protocol.errors import DecodeError, EncodeError, ErrorCode
+from kohort.protocol.message import RESPONSES, schema_of
 from kohort.protocol.varints import skip_tags
 
 API_VERSIONS_KEY: Final = 18
 T = TypeVar("T")
 _PREFIX: Final = struct.Struct(">hhih")
+_SIZED_PREFIX: Final = struct.Struct(">ihhih")
+_CLIENT_ID_BYTES_MAX: Final = 0x7FFF
+_UNSUPPORTED_VERSION: Final = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
 _RESPONSE: Final = struct.Struct(">ii")
 _RESPONSE_WITH_TAGS: Final = struct.Struct(">iix")
 
@@ -61,7 +66,7 @@ def read_request_prefix(frame: Buffer) -> tuple[RequestHeader, int]:
 
 
 def skip_header_tags(frame: Buffer, position: int) -> int:
-    """Pass over the tag buffer of a flexible request header; none of its tags is known to Kafka.
+    """Pass over the tag buffer of a flexible header; none of its tags is known to Kafka.
 
     Raises:
         DecodeError: malformed, or too many tags.
@@ -72,10 +77,10 @@ def skip_header_tags(frame: Buffer, position: int) -> int:
             return position + 1
         if count > 127:
             # No client sends 128 header tags; the cap in skip_tags is far below two bytes' worth.
-            raise DecodeError("too many tags in the request header")
+            raise DecodeError("too many tags in a header")
         return skip_tags(frame, position + 1, count)
     except IndexError:
-        raise DecodeError("the request header ends early") from None
+        raise DecodeError("a header ends early") from None
 
 
 def response_buffers(
@@ -100,3 +105,65 @@ def response_frame(correlation_id: int, body: bytes, *, header_has_tags: bool) -
     """The frame of a response that is encoded already; see `response_buffers`."""
     header = _RESPONSE_WITH_TAGS if header_has_tags else _RESPONSE
     return header.pack(header.size - 4 + len(body), correlation_id) + body
+
+
+class Expected(NamedTuple):
+    """An answer that is to come."""
+
+    correlation_id: int
+    response: type
+    version: int
+
+
+def encode_request(
+    request: object, version: int, correlation_id: int, client_id: str | None
+) -> tuple[Sequence[Buffer], Expected]:
+    """A whole frame, in parts, and what will answer it.
+
+    Raises:
+        EncodeError: the request says something that the version cannot.
+    """
+    schema = schema_of(type(request))
+    assert schema.key is not None
+    name = b"" if client_id is None else client_id.encode()
+    if len(name) > _CLIENT_ID_BYTES_MAX:
+        raise EncodeError(f"a client id of {len(name)} bytes")
+    length = -1 if client_id is None else len(name)
+    out = bytearray(_SIZED_PREFIX.pack(0, schema.key, version, correlation_id, length))
+    out += name
+    if schema.is_flexible(version):
+        out.append(0)
+    parts = codec(type(request), version).encode_into(request, out)
+    size = sum(map(len, parts)) - 4
+    out[:4] = size.to_bytes(4, "big")
+    return parts, Expected(correlation_id, RESPONSES[schema.key], version)
+
+
+def decode_response(frame: Buffer, expected: Expected) -> Any:
+    """The answer in a frame without its size; records in it are views of the frame.
+
+    Raises:
+        DecodeError: it is not the answer that was to come next.
+    """
+    return decode_response_at(frame, 0, expected)[0]
+
+
+def decode_response_at(frame: Buffer, position: int, expected: Expected) -> tuple[Any, int]:
+    """The answer whose header begins at `position`, and the position behind it.
+
+    Raises:
+        DecodeError: it is not the answer that was to come next.
+    """
+    schema = schema_of(expected.response)
+    version = expected.version
+    body = position + 4
+    if int.from_bytes(frame[position:body], "big", signed=True) != expected.correlation_id:
+        raise DecodeError("an answer to another request")
+    if schema.key == API_VERSIONS_KEY:
+        # A broker that does not know the version says so in the oldest, which all clients know.
+        if frame[body : body + 2] == _UNSUPPORTED_VERSION:
+            version = 0
+    elif schema.is_flexible(version):
+        body = skip_header_tags(frame, body)
+    decoded: tuple[Any, int] = codec(expected.response, version).decode(frame, body)
+    return decoded

@@ -11,12 +11,9 @@ import uvloop
 
 from kohort import Consumer, OffsetAndMetadata, TopicPartition
 from kohort.client.core.errors import ConsumerClosedError
-from kohort.client.net.connection import (
-    Connection,
-    ConnectionConfig,
-    DisconnectedError,
-    open_connection,
-)
+from kohort.client.net.config import ConnectionConfig
+from kohort.client.net.connection import Connection, open_connection
+from kohort.client.net.errors import DisconnectedError
 from kohort.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kohort.protocol.messages.metadata import MetadataRequest

@@ -13,9 +13,11 @@ from kohort.client.core.backoff import Backoff
 from kohort.client.core.group.heartbeat import FindingKind, HeartbeatConfig, HeartbeatRules
 from kohort.client.core.group.identity import Identity
 from kohort.client.group.heartbeat_thread import HeartbeatThread, HeartbeatThreadConfig
+from kohort.client.net.address import Address
 from kohort.client.net.blocking import BlockingConnection
-from kohort.client.net.cluster import Address
-from kohort.client.net.connection import ConnectionConfig, DisconnectedError, open_connection
+from kohort.client.net.config import ConnectionConfig
+from kohort.client.net.connection import open_connection
+from kohort.client.net.errors import DisconnectedError
 from tests.broker_thread import BrokerThread
 
 HOST = "brokers.test"

@@ -11,8 +11,8 @@ from kohort.client.core.backoff import Backoff
 from kohort.client.core.group.heartbeat import FindingKind, HeartbeatConfig, HeartbeatRules
 from kohort.client.core.group.identity import Identity
 from kohort.client.group.heartbeat_thread import HeartbeatThread, HeartbeatThreadConfig
-from kohort.client.net.cluster import Address
-from kohort.client.net.connection import ConnectionConfig
+from kohort.client.net.address import Address
+from kohort.client.net.config import ConnectionConfig
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kohort.protocol.messages.join_group import (

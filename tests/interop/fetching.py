@@ -16,8 +16,9 @@ from kohort.client.core.fetch.positions import Positions
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord
 from kohort.client.fetch.fetcher import Fetcher
-from kohort.client.net.cluster import Cluster, ClusterConfig, parse_bootstrap
-from kohort.client.net.connection import ConnectionConfig
+from kohort.client.net.address import parse_bootstrap
+from kohort.client.net.cluster import Cluster, ClusterConfig
+from kohort.client.net.config import ConnectionConfig
 
 PATIENCE_S: Final = 30
 EARLIEST: Final = ConsumerConfig(auto_offset_reset="earliest")

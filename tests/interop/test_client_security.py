@@ -25,14 +25,12 @@ from kohort.client.core.errors import (
     TlsError,
     UnsupportedMechanismError,
 )
+from kohort.client.net.address import Address
 from kohort.client.net.blocking import BlockingConnection
-from kohort.client.net.cluster import Address, Cluster, ClusterConfig
-from kohort.client.net.connection import (
-    Connection,
-    ConnectionConfig,
-    DisconnectedError,
-    open_connection,
-)
+from kohort.client.net.cluster import Cluster, ClusterConfig
+from kohort.client.net.config import ConnectionConfig
+from kohort.client.net.connection import Connection, open_connection
+from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.security import SecurityConfig
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.metadata import MetadataRequest
@@ -155,9 +153,11 @@ async def test_sasl_with_a_listener_that_has_none_is_told(
         await ask_brokers("127.0.0.1", kafka.ports["PLAINTEXT"], security)
 
 
-async def test_no_sasl_with_a_listener_that_wants_it_gets_a_hint(kafka: SecureKafka) -> None:
+async def test_no_sasl_with_a_listener_that_wants_it_gets_a_hint(
+    kafka: SecureKafka, ask_brokers: AskBrokers
+) -> None:
     with pytest.raises(DisconnectedError, match="SASL_PLAINTEXT or SASL_SSL"):
-        await with_loop("127.0.0.1", kafka.ports["SASL_PLAINTEXT"], SecurityConfig())
+        await ask_brokers("127.0.0.1", kafka.ports["SASL_PLAINTEXT"], SecurityConfig())
 
 
 async def test_tls_with_a_listener_that_has_none_gets_a_hint(

@@ -60,7 +60,7 @@ class KnownGroup:
         entry = self.members.get(request.member_id)
         leads = (entry or holder) is not None and (entry or holder) is self.leader()
         cause = Cause(TriggerKind.MEMBER_ADDED, process, was_leader=leads)
-        cause.reason, cause.is_tagged = stated_reason(call.version, request)
+        cause.reason, cause.is_tagged = stated_reason(call.expected.version, request)
         decisive = cause.reason if cause.is_tagged else JoinReason.UNKNOWN
         if not self._has_room(entry or holder):
             return self._cause_of_refusal(cause, entry or holder)
@@ -75,7 +75,7 @@ class KnownGroup:
             elif self.phase == STABLE:
                 cause.row = row_of_replacement(decisive, leads=leads)
             return cause
-        if not request.member_id and instance is None and call.version >= 4:
+        if not request.member_id and instance is None and call.expected.version >= 4:
             return None
         if instance is not None:
             cause.kind = TriggerKind.STATIC_ADDED

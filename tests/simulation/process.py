@@ -9,10 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kohort.protocol.codec import Codec, codec
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.framing import Expected, decode_response_at, encode_request
 from kohort.protocol.join_reason import JoinReason
-from kohort.protocol.message import RESPONSES, schema_of
 from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kohort.protocol.messages.join_group import (
     JoinGroupRequest,
@@ -34,7 +33,6 @@ from tests.simulation.assigning import (
     share,
     subscription,
 )
-from tests.wire import framed, request_body
 
 if TYPE_CHECKING:
     from tests.simulation.network import Wire
@@ -88,20 +86,15 @@ class Call:
 
     process: Caller
     request: Any
-    version: int
-    correlation_id: int
+    expected: Expected
     sent_ms: int
     on_answer: Callable[[Any], None]
-    response: Codec[Any]
-    header_bytes: int
     generation: int = -1
     """That the process believed in."""
 
     def read(self, frame: bytes) -> Any:  # noqa: ANN401 - whatever answers the request.
         """The answer in a frame, its size included."""
-        (correlation_id,) = struct.unpack_from(">i", frame, 4)
-        assert correlation_id == self.correlation_id, f"{correlation_id} answers {self}"
-        answer, end = self.response.decode(frame, 4 + self.header_bytes)
+        answer, end = decode_response_at(frame, 4, self.expected)
         assert end == len(frame)
         return answer
 
@@ -380,27 +373,12 @@ class Process:
         assert self.wire is not None
         assert self.call is None
         self._correlation_id += 1
-        schema = schema_of(type(request))
-        assert schema.key is not None
-        response = RESPONSES[schema.key]
-        self.call = Call(
-            self,
-            request,
-            version,
-            self._correlation_id,
-            self.world.clock.monotonic_ms(),
-            on_answer,
-            codec(response, version),
-            5 if schema_of(response).is_flexible(version) else 4,
-            self.generation,
+        parts, expected = encode_request(
+            request, version, self._correlation_id, self.traits.client_id
         )
-        body = request_body(
-            request,
-            version,
-            correlation_id=self._correlation_id,
-            client_id=self.traits.client_id.encode(),
-        )
-        self.wire.send(framed(body), self.call)
+        now_ms = self.world.clock.monotonic_ms()
+        self.call = Call(self, request, expected, now_ms, on_answer, self.generation)
+        self.wire.send(b"".join(parts), self.call)
 
     def send(self, request: Any, version: int, on_answer: Callable[[Any], None]) -> None:  # noqa: ANN401
         """For the world; the process must not be waiting for an answer."""

@@ -24,9 +24,8 @@ from kohort.broker.core.history.model import HistoryRecord
 from kohort.broker.runtime.clock import VirtualClock
 from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from kohort.broker.topics.names import CONSUMER_OFFSETS
-from kohort.protocol.codec import Codec, codec
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.message import RESPONSES, schema_of
+from kohort.protocol.framing import encode_request
 from kohort.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kohort.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -46,7 +45,6 @@ from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import Network, Weather, Wire
 from tests.simulation.process import Call, Process, Traits
 from tests.simulation.witness import Witness
-from tests.wire import framed, request_body
 
 OFFSETS_PARTITIONS = 4
 SETTINGS = {
@@ -358,7 +356,9 @@ class World:
             return
         self.witness.saw_request(call)
         if self.trace is not None:
-            self.note(f"> {call.process.number} {type(call.request).__name__} v{call.version}")
+            self.note(
+                f"> {call.process.number} {type(call.request).__name__} v{call.expected.version}"
+            )
         if self.ledger is not None:
             self.ledger.delivered(call, self.now_ms, self.clock.wall_ms())
 
@@ -423,14 +423,10 @@ class _Visitor:
     number = 0
 
     def __init__(self, world: World, request: Any, version: int) -> None:  # noqa: ANN401
-        schema = schema_of(type(request))
-        assert schema.key is not None
-        response = RESPONSES[schema.key]
-        header_bytes = 5 if schema_of(response).is_flexible(version) else 4
-        answer: Codec[Any] = codec(response, version)
-        call = Call(self, request, version, 1, world.now_ms, lambda _: None, answer, header_bytes)
+        parts, expected = encode_request(request, version, 1, "test")
+        call = Call(self, request, expected, world.now_ms, lambda _: None)
         self._wire: Wire = world.network.connect(self, "10.255.255.255")
-        self._wire.send(framed(request_body(request, version)), call)
+        self._wire.send(b"".join(parts), call)
 
     def received(self, data: bytes) -> None:
         self._wire.hang_up()

@@ -33,7 +33,8 @@ from kohort.client.deserialising import Awaiting
 from kohort.client.fetch.leader_checks import PositionChecks
 from kohort.client.fetch.resets import OffsetResets
 from kohort.client.net.cluster import FETCHING, Cluster
-from kohort.client.net.connection import Connection, DisconnectedError
+from kohort.client.net.connection import Connection
+from kohort.client.net.errors import DisconnectedError
 from kohort.protocol.messages.fetch import FetchRequest
 
 logger = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from kohort.client.core.fetch.truncation import Doubt, EpochEnd, LeaderChecks
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.fetch.leader_rounds import LeaderRounds
 from kohort.client.net.cluster import Cluster
-from kohort.client.net.connection import DisconnectedError
+from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.versions import UnsupportedVersionError
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.offset_for_leader_epoch import (

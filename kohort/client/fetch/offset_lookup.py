@@ -23,7 +23,7 @@ from kohort.client.core.fetch.wire import STALE
 from kohort.client.core.offsets import OffsetAndTimestamp, OffsetSpec
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.net.cluster import Cluster
-from kohort.client.net.connection import DisconnectedError
+from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.versions import UnsupportedVersionError
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.list_offsets import (

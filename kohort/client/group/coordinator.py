@@ -7,8 +7,10 @@ import logging
 from collections.abc import Callable
 
 from kohort.client.core.group.requests import coordinator_in, coordinator_request
-from kohort.client.net.cluster import Address, Cluster
-from kohort.client.net.connection import Connection, DisconnectedError
+from kohort.client.net.address import Address
+from kohort.client.net.cluster import Cluster
+from kohort.client.net.connection import Connection
+from kohort.client.net.errors import DisconnectedError
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
 

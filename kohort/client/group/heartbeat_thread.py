@@ -36,9 +36,10 @@ from kohort.client.core.group.requests import (
     leave_request,
 )
 from kohort.client.core.group.statistics import Figures
+from kohort.client.net.address import Address
 from kohort.client.net.blocking import BlockingConnection
-from kohort.client.net.cluster import Address
-from kohort.client.net.connection import ConnectionConfig, DisconnectedError
+from kohort.client.net.config import ConnectionConfig
+from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.versions import UnsupportedVersionError
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest

@@ -49,7 +49,8 @@ from kohort.client.group.heartbeat_thread import HeartbeatThread, HeartbeatThrea
 from kohort.client.group.member_commits import MemberCommits
 from kohort.client.group.rebalance import Rebalance
 from kohort.client.metadata import MetadataKeeper
-from kohort.client.net.connection import Connection, DisconnectedError
+from kohort.client.net.connection import Connection
+from kohort.client.net.errors import DisconnectedError
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.join_group import JoinGroupRequest
 from kohort.protocol.messages.leave_group import LeaveGroupRequest

@@ -36,7 +36,8 @@ from kohort.client.core.partitions import TopicPartition
 from kohort.client.group.commit_callbacks import CommitCallback, CommitCallbacks, Offsets
 from kohort.client.group.coordinator import Coordinator
 from kohort.client.net.cluster import Cluster
-from kohort.client.net.connection import Connection, DisconnectedError
+from kohort.client.net.connection import Connection
+from kohort.client.net.errors import DisconnectedError
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.offset_commit import OffsetCommitRequest
 from kohort.protocol.messages.offset_fetch import OffsetFetchRequest

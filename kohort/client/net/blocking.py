@@ -1,7 +1,8 @@
-"""A connection for a thread of its own: one request at a time, with a limit for each wait.
+"""A connection without an event loop: one request at a time, with a limit for each wait.
 
-The heartbeat thread has one. It shares nothing with the connections of the event loop, whose
-progress it must not depend upon.
+The heartbeat thread has one, which shares nothing with the connections of the event loop, whose
+progress it must not depend upon. The command line asks by it, too, and is spared the import of
+asyncio.
 """
 
 from __future__ import annotations
@@ -13,19 +14,15 @@ import threading
 import time
 from typing import Any
 
-from kohort.client.net.cluster import Address
-from kohort.client.net.connection import (
-    NONCE_BYTES,
-    ConnectionConfig,
-    DisconnectedError,
-    connect_error,
-    retire_after_s,
-)
-from kohort.client.net.frame_codec import decode_response, encode_request
+from kohort.client.net.address import Address
+from kohort.client.net.config import ConnectionConfig
+from kohort.client.net.errors import DisconnectedError, connect_error
 from kohort.client.net.frames import FRAME_BYTES_MAX, GREETING_BYTES_MAX, checked_size
-from kohort.client.net.greeting import Greeted, advance, greeting
+from kohort.client.net.greeting import NONCE_BYTES, Greeted, advance, greeting, retire_after_s
+from kohort.client.net.security import SASL_HINT
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.errors import DecodeError
+from kohort.protocol.framing import decode_response, encode_request
 
 
 class BlockingConnection:
@@ -45,6 +42,8 @@ class BlockingConnection:
         self._socket: socket.socket | None = None
         self._frame_bytes_max = GREETING_BYTES_MAX
         self._retire_at_s: float | None = None
+        self._is_untried = False
+        """Nothing but the greeting has been answered."""
 
     def open(self, timeout_s: float) -> None:
         """Connect, to whichever of the host's addresses answers, and greet.
@@ -64,20 +63,37 @@ class BlockingConnection:
         """Its session ends soon (KIP-368); a new connection is better."""
         return self._retire_at_s is not None and time.monotonic() >= self._retire_at_s
 
-    def call(self, request: object, timeout_s: float, *, version: int | None = None) -> Any:  # noqa: ANN401
+    def call(
+        self,
+        request: object,
+        timeout_s: float,
+        *,
+        version: int | None = None,
+        at_most: int | None = None,
+    ) -> Any:  # noqa: ANN401 - the response that belongs to the request.
         """Send a request and return its answer. After an error the connection is closed.
+
+        Args:
+            version: to be sent; by default the best that both sides know, and `at_most` at most.
 
         Raises:
             DisconnectedError: there is no answer, or none in time.
+            UnsupportedVersionError: no version in common; the connection can still be used.
         """
+        if version is None:
+            version = self.versions.best(type(request), at_most)
         try:
-            return self._call(request, time.monotonic() + timeout_s, version)
+            answer = self._call(request, time.monotonic() + timeout_s, version)
         except (OSError, DecodeError, ValueError) as error:
             if isinstance(error, ValueError) and not self._is_closed:
                 raise  # Else it is what a TLS socket says that another thread has closed.
             self.close()
             text = str(error) or "no answer in time"
-            raise DisconnectedError(f"{self.address.host}:{self.address.port}: {text}") from error
+            if isinstance(error, ConnectionError) and self._is_untried:
+                text += "" if self._config.security.uses_sasl else SASL_HINT
+            raise DisconnectedError(f"{self.address}: {text}") from error
+        self._is_untried = False
+        return answer
 
     def close(self) -> None:
         """End it; a call under way in another thread fails."""
@@ -91,7 +107,6 @@ class BlockingConnection:
             found.close()
 
     def _open(self, deadline_s: float) -> None:
-        host, port = self.address
         security = self._config.security
         try:
             found = self._connect(deadline_s)
@@ -100,19 +115,19 @@ class BlockingConnection:
             if (context := security.tls_context) is not None:
                 found.settimeout(_left_s(deadline_s))
                 wrapped = context.wrap_socket(
-                    found, server_hostname=host, do_handshake_on_connect=False
+                    found, server_hostname=self.address.host, do_handshake_on_connect=False
                 )
                 self._hold(wrapped)
                 wrapped.do_handshake()
             self._greet(deadline_s)
         except DecodeError as error:
-            raise DisconnectedError(f"{host}:{port}: {error}") from error
+            raise DisconnectedError(f"{self.address}: {error}") from error
         except OSError as error:
-            raise connect_error(f"{host}:{port}", error, security) from error
+            raise connect_error(str(self.address), error, security) from error
         except ValueError as error:
             if not self._is_closed:
                 raise
-            raise DisconnectedError(f"{host}:{port}: the connection is closed") from error
+            raise DisconnectedError(f"{self.address}: the connection is closed") from error
 
     def _connect(self, deadline_s: float) -> socket.socket:
         """To the first of the host's addresses that answers; each has a part of the time."""
@@ -149,7 +164,7 @@ class BlockingConnection:
 
     def _greet(self, deadline_s: float) -> None:
         steps = greeting(
-            f"{self.address.host}:{self.address.port}",
+            str(self.address),
             self._config.security,
             software_version=self._config.software_version,
             nonce=secrets.token_urlsafe(NONCE_BYTES),
@@ -159,12 +174,11 @@ class BlockingConnection:
             answer = self._call(asked.request, deadline_s, asked.version)
         self.versions = asked.versions
         self._frame_bytes_max = FRAME_BYTES_MAX
+        self._is_untried = True
         if asked.session_lifetime_ms:
             self._retire_at_s = time.monotonic() + retire_after_s(asked.session_lifetime_ms / 1000)
 
-    def _call(self, request: object, deadline_s: float, version: int | None) -> Any:  # noqa: ANN401
-        if version is None:
-            version = self.versions.best(type(request))
+    def _call(self, request: object, deadline_s: float, version: int) -> Any:  # noqa: ANN401
         self._next_correlation_id = self._next_correlation_id + 1 & 0x7FFF_FFFF
         parts, expected = encode_request(
             request, version, self._next_correlation_id, self._config.client_id
@@ -187,7 +201,7 @@ def _receive(connection: socket.socket, count: int, deadline_s: float) -> bytes:
         connection.settimeout(_left_s(deadline_s))
         part = connection.recv(min(count, 1 << 16))
         if not part:
-            raise OSError("the broker has closed the connection")
+            raise ConnectionResetError("the broker has closed the connection")
         parts.append(part)
         count -= len(part)
     return b"".join(parts)

@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.errors import (
     BrokerUnreachableError,
-    ConfigError,
     ConsumerError,
     UnknownTopicError,
     error_for,
@@ -24,12 +23,10 @@ from kohort.client.core.errors import (
 from kohort.client.core.partition_info import Node, PartitionInfo
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.topics import KnownTopics, Leader, TopicInfo
-from kohort.client.net.connection import (
-    Connection,
-    ConnectionConfig,
-    DisconnectedError,
-    open_connection,
-)
+from kohort.client.net.address import Address
+from kohort.client.net.config import ConnectionConfig
+from kohort.client.net.connection import Connection, open_connection
+from kohort.client.net.errors import DisconnectedError
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.metadata import (
     MetadataRequest,
@@ -40,20 +37,12 @@ from kohort.protocol.messages.metadata import (
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_PORT: Final = 9092
 UNKNOWN_EPOCH: Final = -1
 
 _UNKNOWN_TOPIC: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 FETCHING: Final = "fetch"
 """The purpose of connections for fetches, which are parked while there is nothing to read."""
-
-
-class Address(NamedTuple):
-    """Where a broker listens."""
-
-    host: str
-    port: int
 
 
 class ClusterConfig(NamedTuple):
@@ -65,38 +54,6 @@ class ClusterConfig(NamedTuple):
     reconnect_backoff_max_ms: int = 1_000
     creates_topics: bool = False
     """allow.auto.create.topics"""
-
-
-def parse_bootstrap(servers: str | Iterable[str]) -> list[Address]:
-    """`host:port` texts, as a list or separated by commas; the port is 9092 if it is not said.
-
-    Raises:
-        ConfigError: no address, or one that cannot be read.
-    """
-    texts = servers.split(",") if isinstance(servers, str) else list(servers)
-    found = [_parse_address(text.strip()) for text in texts if text.strip()]
-    if not found:
-        raise ConfigError("bootstrap_servers is empty; give it at least one host:port")
-    return found
-
-
-def _parse_address(text: str) -> Address:
-    # An address of IPv6 has colons of its own, and stands in brackets if a port follows.
-    host, _, port = text.rpartition(":") if "]:" in text or text.count(":") == 1 else (text, "", "")
-    host = host.removeprefix("[").removesuffix("]")
-    if not _is_host(host) or (
-        port and not (port.isascii() and port.isdecimal() and int(port) < 1 << 16)
-    ):
-        raise ConfigError(f"bootstrap_servers: {text!r} is not host:port")
-    return Address(host, int(port) if port else DEFAULT_PORT)
-
-
-def _is_host(text: str) -> bool:
-    """Whether it can be looked up at all; the resolver raises anything but an OSError else."""
-    try:
-        return bool(text.encode("idna")) and "/" not in text
-    except UnicodeError:
-        return False
 
 
 class Cluster:

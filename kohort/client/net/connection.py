@@ -8,24 +8,32 @@ use any more, because the late answer would stand before all others.
 from __future__ import annotations
 
 import asyncio
-import random
 import secrets
 import socket
 import ssl
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
-from kohort.client.core.errors import ConsumerError
 from kohort.client.net.aside import aside
-from kohort.client.net.frame_codec import Expected, decode_response, encode_request
+from kohort.client.net.config import ConnectionConfig
+from kohort.client.net.errors import DisconnectedError, connect_error
 from kohort.client.net.frames import FRAME_BYTES_MAX, FrameReader
-from kohort.client.net.greeting import Ask, Greeted, Greeting, advance, greeting
-from kohort.client.net.security import SASL_HINT, TLS_HINT, SecurityConfig, tls_error
+from kohort.client.net.greeting import (
+    NONCE_BYTES,
+    RETIRE_AT,
+    RETIRE_JITTER,
+    Ask,
+    Greeted,
+    Greeting,
+    advance,
+    greeting,
+    retire_after_s,
+)
+from kohort.client.net.security import SASL_HINT, tls_error
 from kohort.client.net.versions import ApiVersionTable
-from kohort.protocol.errors import DecodeError, ErrorCode
-
-NONCE_BYTES: Final = 24
+from kohort.protocol.errors import DecodeError
+from kohort.protocol.framing import Expected, decode_response, encode_request
 
 NEXT_ADDRESS_S: Final = 0.25
 """How long an address of a host is waited for before the next one is tried beside it; what RFC 8305
@@ -34,34 +42,6 @@ proposes."""
 QUIET_ROUNDS: Final = 3
 """Of the loop, in which nothing is read, before there is nothing to be read. Loops look at their
 timers and at their sockets in this order or the other one."""
-
-RETIRE_AT: Final = 0.85
-"""Of the session's lifetime: from then on others are used, and this one is closed when the last
-answer is there. Java begins to authenticate anew between 85 and 95 percent."""
-RETIRE_JITTER: Final = 0.1
-"""So that not all connections that were made together end together."""
-
-
-class DisconnectedError(ConsumerError):
-    """The connection could not be made, or ended before the answer came."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, ErrorCode.NETWORK_EXCEPTION)
-
-
-class ConnectionConfig(NamedTuple):
-    """What all connections of a client have in common."""
-
-    client_id: str = "kohort"
-    software_version: str = "0"
-    request_timeout_ms: int = 30_000
-    connect_timeout_ms: int = 5_000
-    """For each address of a host, whose next one is tried then; and no longer than a request."""
-    max_idle_ms: int = 540_000
-    """After so long without a request a connection is closed; a negative time means never. Others
-    on the way forget idle connections without telling anybody, and a request on such a one would
-    wait for its whole time."""
-    security: SecurityConfig = SecurityConfig()
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -400,18 +380,3 @@ async def _give_up(attempts: Iterable[asyncio.Task[Connection]]) -> None:
     for made in await asyncio.gather(*attempts, return_exceptions=True):
         if isinstance(made, Connection):
             made.close()
-
-
-def connect_error(address: str, error: OSError, security: SecurityConfig) -> ConsumerError:
-    """What it means that a connection could not be made."""
-    found = tls_error(address, error) if isinstance(error, ssl.SSLError) else None
-    if found is not None:
-        return found
-    is_shut = isinstance(error, (ssl.SSLError, ConnectionResetError, ConnectionAbortedError))
-    hint = TLS_HINT if security.uses_tls and is_shut else ""
-    return DisconnectedError(f"{address} cannot be reached: {error}{hint}")
-
-
-def retire_after_s(lifetime_s: float) -> float:
-    """When to begin to replace a connection whose session lasts so long."""
-    return lifetime_s * (RETIRE_AT + RETIRE_JITTER * random.random())  # noqa: S311 - no secret.

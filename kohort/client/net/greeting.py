@@ -6,6 +6,7 @@ be asked, gets the answers, and returns what came of it. Authentication is that 
 
 from __future__ import annotations
 
+import random
 from collections.abc import Generator
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +23,14 @@ SOFTWARE_NAME: Final = "kohort-python"
 
 ROUNDS_MAX: Final = 4
 """Tokens that a client sends: PLAIN one, SCRAM two."""
+
+NONCE_BYTES: Final = 24
+
+RETIRE_AT: Final = 0.85
+"""Of the session's lifetime: from then on others are used, and this one is closed when the last
+answer is there. Java begins to authenticate anew between 85 and 95 percent."""
+RETIRE_JITTER: Final = 0.1
+"""So that not all connections that were made together end together."""
 
 
 class Ask(NamedTuple):
@@ -80,6 +89,11 @@ def advance(steps: Greeting, answer: object) -> Ask | Greeted:
     except StopIteration as end:
         greeted: Greeted = end.value
         return greeted
+
+
+def retire_after_s(lifetime_s: float) -> float:
+    """When to begin to replace a connection whose session lasts so long."""
+    return lifetime_s * (RETIRE_AT + RETIRE_JITTER * random.random())  # noqa: S311 - no secret.
 
 
 def _ask_versions(software_version: str) -> Generator[Ask, Any, ApiVersionTable]:

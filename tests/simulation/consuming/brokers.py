@@ -25,7 +25,7 @@ from kohort.broker.core.group.requests import (
     SyncRequest,
     SyncResult,
 )
-from kohort.client.net.cluster import Address
+from kohort.client.net.address import Address
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.framing import API_VERSIONS_KEY

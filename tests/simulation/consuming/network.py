@@ -17,7 +17,7 @@ from random import Random
 from typing import Any, Final, Protocol
 
 from kohort.broker.runtime.clock import VirtualClock
-from kohort.client.net.cluster import Address
+from kohort.client.net.address import Address
 from tests.simulation.loop import SimulatedLoop
 
 PROCESS: contextvars.ContextVar[int] = contextvars.ContextVar("process", default=0)

@@ -17,13 +17,10 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from kohort.client.group import heartbeat_thread
-from kohort.client.net.cluster import Address
-from kohort.client.net.connection import (
-    Connection,
-    ConnectionConfig,
-    DisconnectedError,
-    open_connection,
-)
+from kohort.client.net.address import Address
+from kohort.client.net.config import ConnectionConfig
+from kohort.client.net.connection import Connection, open_connection
+from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.versions import ApiVersionTable
 
 T = TypeVar("T")

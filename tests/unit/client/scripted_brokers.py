@@ -19,8 +19,11 @@ from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord
 from kohort.client.core.topics import Leader, TopicInfo
 from kohort.client.fetch.fetcher import Fetcher
-from kohort.client.net.cluster import Address, Cluster, ClusterConfig
-from kohort.client.net.connection import Connection, ConnectionConfig, DisconnectedError
+from kohort.client.net.address import Address
+from kohort.client.net.cluster import Cluster, ClusterConfig
+from kohort.client.net.config import ConnectionConfig
+from kohort.client.net.connection import Connection
+from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode

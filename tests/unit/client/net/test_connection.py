@@ -6,7 +6,9 @@ from collections.abc import Iterable
 import pytest
 
 from kohort.broker.runtime.clock import VirtualClock
-from kohort.client.net.connection import Connection, ConnectionConfig, DisconnectedError
+from kohort.client.net.config import ConnectionConfig
+from kohort.client.net.connection import Connection
+from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.codec import codec
 from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

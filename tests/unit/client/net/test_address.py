@@ -1,7 +1,7 @@
 import pytest
 
 from kohort.client.core.errors import ConfigError
-from kohort.client.net.cluster import Address, parse_bootstrap
+from kohort.client.net.address import Address, parse_bootstrap
 
 
 @pytest.mark.parametrize(

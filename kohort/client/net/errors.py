@@ -1,0 +1,26 @@
+"""How connections fail."""
+
+from __future__ import annotations
+
+import ssl
+
+from kohort.client.core.errors import ConsumerError
+from kohort.client.net.security import TLS_HINT, SecurityConfig, tls_error
+from kohort.protocol.errors import ErrorCode
+
+
+class DisconnectedError(ConsumerError):
+    """The connection could not be made, or ended before the answer came."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, ErrorCode.NETWORK_EXCEPTION)
+
+
+def connect_error(address: str, error: OSError, security: SecurityConfig) -> ConsumerError:
+    """What it means that a connection could not be made."""
+    found = tls_error(address, error) if isinstance(error, ssl.SSLError) else None
+    if found is not None:
+        return found
+    is_shut = isinstance(error, (ssl.SSLError, ConnectionResetError, ConnectionAbortedError))
+    hint = TLS_HINT if security.uses_tls and is_shut else ""
+    return DisconnectedError(f"{address} cannot be reached: {error}{hint}")
