@@ -1,1 +1,1 @@
-"""A small blocking Kafka client for the command line, made of `protocol` and sockets."""
+"""What the command line asks of any Kafka cluster, over the client's blocking connections."""

@@ -1,28 +1,35 @@
 """A Kafka cluster of any size, seen from outside: whom to ask what."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
+from kohort.broker.version import VERSION
+from kohort.client.net.address import Address
+from kohort.client.net.blocking import BlockingConnection
+from kohort.client.net.config import ConnectionConfig
+from kohort.client.net.errors import DisconnectedError
+from kohort.client.net.security import SecurityConfig
+from kohort.client.net.versions import UnsupportedVersionError
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
-    FindCoordinatorResponse,
 )
 from kohort.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
 )
-from kohort.wire.connection import Connection, UnreachableError
 
 T = TypeVar("T")
 
-PORT: Final = 9092
+CLIENT_ID: Final = "kohort-cli"
 RETRY_S: Final = 0.2
 
 _METADATA_MAX: Final = 12
+_COORDINATORS_SINCE: Final = 4
+"""Versions before it ask for one key (KIP-699)."""
 _PASSING: Final = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -47,44 +54,41 @@ def error_name(error: int) -> str:
         return f"error {error}"
 
 
-def parse_servers(text: str) -> list[tuple[str, int]]:
-    """What "host:port,host,[::1]:port" means.
-
-    Raises:
-        ValueError: not such a list.
-    """
-    servers = []
-    for server in text.split(","):
-        host, colon, port = server.strip().rpartition(":")
-        if not colon or port.endswith("]"):
-            host, port = server.strip(), str(PORT)
-        host = host.removeprefix("[").removesuffix("]")
-        if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
-            raise ValueError(f"{server.strip()!r} is not host:port")
-        servers.append((host, int(port)))
-    return servers
-
-
 class Cluster:
     """Connections to its brokers, made when they are needed."""
 
-    def __init__(self, servers: list[tuple[str, int]], timeout_s: float) -> None:
-        """The first server that answers is the one that is asked for the others.
+    def __init__(
+        self,
+        servers: Sequence[Address],
+        timeout_s: float,
+        security: SecurityConfig = SecurityConfig(),  # noqa: B008 - it does not change.
+    ) -> None:
+        """Connect to the first server that answers; it is asked for the others.
+
+        Args:
+            timeout_s: for connecting, and for each answer.
 
         Raises:
-            UnreachableError: none does; tells why of each.
+            DisconnectedError: no server answers; tells why of each.
+            AuthenticationError: one does, and does not let us in.
         """
         self._timeout_s = timeout_s
-        self._connections: dict[tuple[str, int], Connection] = {}
+        self._config = ConnectionConfig(
+            client_id=CLIENT_ID,
+            software_version=VERSION,
+            connect_timeout_ms=max(int(timeout_s * 1000), 1),
+            security=security,
+        )
+        self._connections: dict[Address, BlockingConnection] = {}
         failures = []
-        for host, port in servers:
+        for server in servers:
             try:
-                self._first = self.connection(host, port)
+                self._first = self.connection(*server)
                 break
-            except UnreachableError as error:
+            except DisconnectedError as error:
                 failures.append(str(error))
         else:
-            raise UnreachableError("; ".join(failures))
+            raise DisconnectedError("; ".join(failures))
 
     def __enter__(self) -> Self:
         return self
@@ -98,37 +102,48 @@ class Cluster:
         for connection in self._connections.values():
             connection.close()
 
+    def ask(
+        self, broker: BlockingConnection, request: object, *, at_most: int | None = None
+    ) -> Any:  # noqa: ANN401 - the response that belongs to the request.
+        """The broker's answer, in the newest version that both sides know, or `at_most`.
+
+        Raises:
+            DisconnectedError: no answer, or not one.
+            UnsupportedVersionError: no version in common.
+        """
+        try:
+            return broker.call(request, self._timeout_s, at_most=at_most)
+        except UnsupportedVersionError as error:
+            raise UnsupportedVersionError(f"{broker.address}: {error}", error.code) from None
+
     def metadata(self, topics: list[str]) -> MetadataResponse:
         """The brokers, and these topics, none of which is created."""
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=name) for name in topics],
             allow_auto_topic_creation=False,
         )
-        return self._first.call(request, MetadataResponse, at_most=_METADATA_MAX)
+        answer: MetadataResponse = self.ask(self._first, request, at_most=_METADATA_MAX)
+        return answer
 
-    def brokers(self) -> list[Connection]:
+    def brokers(self) -> list[BlockingConnection]:
         """All that are alive."""
         listed = self.metadata([]).brokers
         return [self.connection(broker.host, broker.port) for broker in listed]
 
-    def coordinator(self, group_id: str) -> Connection:
+    def coordinator(self, group_id: str) -> BlockingConnection:
         """The broker that looks after a group.
 
         Raises:
             RefusedError: none does.
         """
-        if self._first.version_of(FindCoordinatorRequest) >= 4:
+        if self._first.versions.best(FindCoordinatorRequest) >= _COORDINATORS_SINCE:
             request = FindCoordinatorRequest(coordinator_keys=[group_id])
-            answer = self._first.call(request, FindCoordinatorResponse)
-            found = answer.coordinators[0]
-            error, host, port = found.error_code, found.host, found.port
+            found = self.ask(self._first, request).coordinators[0]
         else:
-            request = FindCoordinatorRequest(key=group_id)
-            answer = self._first.call(request, FindCoordinatorResponse)
-            error, host, port = answer.error_code, answer.host, answer.port
-        if error:
-            raise RefusedError(error, "the group has no coordinator")
-        return self.connection(host, port)
+            found = self.ask(self._first, FindCoordinatorRequest(key=group_id))
+        if found.error_code:
+            raise RefusedError(found.error_code, "the group has no coordinator")
+        return self.connection(found.host, found.port)
 
     def patiently(self, ask: Callable[[], T]) -> T:
         """What `ask` returns, in the end: coordinators may need a moment to find their feet."""
@@ -141,10 +156,12 @@ class Cluster:
                     raise
             time.sleep(RETRY_S)
 
-    def connection(self, host: str, port: int) -> Connection:
-        """The one to this broker. Raises UnreachableError."""
-        connection = self._connections.get((host, port))
+    def connection(self, host: str, port: int) -> BlockingConnection:
+        """The one to this broker. Raises DisconnectedError, AuthenticationError."""
+        address = Address(host, port)
+        connection = self._connections.get(address)
         if connection is None:
-            connection = Connection(host, port, self._timeout_s)
-            self._connections[host, port] = connection
+            connection = BlockingConnection(address, self._config)
+            connection.open(self._timeout_s)
+            self._connections[address] = connection
         return connection

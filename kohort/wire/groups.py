@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from kohort.client.net.blocking import BlockingConnection
 from kohort.protocol.codec import decode_versioned
 from kohort.protocol.errors import DecodeError, ErrorCode
 from kohort.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
@@ -11,7 +12,6 @@ from kohort.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
-    DescribeGroupsResponse,
 )
 from kohort.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from kohort.protocol.messages.list_offsets import (
@@ -26,7 +26,6 @@ from kohort.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
 )
 from kohort.wire.cluster import Cluster, RefusedError
-from kohort.wire.connection import Connection
 
 TopicPartition: TypeAlias = tuple[str, int]
 
@@ -84,13 +83,13 @@ def list_groups(cluster: Cluster) -> list[ListedGroup]:
     """The groups of all brokers, by name.
 
     Raises:
-        RefusedError, UnreachableError: a broker does not tell its groups.
+        RefusedError, DisconnectedError: a broker does not tell its groups.
     """
     found: dict[str, ListedGroup] = {}
     for broker in cluster.brokers():
 
-        def ask(broker: Connection = broker) -> list[ListedGroup]:
-            answer = broker.call(ListGroupsRequest(), ListGroupsResponse)
+        def ask(broker: BlockingConnection = broker) -> list[ListedGroup]:
+            answer: ListGroupsResponse = cluster.ask(broker, ListGroupsRequest())
             if answer.error_code:
                 raise RefusedError(answer.error_code, f"{broker.address} does not list its groups")
             return answer.groups
@@ -103,13 +102,13 @@ def describe_group(cluster: Cluster, group_id: str) -> Group | None:
     """One group, None if there is none of that name.
 
     Raises:
-        RefusedError, UnreachableError: it could not be asked.
+        RefusedError, DisconnectedError: it could not be asked.
     """
 
-    def ask() -> tuple[Connection, DescribedGroup]:
+    def ask() -> tuple[BlockingConnection, DescribedGroup]:
         coordinator = cluster.coordinator(group_id)
         request = DescribeGroupsRequest(groups=[group_id])
-        described = coordinator.call(request, DescribeGroupsResponse).groups[0]
+        described: DescribedGroup = cluster.ask(coordinator, request).groups[0]
         if described.error_code not in {ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND}:
             raise RefusedError(described.error_code, "the group cannot be described")
         return coordinator, described
@@ -128,7 +127,7 @@ def describe_group(cluster: Cluster, group_id: str) -> Group | None:
         state=described.group_state,
         protocol_type=described.protocol_type,
         protocol=described.protocol_data,
-        coordinator=coordinator.address,
+        coordinator=str(coordinator.address),
         members=members,
         positions=_positions(cluster, coordinator, group_id, assigned),
     )
@@ -160,9 +159,9 @@ def _partitions(assignment: bytes) -> list[TopicPartition] | None:
 
 
 def _positions(
-    cluster: Cluster, coordinator: Connection, group_id: str, assigned: set[TopicPartition]
+    cluster: Cluster, coordinator: BlockingConnection, group_id: str, assigned: set[TopicPartition]
 ) -> list[Position]:
-    committed = cluster.patiently(lambda: _committed(coordinator, group_id))
+    committed = cluster.patiently(lambda: _committed(cluster, coordinator, group_id))
     partitions = sorted(assigned | committed.keys())
     ends = _ends(cluster, partitions)
     return [
@@ -171,14 +170,16 @@ def _positions(
     ]
 
 
-def _committed(coordinator: Connection, group_id: str) -> dict[TopicPartition, int]:
+def _committed(
+    cluster: Cluster, coordinator: BlockingConnection, group_id: str
+) -> dict[TopicPartition, int]:
     """All that the group has committed."""
     what = "the offsets cannot be read"
-    version = coordinator.version_of(OffsetFetchRequest, _OFFSET_FETCH_MAX)
+    version = coordinator.versions.best(OffsetFetchRequest, _OFFSET_FETCH_MAX)
     if version >= _GROUPS_SINCE:
         asked = OffsetFetchRequestGroup(group_id=group_id, topics=None)
         request = OffsetFetchRequest(groups=[asked])
-        answer = coordinator.call(request, OffsetFetchResponse, at_most=version)
+        answer: OffsetFetchResponse = cluster.ask(coordinator, request, at_most=version)
         group = answer.groups[0]
         if group.error_code:
             raise RefusedError(group.error_code, what)
@@ -189,7 +190,7 @@ def _committed(coordinator: Connection, group_id: str) -> dict[TopicPartition, i
             if one.committed_offset >= 0
         }
     request = OffsetFetchRequest(group_id=group_id, topics=None)
-    answer = coordinator.call(request, OffsetFetchResponse, at_most=version)
+    answer = cluster.ask(coordinator, request, at_most=version)
     if answer.error_code:
         raise RefusedError(answer.error_code, what)
     return {
@@ -217,11 +218,13 @@ def _ends(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicP
     for broker in metadata.brokers:
         led = by_leader.get(broker.node_id, {})
         if led:
-            ends |= _ends_at(cluster.connection(broker.host, broker.port), led)
+            ends |= _ends_at(cluster, cluster.connection(broker.host, broker.port), led)
     return ends
 
 
-def _ends_at(broker: Connection, led: dict[str, list[int]]) -> dict[TopicPartition, int]:
+def _ends_at(
+    cluster: Cluster, broker: BlockingConnection, led: dict[str, list[int]]
+) -> dict[TopicPartition, int]:
     request = ListOffsetsRequest(
         replica_id=-1,
         topics=[
@@ -234,7 +237,7 @@ def _ends_at(broker: Connection, led: dict[str, list[int]]) -> dict[TopicPartiti
             for name, indexes in led.items()
         ],
     )
-    answer = broker.call(request, ListOffsetsResponse, at_most=_LIST_OFFSETS_MAX)
+    answer: ListOffsetsResponse = cluster.ask(broker, request, at_most=_LIST_OFFSETS_MAX)
     return {
         (topic.name, one.partition_index): one.offset
         for topic in answer.topics

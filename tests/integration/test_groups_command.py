@@ -395,7 +395,7 @@ def test_a_port_of_the_other_kind_is_told_apart(kohort: Asking, http_port: int) 
     wrong_way = kohort_groups("why", "g", "--http", f"http://{kohort.server.bootstrap}")
     other_way = kohort_groups("list", "--bootstrap-server", f"127.0.0.1:{http_port}")
     assert (wrong_way.code, other_way.code) == (3, 3)
-    assert "does not answer as a Kafka broker" in other_way.err
+    assert "this is a web server, not a broker" in other_way.err
 
 
 def test_a_server_that_does_not_answer_is_passed_over_for_the_next(kohort: Asking) -> None:

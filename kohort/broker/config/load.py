@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 from kohort.broker.config.broker import BrokerConfig, problems
 from kohort.broker.config.ignored import IGNORED, REFUSED, why_ignored
-from kohort.broker.config.properties import parse_properties
 from kohort.broker.config.settings import InvalidValueError, Value, settings_of
+from kohort.properties import parse_properties
 
 _MISSPELT = 0.8
 """Likeness, as difflib counts it, from which a name is taken for another one misspelt."""

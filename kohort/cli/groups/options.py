@@ -8,9 +8,13 @@ from typing import Final
 from urllib.parse import quote
 
 from kohort.cli.admin_http import Json, fetch
+from kohort.cli.command_config import in_file_words, read_command_config
 from kohort.cli.errors import NotFoundError, UnavailableError, UsageError
-from kohort.wire.cluster import Cluster, RefusedError, parse_servers
-from kohort.wire.connection import UnreachableError
+from kohort.client.core.errors import ConfigError, ConsumerError
+from kohort.client.net.address import parse_bootstrap
+from kohort.client.net.errors import DisconnectedError
+from kohort.client.net.security import SecurityConfig
+from kohort.wire.cluster import Cluster, RefusedError
 
 BOOTSTRAP_SERVER: Final = "localhost:9092"
 HTTP: Final = "http://localhost:9308"
@@ -37,6 +41,11 @@ def add_kafka(parser: argparse.ArgumentParser) -> None:
         default=BOOTSTRAP_SERVER,
         metavar="HOST:PORT[,...]",
         help="a broker, Kohort's or Kafka's (%(default)s)",
+    )
+    parser.add_argument(
+        "--command-config",
+        metavar="FILE",
+        help="properties for a cluster with TLS or SASL, as Kafka's own tools take them",
     )
     add_common(parser)
 
@@ -86,16 +95,21 @@ def cluster_of(options: argparse.Namespace) -> Iterator[Cluster]:
         UsageError, UnavailableError
     """
     try:
-        servers = parse_servers(options.bootstrap_server)
-    except ValueError as error:
-        raise UsageError(f"--bootstrap-server: {error}") from error
+        servers = parse_bootstrap(options.bootstrap_server, "--bootstrap-server")
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
+    path = options.command_config
+    security = SecurityConfig() if path is None else read_command_config(path)
     try:
-        with Cluster(servers, options.timeout) as cluster:
+        with Cluster(servers, options.timeout, security) as cluster:
             yield cluster
-    except UnreachableError as error:
+    except DisconnectedError as error:
         raise UnavailableError(
-            f"{error}\nIs the broker running? --bootstrap-server tells where it is."
+            f"{in_file_words(str(error))}\nIs the broker running? --bootstrap-server tells where it"
+            " is, and --command-config how to get in."
         ) from error
+    except ConsumerError as error:
+        raise UnavailableError(in_file_words(str(error))) from error
     except RefusedError as error:
         raise UnavailableError(str(error)) from error
 

@@ -1,6 +1,6 @@
 """Properties files are read as Java reads them."""
 
-from kohort.broker.config.properties import Property, parse_properties
+from kohort.properties import Property, parse_properties
 
 
 def entries(text: str) -> list[tuple[str, str]]:

@@ -7,7 +7,6 @@ import pytest
 
 from kohort.cli.groups import describe, table, why
 from kohort.cli.groups.waiting_text import waiting_lines
-from kohort.wire.cluster import parse_servers
 from kohort.wire.groups import Group, Member, Position
 
 NOW_MS = 1_767_362_460_000
@@ -141,23 +140,3 @@ def test_a_group_is_described_with_its_lag_in_one_line_first() -> None:
         ["t", "1", "-", "4", "-", "a"],
         ["t", "2", "9", "8", "0", "a"],
     ]
-
-
-@pytest.mark.parametrize(
-    ("text", "servers"),
-    [
-        ("localhost", [("localhost", 9092)]),
-        ("a:1,b:2", [("a", 1), ("b", 2)]),
-        ("[::1]:9", [("::1", 9)]),
-        ("[::1]", [("::1", 9092)]),
-        (" a:1 , b ", [("a", 1), ("b", 9092)]),
-    ],
-)
-def test_servers_are_hosts_with_or_without_ports(text: str, servers: list[Any]) -> None:
-    assert parse_servers(text) == servers
-
-
-@pytest.mark.parametrize("text", ["", "a:", "a:x", "a:0", "a:65536", ":1", "a:1,,b:1", "a:\u0661"])
-def test_what_names_no_server_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is not host:port"):
-        parse_servers(text)

@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 
+from kohort.client.net.address import Address
+from kohort.client.net.errors import DisconnectedError
+from kohort.client.net.versions import UnsupportedVersionError
 from kohort.protocol.codec import codec
-from kohort.protocol.framing import read_request_prefix, skip_header_tags
+from kohort.protocol.framing import read_request_prefix, response_frame, skip_header_tags
 from kohort.protocol.message import REQUESTS, RESPONSES, schema_of
 from kohort.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from kohort.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
@@ -37,7 +40,6 @@ from kohort.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
 )
 from kohort.wire.cluster import Cluster, RefusedError
-from kohort.wire.connection import Connection, UnreachableError
 from kohort.wire.groups import describe_group, list_groups
 
 Answer = Callable[[bytes], bytes]
@@ -45,6 +47,8 @@ Answer = Callable[[bytes], bytes]
 
 KEYS = {"ListOffsets": 2, "Metadata": 3, "OffsetFetch": 9, "FindCoordinator": 10}
 KEYS |= {"DescribeGroups": 15, "ListGroups": 16, "ApiVersions": 18}
+
+TOO_NEW = codec(ApiVersionsResponse, 0).encode(ApiVersionsResponse(error_code=35, api_keys=[]))
 
 
 @contextmanager
@@ -77,16 +81,17 @@ def old_broker(answers: Mapping[str, Any], versions: Mapping[str, int]) -> Answe
     def answer(frame: bytes) -> bytes:
         head, position = read_request_prefix(frame)
         request = REQUESTS[head.api_key]
+        name = request.__name__.removesuffix("Request")
+        if name == "ApiVersions" and head.api_version > 0:
+            # It does not know the question, and says so in the oldest answer.
+            return response_frame(head.correlation_id, TOO_NEW, header_has_tags=False)
         is_flexible = schema_of(request).is_flexible(head.api_version)
         if is_flexible:
             position = skip_header_tags(frame, position)
         codec(request, head.api_version).decode(frame, position)
-        name = request.__name__.removesuffix("Request")
         told = answers.get(name, default)
         body = codec(RESPONSES[head.api_key], head.api_version).encode(told)
-        tags = b"\0" if is_flexible and head.api_key != KEYS["ApiVersions"] else b""
-        body = struct.pack(">i", head.correlation_id) + tags + body
-        return struct.pack(">i", len(body)) + body
+        return response_frame(head.correlation_id, body, header_has_tags=is_flexible)
 
     listed = [
         ApiVersion(api_key=key, min_version=0, max_version=versions.get(name, 0))
@@ -94,6 +99,10 @@ def old_broker(answers: Mapping[str, Any], versions: Mapping[str, int]) -> Answe
     ]
     default = ApiVersionsResponse(error_code=0, api_keys=listed)
     return answer
+
+
+def cluster_at(port: int, timeout_s: float = 5) -> Cluster:
+    return Cluster([Address("127.0.0.1", port)], timeout_s)
 
 
 OLD = {"ListOffsets": 1, "Metadata": 4, "OffsetFetch": 2, "DescribeGroups": 1}
@@ -142,7 +151,7 @@ def cluster_of_old(**changes: Any) -> Iterator[Cluster]:  # noqa: ANN401
     answers: dict[str, Any] = {}
     with listening(old_broker(answers, OLD)) as port:
         answers |= old_answers(port, **changes)
-        with Cluster([("127.0.0.1", port)], 5) as cluster:
+        with cluster_at(port) as cluster:
             yield cluster
 
 
@@ -190,7 +199,7 @@ def test_a_coordinator_that_is_still_loading_is_asked_again() -> None:
 
     with listening(answer) as port:
         answers |= old_answers(port)
-        with Cluster([("127.0.0.1", port)], 5) as cluster:
+        with cluster_at(port) as cluster:
             assert describe_group(cluster, "g") is not None
     assert next(loading, None) is None
 
@@ -199,8 +208,8 @@ def test_an_api_that_a_broker_does_not_have_is_named() -> None:
     versions = ApiVersionsResponse(error_code=0, api_keys=[])
     with (
         listening(old_broker({"ApiVersions": versions}, {})) as port,
-        pytest.raises(UnreachableError, match="no version of Metadata"),
-        Cluster([("127.0.0.1", port)], 5) as cluster,
+        pytest.raises(UnsupportedVersionError, match=f"{port}: .*not know MetadataRequest"),
+        cluster_at(port) as cluster,
     ):
         list_groups(cluster)
 
@@ -220,14 +229,14 @@ def test_an_api_that_a_broker_does_not_have_is_named() -> None:
     ],
 )
 def test_what_is_no_answer_ends_the_connection_with_a_reason(told: bytes) -> None:
-    with listening(lambda _: told) as port, pytest.raises(UnreachableError) as raised:
-        Connection("127.0.0.1", port, 5)
-    assert str(raised.value).startswith(f"127.0.0.1:{port} ")
+    with listening(lambda _: told) as port, pytest.raises(DisconnectedError) as raised:
+        cluster_at(port)
+    assert str(raised.value).startswith(f"127.0.0.1:{port}")
 
 
 def test_silence_ends_in_time() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
-        pytest.raises(UnreachableError, match="in time"),
+        pytest.raises(DisconnectedError, match="timed out"),
     ):
-        Connection("127.0.0.1", server.getsockname()[1], 0.05)
+        cluster_at(server.getsockname()[1], 0.05)

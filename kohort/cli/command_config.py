@@ -1,0 +1,223 @@
+"""`--command-config FILE`: how to get into a cluster, in the words of Kafka's own tools.
+
+The file is one that `kafka-consumer-groups.sh --command-config` takes. Certificates and keys are
+read from PEM files (KIP-651); Java's keystores cannot be. Settings that are not about security are
+passed over, as Kafka passes over what it does not need. One that is about security and not known
+here is refused: to leave it out could be less secure than what was asked for.
+"""
+
+import ssl
+from pathlib import Path
+from typing import Final
+
+from kohort.cli.errors import UsageError
+from kohort.cli.jaas import JaasError, Login, parse_jaas
+from kohort.client.net.sasl import MECHANISMS
+from kohort.client.net.security import PROTOCOLS, SecurityConfig
+from kohort.properties import parse_properties
+
+FILE_BYTES_MAX: Final = 1 << 20
+
+PROTOCOL: Final = "security.protocol"
+MECHANISM: Final = "sasl.mechanism"
+JAAS: Final = "sasl.jaas.config"
+TRUST_TYPE: Final = "ssl.truststore.type"
+TRUST: Final = "ssl.truststore.location"
+TRUSTED: Final = "ssl.truststore.certificates"
+KEY_TYPE: Final = "ssl.keystore.type"
+KEY: Final = "ssl.keystore.location"
+KEY_PASSWORD: Final = "ssl.key.password"  # noqa: S105 - the name of one.
+HOST_NAMES: Final = "ssl.endpoint.identification.algorithm"
+
+KNOWN: Final = (
+    PROTOCOL,
+    MECHANISM,
+    JAAS,
+    TRUST_TYPE,
+    TRUST,
+    TRUSTED,
+    KEY_TYPE,
+    KEY,
+    KEY_PASSWORD,
+    HOST_NAMES,
+)
+_SUBJECTS: Final = ("security.", "sasl.", "ssl.")
+_JAVA_DEFAULT: Final = "JKS"
+
+_WORDS: Final = (
+    ("sasl_plain_username and sasl_plain_password", f"username and password in {JAAS}"),
+    ("the versions and ciphers of ssl_context", "the versions and ciphers of this Python"),
+    ("into ssl_context (load_cert_chain)", f"into {KEY}"),
+    ("ssl_context", TRUST),
+    ("security_protocol", PROTOCOL),
+    ("sasl_mechanism", MECHANISM),
+)
+"""What the client's errors call a setting, and what it is called in a file; longer ones first."""
+
+
+def read_command_config(path: str) -> SecurityConfig:
+    """What the file says about security.
+
+    Raises:
+        UsageError: it cannot be read, or cannot be meant; the text has the line, and no password.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"--command-config: {path!r} cannot be read: {reason}") from error
+    if len(data) > FILE_BYTES_MAX:
+        raise UsageError(f"--command-config: {path!r} is no properties file: it is too long")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"{path}, line {line}: this is not text in UTF-8") from error
+    return _Settings(path, text).security()
+
+
+def in_file_words(text: str) -> str:
+    """What the client says about its settings, with the names that they have in a file."""
+    for ours, kafkas in _WORDS:
+        text = text.replace(ours, kafkas)
+    return text
+
+
+class _Settings:
+    """The properties of one file; where a name comes twice, the last one counts, as in Java."""
+
+    def __init__(self, path: str, text: str) -> None:
+        self._path = path
+        self._found = {one.name: one for one in parse_properties(text)}
+
+    def security(self) -> SecurityConfig:
+        """Raises UsageError."""
+        protocol = self._protocol()
+        uses_tls, uses_sasl = protocol.endswith("SSL"), protocol.startswith("SASL_")
+        self._check_types()
+        for name in self._found:
+            if name.startswith(_SUBJECTS):
+                self._check(name, protocol, uses_tls=uses_tls, uses_sasl=uses_sasl)
+        login = self._login(protocol) if uses_sasl else None
+        return SecurityConfig(
+            security_protocol=protocol,
+            ssl_context=self._tls_context() if uses_tls else None,
+            sasl_mechanism=self._mechanism(protocol) if uses_sasl else "PLAIN",
+            sasl_plain_username=None if login is None else login.username,
+            sasl_plain_password=None if login is None else login.password,
+        )
+
+    def _value(self, name: str) -> str | None:
+        found = self._found.get(name)
+        return None if found is None else found.value
+
+    def _wrong(self, name: str, what: str) -> UsageError:
+        """An error at the line of a setting, which is there."""
+        return UsageError(f"{self._path}, line {self._found[name].line}: {what}")
+
+    def _check(self, name: str, protocol: str, *, uses_tls: bool, uses_sasl: bool) -> None:
+        if name not in KNOWN:
+            raise self._wrong(name, f"{name} is not known here; of security there are {_listed()}")
+        if not self._found[name].value and name != HOST_NAMES:
+            raise self._wrong(name, f"{name} is empty")
+        is_used = {"ssl": uses_tls, "sasl": uses_sasl}.get(name.partition(".")[0], True)
+        if not is_used:
+            raise self._wrong(
+                name, f"{name} has no meaning while {PROTOCOL} is {protocol}; which one is wrong?"
+            )
+
+    def _protocol(self) -> str:
+        given = self._value(PROTOCOL)
+        if given is None:
+            return "PLAINTEXT"
+        if given.upper() not in PROTOCOLS:
+            raise self._wrong(PROTOCOL, f"{PROTOCOL}: {given!r} is none of {', '.join(PROTOCOLS)}")
+        return given.upper()
+
+    def _mechanism(self, protocol: str) -> str:
+        given = self._value(MECHANISM)
+        if given is None:
+            raise self._wrong(
+                PROTOCOL,
+                f"{PROTOCOL}={protocol} needs {MECHANISM}, one of {', '.join(MECHANISMS)}; Kafka's"
+                " default, GSSAPI, is not known here",
+            )
+        if given not in MECHANISMS:
+            raise self._wrong(
+                MECHANISM, f"{MECHANISM}: {given!r} is none of {', '.join(MECHANISMS)}"
+            )
+        return given
+
+    def _login(self, protocol: str) -> Login:
+        given = self._value(JAAS)
+        if given is None:
+            raise self._wrong(PROTOCOL, f"{PROTOCOL}={protocol} needs {JAAS}")
+        try:
+            login = parse_jaas(given)
+        except JaasError as error:
+            raise self._wrong(JAAS, f"{JAAS}: {error}") from None
+        if "\0" in login.username + login.password:
+            raise self._wrong(JAAS, f"{JAAS}: names and passwords cannot have a NUL in them")
+        return login
+
+    def _check_types(self) -> None:
+        """Of stores; Kafka takes one of which nothing is said for one of Java's."""
+        for kind, name in ((TRUST_TYPE, TRUST), (KEY_TYPE, KEY)):
+            given = self._value(kind)
+            if given is None and name not in self._found:
+                continue
+            if (given or _JAVA_DEFAULT).upper() != "PEM":
+                raise self._wrong(
+                    name if given is None else kind,
+                    f"{kind} is {given or _JAVA_DEFAULT}{'' if given else ' by default'}; only PEM"
+                    f" can be read here: have {name} name a PEM file, and say {kind}=PEM",
+                )
+
+    def _tls_context(self) -> ssl.SSLContext:
+        context = self._trusting()
+        algorithm = self._value(HOST_NAMES)
+        if algorithm is not None and algorithm.lower() not in {"", "https"}:
+            raise self._wrong(HOST_NAMES, f"{HOST_NAMES} is https, or nothing to check no names")
+        context.check_hostname = algorithm != ""
+        if KEY in self._found:
+            self._load_key(context)
+        elif KEY_PASSWORD in self._found:
+            raise self._wrong(KEY_PASSWORD, f"{KEY_PASSWORD} is given, but no {KEY}")
+        return context
+
+    def _trusting(self) -> ssl.SSLContext:
+        """Authorities of the file, or the system's if it has none."""
+        name = TRUST if TRUST in self._found else TRUSTED
+        if name == TRUST and TRUSTED in self._found:
+            raise self._wrong(TRUSTED, f"{TRUST} is given as well; one of them is enough")
+        value = self._value(name)
+        try:
+            if name == TRUST:
+                return ssl.create_default_context(cafile=value)
+            return ssl.create_default_context(cadata=value)
+        except (OSError, ValueError) as error:
+            raise self._wrong(name, f"{name}: {_store_error(value or '', name, error)}") from error
+
+    def _load_key(self, context: ssl.SSLContext) -> None:
+        location = self._value(KEY) or ""
+        password = self._value(KEY_PASSWORD) or ""
+        try:
+            # Never asked for at the terminal, which OpenSSL would do by itself.
+            context.load_cert_chain(location, password=lambda: password)
+        except (OSError, ValueError) as error:
+            text = _store_error(location, KEY, error)
+            raise self._wrong(
+                KEY, f"{KEY}: {text}; it has to have a private key and its certificates"
+            ) from error
+
+
+def _store_error(value: str, name: str, error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        what = repr(value) if name != TRUSTED else "the text"
+        return f"{what} cannot be read as PEM ({error.reason or error})"
+    return f"{value!r} cannot be read: {getattr(error, 'strerror', None) or error}"
+
+
+def _listed() -> str:
+    return f"{', '.join(KNOWN[:-1])} and {KNOWN[-1]}"

@@ -1,0 +1,196 @@
+"""Files for `--command-config` are read as Kafka's tools read them, or refused with the line."""
+
+from pathlib import Path
+
+import pytest
+
+from kohort.cli.command_config import in_file_words, read_command_config
+from kohort.cli.errors import UsageError
+from kohort.cli.jaas import JaasError, Login, parse_jaas
+from kohort.client.net.security import TLS_HINT, SecurityConfig
+from tests.certificates import Authority
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+LOGIN = f'{PLAIN} required username="u" password="p";'
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"))
+
+
+def read(tmp_path: Path, *lines: str) -> SecurityConfig:
+    path = tmp_path / "client.properties"
+    path.write_text("\n".join(lines) + "\n")
+    return read_command_config(str(path))
+
+
+def refusal(tmp_path: Path, *lines: str) -> str:
+    """What is said about a file, without its folder."""
+    with pytest.raises(UsageError) as refused:
+        read(tmp_path, *lines)
+    return str(refused.value).replace(f"{tmp_path}/", "")
+
+
+def test_a_file_about_other_things_leaves_the_connection_plain(tmp_path: Path) -> None:
+    found = read(tmp_path, "# for the tools", "client.id = tool", "request.timeout.ms: 5000")
+    assert found == SecurityConfig()
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "module"), [("PLAIN", PLAIN), ("SCRAM-SHA-256", SCRAM), ("SCRAM-SHA-512", SCRAM)]
+)
+def test_sasl_is_read_as_kafkas_tools_write_it(tmp_path: Path, mechanism: str, module: str) -> None:
+    found = read(
+        tmp_path,
+        "security.protocol=sasl_plaintext",
+        f"sasl.mechanism={mechanism}",
+        f"sasl.jaas.config={module} required \\",
+        '    username="alice" \\',
+        '    password="alice\'s secret = 100%";',
+    )
+    assert (found.security_protocol, found.sasl_mechanism) == ("SASL_PLAINTEXT", mechanism)
+    assert found.sasl_plain_username == "alice"
+    assert found.sasl_plain_password == "alice's secret = 100%"
+    assert found.ssl_context is None
+
+
+def test_authorities_and_the_own_certificate_come_from_pem_files(
+    tmp_path: Path, authority: Authority
+) -> None:
+    found = read(
+        tmp_path,
+        "security.protocol=SSL",
+        "ssl.truststore.type=PEM",
+        f"ssl.truststore.location={authority.certificate}",
+        "ssl.keystore.type=pem",
+        f"ssl.keystore.location={authority.issue('client', 'DNS:client')}",
+    )
+    assert found.ssl_context is not None
+    (trusted,) = found.ssl_context.get_ca_certs()
+    assert "authority of the tests" in str(trusted["subject"])
+    assert found.ssl_context.check_hostname
+
+
+def test_authorities_may_stand_in_the_file_itself(tmp_path: Path, authority: Authority) -> None:
+    lines = authority.certificate.read_text().strip().replace("\n", "\\n\\\n")
+    found = read(
+        tmp_path,
+        "security.protocol=SSL",
+        "ssl.truststore.type=PEM",
+        f"ssl.truststore.certificates={lines}",
+    )
+    assert found.ssl_context is not None
+    assert len(found.ssl_context.get_ca_certs()) == 1
+
+
+def test_names_of_hosts_go_unchecked_only_where_the_file_says_so(tmp_path: Path) -> None:
+    found = read(tmp_path, "security.protocol=SSL", "ssl.endpoint.identification.algorithm=")
+    assert found.ssl_context is not None
+    assert not found.ssl_context.check_hostname
+
+
+SASL = ("security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN")
+TLS = ("security.protocol=SSL",)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["", "security.protocol=TLS"], "line 2: security.protocol: 'TLS' is none of PLAINTEXT,"),
+        (["security.protocl=SSL"], "line 1: security.protocl is not known here;"),
+        ([*TLS, "ssl.cipher.suites=x"], "line 2: ssl.cipher.suites is not known here;"),
+        (["#", SASL[0]], "line 2: security.protocol=SASL_PLAINTEXT needs sasl.jaas.config"),
+        ([SASL[0], f"sasl.jaas.config={LOGIN}"], "line 1: security.protocol=SASL_PLAINTEXT needs"),
+        ([SASL[0], "sasl.mechanism=GSSAPI", f"sasl.jaas.config={LOGIN}"], "line 2: sasl.mechanism"),
+        ([*SASL, "sasl.jaas.config=x"], "line 3: sasl.jaas.config: it has to end with ;"),
+        ([*SASL, "sasl.jaas.config="], "line 3: sasl.jaas.config is empty"),
+        (["sasl.mechanism=PLAIN"], "line 1: sasl.mechanism has no meaning while security.protocol"),
+        ([*TLS, "sasl.mechanism=PLAIN"], "line 2: sasl.mechanism has no meaning while"),
+        (["ssl.truststore.type=PEM"], "line 1: ssl.truststore.type has no meaning while"),
+        ([*TLS, "ssl.truststore.location=a.jks"], "line 2: ssl.truststore.type is JKS by default;"),
+        (
+            [*TLS, "ssl.keystore.location=a.p12", "ssl.keystore.type=PKCS12"],
+            "line 3: ssl.keystore.type is PKCS12; only PEM can be read here: have ssl.keystore.",
+        ),
+        (
+            [*TLS, "ssl.truststore.type=PEM", "ssl.truststore.location=/not/there.pem"],
+            "line 3: ssl.truststore.location: '/not/there.pem' cannot be read: No such file",
+        ),
+        (
+            [*TLS, "ssl.truststore.type=PEM", "ssl.truststore.certificates=x"],
+            "line 3: ssl.truststore.certificates: the text cannot be read as PEM",
+        ),
+        ([*TLS, "ssl.key.password=x"], "line 2: ssl.key.password is given, but no ssl.keystore"),
+        (
+            [*TLS, "ssl.endpoint.identification.algorithm=ldaps"],
+            "line 2: ssl.endpoint.identification.algorithm is https",
+        ),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_its_line(
+    tmp_path: Path, lines: list[str], said: str
+) -> None:
+    assert refusal(tmp_path, *lines).startswith(f"client.properties, {said}")
+
+
+def test_a_file_without_keys_is_no_keystore(tmp_path: Path, authority: Authority) -> None:
+    location = f"ssl.keystore.location={authority.certificate}"
+    said = refusal(tmp_path, *TLS, "ssl.keystore.type=PEM", location)
+    assert said.startswith("client.properties, line 3: ssl.keystore.location: ")
+    assert said.endswith("it has to have a private key and its certificates")
+
+
+def test_a_file_that_is_no_text_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_bytes(b"a=b\nc=\xff\n")
+    with pytest.raises(UsageError, match="line 2: this is not text in UTF-8"):
+        read_command_config(str(path))
+
+
+def test_a_file_that_is_not_there_or_is_no_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
+        read_command_config(str(tmp_path / "none"))
+    with pytest.raises(UsageError, match="cannot be read: Is a directory"):
+        read_command_config(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("text", "login"),
+    [
+        (LOGIN, Login("u", "p")),
+        ("x.PlainLoginModule REQUIRED password = 'p\\'q' username=u ;", Login("u", "p'q")),
+        (f'{SCRAM} required\n\tusername="a;b" password="\\"=\\\\";\n', Login("a;b", '"=\\')),
+    ],
+)
+def test_a_login_module_is_read_with_or_without_quotation_marks(text: str, login: Login) -> None:
+    assert parse_jaas(text) == login
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "end with ;"),
+        (";", "none of PlainLoginModule"),
+        ("a.b.Krb5LoginModule required;", "none of PlainLoginModule"),
+        (f'{PLAIN} username="u" password="p";', "the word required"),
+        (f'{PLAIN} required username="u";', "has to have password="),
+        (f'{PLAIN} required username="" password="secret";', "has to have username="),
+        (f'{PLAIN} required username="u" password=sec ret;', "in quotation marks"),
+        (f'{PLAIN} required username="u" password="sec"ret";', "not closed"),
+        (f'{PLAIN} required username="u" password=sec;ret;', "quoted value may have a ;"),
+        (f'{SCRAM} required username="u" password="secret" tokenauth="true";', "only username"),
+    ],
+)
+def test_a_login_that_cannot_be_meant_is_refused_without_saying_the_password(
+    text: str, said: str
+) -> None:
+    with pytest.raises(JaasError, match=said) as refused:
+        parse_jaas(text)
+    assert "sec" not in str(refused.value)
+    assert "password='" not in repr(Login("u", "secret"))
+
+
+def test_errors_of_the_client_name_the_settings_of_the_file() -> None:
+    assert in_file_words(TLS_HINT).endswith("security.protocol must be PLAINTEXT or SASL_PLAINTEXT")
