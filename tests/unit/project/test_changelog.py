@@ -24,6 +24,12 @@ def test_the_changelog_of_the_tree_shows_every_fragment() -> None:
     assert (changelog.ROOT / "CHANGELOG.md").read_text() == changelog.renew()
 
 
+def test_before_the_first_release_nothing_has_changed_for_anybody() -> None:
+    is_first = not changelog.released((changelog.ROOT / "CHANGELOG.md").read_text())
+    kinds = changelog.fragments(changelog.ROOT / "changelog.d").keys()
+    assert not is_first or kinds == {"added"}
+
+
 def test_fragments_are_grouped_by_kind_in_the_order_of_the_kinds(root: Path) -> None:
     add(root, "z.fixed.md", "A crash\non start.\n")
     add(root, "b.added.md", "Second thing.")
