@@ -14,6 +14,7 @@ from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.encoded import Prepared
 from kohort.broker.dispatch.registry import load_handlers
 from kohort.broker.network.service import ConnectionInfo
+from kohort.broker.runtime.answer import Later
 from kohort.broker.runtime.clock import Clock, VirtualClock
 from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.storage.log.log import OS_FILES
@@ -123,7 +124,8 @@ async def ask(topics: TopicManager, request: Any, version: int | None = None) ->
     ctx = context(topics, request, version)
     api = load_handlers()[ctx.header.api_key]
     response = api.handler(ctx, request)
-    if inspect.isawaitable(response):
+    # As the dispatcher: what else can be awaited is no answer.
+    if inspect.iscoroutine(response) or isinstance(response, Later):
         response = await response
     response_codec: Codec[Any] = codec(RESPONSES[api.key], ctx.api_version)
     is_prepared = isinstance(response, Prepared)

@@ -7,7 +7,6 @@ controller is elsewhere; here the topic is in the same answer, which saves the c
 
 from __future__ import annotations
 
-import asyncio
 from functools import lru_cache
 from typing import Final
 
@@ -20,6 +19,7 @@ from kohort.broker.handlers.shared.authorized_operations import (
     NOT_COMPUTED,
     TOPIC_OPERATIONS,
 )
+from kohort.broker.runtime.answer import Later
 from kohort.broker.topics.creation import NewTopic
 from kohort.broker.topics.names import CLUSTER_METADATA, INTERNAL_TOPICS, name_problem
 from kohort.broker.topics.topic import Topic
@@ -48,7 +48,7 @@ TOPICS_REMEMBERED_MAX: Final = 50
 )
 def metadata(
     ctx: RequestContext, request: MetadataRequest
-) -> MetadataResponse | Prepared | asyncio.Future[MetadataResponse]:
+) -> MetadataResponse | Prepared | Later[MetadataResponse]:
     """Describe what is asked for; waits only where topics are created."""
     asked = request.topics
     if asked is None or (not asked and ctx.api_version < EMPTY_IS_NONE_SINCE):
@@ -63,7 +63,7 @@ def metadata(
     missing = _to_be_created(ctx, request, asked)
     if missing:
         answer = _create_and_respond(ctx, request, asked, missing)
-        return asyncio.get_running_loop().create_task(answer, name="create topics")
+        return Later.of(answer, ctx.broker.tasks, name="create topics")
     response = _respond(ctx, request, [_look_up(ctx, topic) for topic in _distinct(asked)])
     return response if question is None else _keep(ctx, question, response)
 
