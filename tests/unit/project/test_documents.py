@@ -18,6 +18,7 @@ DOCUMENTS = [
     *sorted(path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md"),
     *sorted((ROOT / "docs").rglob("*.md")),
     ROOT / "changelog.d" / "README.md",
+    *sorted((ROOT / "kohort").rglob("README.md")),
 ]
 SOURCES = ("broker", "client", "kohort", "pipeline", "protocol", "scripts")
 
