@@ -7,13 +7,14 @@ are none of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.leader_epoch import check_leader_epoch
+from kohort.broker.runtime.answer import Later
 from kohort.broker.topics.partition import Partition
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.list_offsets import (
@@ -68,7 +69,7 @@ class _Search(NamedTuple):
 )
 def list_offsets(
     ctx: RequestContext, request: ListOffsetsRequest
-) -> ListOffsetsResponse | Coroutine[None, None, ListOffsetsResponse]:
+) -> ListOffsetsResponse | Later[ListOffsetsResponse]:
     """One answer per partition, though it be named twice; one that fails does so alone."""
     asked: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
     for topic in request.topics:
@@ -88,7 +89,9 @@ def list_offsets(
             for name, partitions in asked.items()
         ]
     )
-    return _search(ctx, response, searches) if searches else response
+    if not searches:
+        return response
+    return Later.of(_search(ctx, response, searches), ctx.broker.tasks, name="list_offsets")
 
 
 async def _search(

@@ -1,5 +1,7 @@
 import asyncio
+import inspect
 import logging
+import re
 import struct
 from collections.abc import Callable
 from enum import IntEnum
@@ -441,3 +443,13 @@ def test_a_client_that_is_gone_loses_what_it_parked_in_the_purgatory() -> None:
 
 def test_all_responses_are_known() -> None:
     assert {0, 12, 18} <= set(RESPONSES)
+
+
+@pytest.mark.parametrize("api", load_handlers().values(), ids=lambda api: api.name)
+def test_every_handler_answers_now_or_by_a_later(api: Api) -> None:
+    """What a plain function returns is not looked at beyond that: a coroutine would be lost."""
+    handler = inspect.unwrap(api.handler)
+    if inspect.iscoroutinefunction(handler):
+        return
+    returned = str(inspect.signature(handler).return_annotation)
+    assert not re.search("Coroutine|Task|Future|Awaitable", returned), returned
