@@ -272,7 +272,7 @@ HEARTBEAT_BODY = codec(HeartbeatRequest, 4).encode(HEARTBEAT)
         (struct.pack(">hhih", 12, 4, 1, 100), "malformed_header", "client id exceeds"),
         (struct.pack(">hhih", 12, 4, 1, -2), "malformed_header", "client id of length -2"),
         (header(12, 4, client_id=b"\xff\xfe"), "malformed_header", "not UTF-8"),
-        (header(12, 4), "malformed_body", "Heartbeat v4 of 'client': the request header ends"),
+        (header(12, 4), "malformed_body", "Heartbeat v4 of 'client': a header ends early"),
         (header(12, 4, tags=b"\x01\x05\x09a"), "malformed_body", "exceeds what is left"),
         (header(12, 4, tags=b"\x02\x05\x00\x05\x00"), "malformed_body", "twice"),
         (header(12, 4, tags=b"\x00") + HEARTBEAT_BODY[:-4], "malformed_body", "Heartbeat v4"),
