@@ -14,6 +14,7 @@ from kohort.pipeline import session
 from kohort.pipeline.errors import UsageError
 from kohort.pipeline.kafka import Kafka
 from kohort.pipeline.lake import Lake
+from kohort.pipeline.streaming.query import StreamSettings
 
 LAKE: Final = "lake"
 BOOTSTRAP_SERVER: Final = "localhost:9092"
@@ -82,6 +83,45 @@ def add_kafka(parser: argparse.ArgumentParser) -> None:
         default=TIMEOUT_S,
         metavar="SECONDS",
         help="how long to wait for a broker's answer (%(default)s)",
+    )
+
+
+def add_stream(parser: argparse.ArgumentParser, *, group: str, interval_s: float) -> None:
+    """How a topic is followed; `group` and `interval_s` are the job's defaults."""
+    parser.add_argument(
+        "--available-now",
+        action="store_true",
+        help="end when everything is read that was there at the start; without it, go on",
+    )
+    parser.add_argument(
+        "--interval",
+        type=seconds,
+        default=interval_s,
+        metavar="SECONDS",
+        help="from one batch to the next when it goes on: few large ones cost least (%(default)s)",
+    )
+    add_patience(parser)
+    parser.add_argument(
+        "--group",
+        default=group,
+        metavar="NAME",
+        help="the consumer group to which progress is committed, so that lag can be seen; "
+        '"" for none (%(default)s)',
+    )
+    parser.add_argument(
+        "--checkpoints",
+        metavar="DIRECTORY",
+        help="where queries keep how far they are (_checkpoints in the lake)",
+    )
+
+
+def stream_of(options: argparse.Namespace, lake: Lake) -> StreamSettings:
+    """What the command line says about following a topic."""
+    return StreamSettings(
+        checkpoints=absolute(options.checkpoints or f"{lake.root}/_checkpoints"),
+        group=options.group or None,
+        available_now=options.available_now,
+        interval_s=options.interval,
     )
 
 

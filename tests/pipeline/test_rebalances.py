@@ -239,6 +239,32 @@ def test_a_checkpoint_of_another_job_is_refused(
     assert "for the table with id" in capsys.readouterr().err
 
 
+@pytest.mark.long
+def test_a_group_with_members_is_told_of_once_and_left_alone(
+    churn: Churn, job: Job, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from confluent_kafka import Consumer  # noqa: PLC0415
+
+    bootstrap = churn.server.bootstrap
+    topics = Topics(bootstrap)
+    topic = topics.create()
+    topics.produce(topic, 2)
+    member = Consumer({"bootstrap.servers": bootstrap, "group.id": f"taken-{topic}"})
+    try:
+        member.subscribe([topic])
+        while not member.assignment():
+            member.poll(0.1)
+        where = ("--bootstrap-server", bootstrap, "--topic", topic, "--group", f"taken-{topic}")
+        # Batch by batch: each would be told of.
+        assert job(*where, "--max-offsets-per-trigger", "1") == 0
+    finally:
+        member.close()
+    told = capfd.readouterr().err
+    assert told.count("nothing was committed to the group") == 1
+    assert "it has members, name another with --group" in told
+    assert job.table("quarantine").count() == 2
+
+
 def test_a_topic_that_is_missing_is_named(
     kohort: KohortServer, job: Job, capsys: pytest.CaptureFixture[str]
 ) -> None:

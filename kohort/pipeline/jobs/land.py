@@ -18,11 +18,12 @@ from kohort.pipeline import options as common
 from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.faults import explain
 from kohort.pipeline.lake import Lake
-from kohort.pipeline.landing.topic import Settings, TopicLander, TopicReplacedError
+from kohort.pipeline.landing.topic import Settings, TopicLander
 from kohort.pipeline.notice import tell
 from kohort.pipeline.patience import Patience
 from kohort.pipeline.progress import Progress
 from kohort.pipeline.stopping import stop_on_signals
+from kohort.pipeline.streaming.query import TopicReplacedError
 
 NAME: Final = "kohort-land"
 GROUP: Final = "kohort-land"
@@ -35,25 +36,7 @@ _LOOK_EVERY_S: Final = 0.2
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Of this job."""
     parser.add_argument("topics", nargs="+", metavar="TOPIC", help="a topic to land")
-    parser.add_argument(
-        "--available-now",
-        action="store_true",
-        help="end when everything is landed that was there at the start; without it, go on",
-    )
-    parser.add_argument(
-        "--interval",
-        type=common.seconds,
-        default=10.0,
-        metavar="SECONDS",
-        help="from one batch to the next when it goes on: few large ones cost least (%(default)s)",
-    )
-    parser.add_argument(
-        "--group",
-        default=GROUP,
-        metavar="NAME",
-        help="the consumer group to which progress is committed, so that lag can be seen; "
-        '"" for none (%(default)s)',
-    )
+    common.add_stream(parser, group=GROUP, interval_s=10.0)
     parser.add_argument(
         "--on-data-loss",
         choices=("stop", "record"),
@@ -67,11 +50,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("earliest", "latest"),
         default="earliest",
         help="where to begin with a topic that was never landed (%(default)s)",
-    )
-    parser.add_argument(
-        "--checkpoints",
-        metavar="DIRECTORY",
-        help="where queries keep how far they are (_checkpoints in the lake)",
     )
     parser.add_argument(
         "--max-offsets-per-trigger",
@@ -92,7 +70,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="so many tasks or more, however few partitions a topic has; Spark takes it as a hint",
     )
-    common.add_patience(parser)
     common.add_lake(parser)
     common.add_kafka(parser)
     common.add_spark(parser)
@@ -111,9 +88,9 @@ def run(options: argparse.Namespace) -> int:
         job = _Job(
             lambda topic: TopicLander(spark, kafka, lake, topic, settings),
             progress,
-            lambda: progress.tell_if_quiet(spark) if settings.available_now else None,
+            lambda: progress.tell_if_quiet(spark) if settings.stream.available_now else None,
             settings,
-            Patience(0 if settings.available_now else options.patience, stopping),
+            Patience(0 if settings.stream.available_now else options.patience, stopping),
             stopping,
             failures,
         )
@@ -127,10 +104,7 @@ def run(options: argparse.Namespace) -> int:
 def settings_of(options: argparse.Namespace, lake: Lake) -> Settings:
     """What the command line says about topics."""
     return Settings(
-        checkpoints=common.absolute(options.checkpoints or f"{lake.root}/_checkpoints"),
-        group=options.group or None,
-        available_now=options.available_now,
-        interval_s=options.interval,
+        stream=common.stream_of(options, lake),
         record_losses=options.on_data_loss == "record",
         from_latest=options.begin == "latest",
         offsets_max=options.max_offsets_per_trigger,
@@ -149,7 +123,7 @@ class _Running:
 
     def outcome(self) -> PipelineError | None:
         """Why it ended, None if that was in order."""
-        error = self.lander.batches.outcome(self.query)
+        error = self.lander.query.outcome(self.query)
         if error is None or isinstance(error, PipelineError):
             return error
         try:
@@ -185,7 +159,7 @@ class _Job:
     def run(self, topics: Sequence[str]) -> None:
         """Until all have ended, or were stopped."""
         waiting = list(topics)
-        limit = AT_A_TIME if self._settings.available_now else len(waiting)
+        limit = AT_A_TIME if self._settings.stream.available_now else len(waiting)
         try:
             while (waiting or self._running) and not self._stopping.is_set():
                 while waiting and len(self._running) < limit:
@@ -196,7 +170,7 @@ class _Job:
                 self._pulse()
         finally:
             for running in self._running.values():
-                running.lander.batches.stop(running.query)
+                running.lander.query.stop(running.query)
                 self._progress.wait_told(running.query)
                 running.lander.close()
 

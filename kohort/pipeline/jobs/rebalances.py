@@ -168,31 +168,7 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="of the broker's clock, for logs that do not say: Europe/Berlin (UTC)",
     )
-    parser.add_argument(
-        "--available-now",
-        action="store_true",
-        help="end when everything is read that was there at the start; without it, go on",
-    )
-    parser.add_argument(
-        "--interval",
-        type=common.seconds,
-        default=60.0,
-        metavar="SECONDS",
-        help="from one batch to the next when it goes on (%(default)s)",
-    )
-    common.add_patience(parser)
-    parser.add_argument(
-        "--group",
-        default=GROUP,
-        metavar="NAME",
-        help="the consumer group to which progress is committed, so that lag can be seen; "
-        '"" for none (%(default)s)',
-    )
-    parser.add_argument(
-        "--checkpoints",
-        metavar="DIRECTORY",
-        help="where the query keeps how far it is (_checkpoints in the lake)",
-    )
+    common.add_stream(parser, group=GROUP, interval_s=60.0)
     parser.add_argument(
         "--max-offsets-per-trigger",
         type=common.positive,
@@ -239,10 +215,7 @@ def _thresholds(options: argparse.Namespace) -> Thresholds:
 def _settings(options: argparse.Namespace, lake: Lake) -> Settings:
     return Settings(
         topic=options.topic,
-        checkpoints=common.absolute(options.checkpoints or f"{lake.root}/_checkpoints"),
-        group=options.group or None,
-        available_now=options.available_now,
-        interval_s=options.interval,
+        stream=common.stream_of(options, lake),
         offsets_max=options.max_offsets_per_trigger,
     )
 

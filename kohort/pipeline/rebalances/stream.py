@@ -1,9 +1,6 @@
-"""The history's topic by the connector's streaming read, each batch into the tables once.
+"""The history's topic by the connector's streaming read, each batch into the tables once or again.
 
-The query's checkpoint says which offsets a batch has. A batch that is done again after a kill
-reads the same offsets, and the tables take each event once. Checkpoints lie under
-``<checkpoints>/rebalances/<topic>/<topic id>``; a topic that was deleted and created anew begins
-a new one.
+The tables take each event once.
 """
 
 from __future__ import annotations
@@ -17,13 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from kohort.pipeline.batches import Batches
-from kohort.pipeline.checkpoint import Checkpoint, Claim, Paper
 from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.faults import explain
-from kohort.pipeline.files import Files
 from kohort.pipeline.kafka import Kafka, Offsets
-from kohort.pipeline.notice import tell
+from kohort.pipeline.streaming.query import Option, StreamSettings, TopicQuery
 from kohort.pipeline.transformations.parsing import RAW
 
 JOB: Final = "rebalances"
@@ -43,11 +37,7 @@ class Settings:
     """How the topic is read; the command line says it."""
 
     topic: str
-    checkpoints: str
-    group: str | None
-    """Where progress is committed; None: nowhere."""
-    available_now: bool
-    interval_s: float
+    stream: StreamSettings
     offsets_max: int
 
 
@@ -71,63 +61,43 @@ class HistoryStream:
         Raises:
             TopicMissingError, UnavailableError, PipelineError
         """
-        self._spark, self._kafka, self._settings = spark, kafka, settings
-        self._take = take
-        self._batches = Batches(f"a batch of {settings.topic}", self._batch)
-        self._admin = kafka.admin(spark)
+        self._spark, self._settings = spark, settings
+        self._query = TopicQuery(
+            spark, kafka, JOB, settings.topic, settings.stream, lambda frame, _: take(frame)
+        )
         try:
-            self._topic = self._admin.topic(settings.topic)
-            self.cluster_id: Final = self._admin.cluster_id()
-            place = f"{settings.checkpoints}/{JOB}/{settings.topic}/{self._topic.topic_id}"
-            self._checkpoint = Checkpoint(Files(spark), place)
-            claim = Claim(JOB, self.cluster_id, settings.topic, self._topic.topic_id, table_id)
-            paper = self._checkpoint.paper(claim)
-            if paper is None:
-                paper = self._checkpoint.begin(claim, self._admin.starts(self._topic))
-            self._paper: Paper = paper
+            self._query.begin(table_id, self._starts)
             self._tell_losses()
         except BaseException:
-            self._admin.close()
+            self.close()
             raise
 
     def start(self) -> StreamingQuery:
         """The query, running."""
-        begin = {str(index): self._paper.begin.get(index, 0) for index in self._topic.partitions}
-        reader = (
-            self._spark.readStream.format("kafka")
-            .options(**self._kafka.connector_options())
-            .option("assign", json.dumps({self._settings.topic: list(self._topic.partitions)}))
-            .option("startingOffsets", json.dumps({self._settings.topic: begin}))
+        options: dict[str, Option] = {
+            "assign": json.dumps({self._settings.topic: list(self._query.topic.partitions)}),
             # What retention took is missing in the sequence of its group, and told of there.
-            .option("failOnDataLoss", "false")
-            .option("maxOffsetsPerTrigger", self._settings.offsets_max)
-        )
-        writer = (
-            reader.load()
-            .select(f.lit(self.cluster_id).alias("cluster_id"), *RAW.names[1:])
-            .writeStream.queryName(JOB)
-            .option("checkpointLocation", self._checkpoint.path)
-            .foreachBatch(self._batches)
-        )
-        if self._settings.available_now:
-            writer = writer.trigger(availableNow=True)
-        else:
-            writer = writer.trigger(processingTime=f"{self._settings.interval_s} seconds")
+            "failOnDataLoss": False,
+            "maxOffsetsPerTrigger": self._settings.offsets_max,
+        }
+        cluster_id = f.lit(self._query.cluster_id).alias("cluster_id")
         before = self._spark.conf.get(_OFFSETS_BY_CONSUMER, "false")
         self._spark.conf.set(_OFFSETS_BY_CONSUMER, "true")
         try:
             # The query keeps the settings that it was started with.
-            return writer.start()
+            return self._query.start(
+                options, lambda frame: frame.select(cluster_id, *RAW.names[1:])
+            )
         finally:
             self._spark.conf.set(_OFFSETS_BY_CONSUMER, before or "false")
 
     def stop(self, query: StreamingQuery) -> None:
         """Ends it, amid a batch if need be."""
-        self._batches.stop(query)
+        self._query.stop(query)
 
     def raise_failure(self, query: StreamingQuery) -> None:
         """Why a query that is over failed, if it did. Raises PipelineError."""
-        error = self._batches.outcome(query)
+        error = self._query.outcome(query)
         if isinstance(error, PipelineError):
             raise error
         if error is not None:
@@ -135,40 +105,20 @@ class HistoryStream:
 
     def close(self) -> None:
         """Ends what the query does not own."""
-        self._admin.close()
+        self._query.close()
 
-    def _batch(self, frame: DataFrame, batch_id: int) -> None:
-        self._check_topic()
-        self._take(frame)
-        self._commit(self._paper.begin | (self._checkpoint.ends(batch_id) or {}))
-
-    def _check_topic(self) -> None:
-        """Raises if it is another topic of the same name now: offsets would not mean the same."""
-        now = self._admin.topic(self._settings.topic)
-        if now.topic_id != self._topic.topic_id:
-            raise PipelineError(
-                f"{self._settings.topic} was deleted and created anew while it was read: its id "
-                f"was {self._topic.topic_id} and is {now.topic_id}. The next run is about the new "
-                "one, from its beginning."
-            )
+    def _starts(self) -> Offsets:
+        return self._query.admin.starts(self._query.topic)
 
     def _tell_losses(self) -> None:
         """Events that were deleted since the last run, before they were read."""
-        done = self._checkpoint.last_done()
-        position = self._paper.begin | (self._checkpoint.ends(done) or {})
-        starts = self._admin.starts(self._topic)
-        lost = sum(max(starts.get(index, 0) - offset, 0) for index, offset in position.items())
+        starts = self._starts()
+        lost = sum(
+            max(starts.get(index, 0) - offset, 0)
+            for index, offset in self._query.position().items()
+        )
         if lost:
-            tell(
-                f"{JOB}: {lost:,} events of {self._settings.topic} were deleted by its retention "
-                "before they were read; the table sequence_gaps says of which groups"
+            self._query.tell(
+                f"{lost:,} events were deleted by the topic's retention before they were read; the"
+                " table sequence_gaps says of which groups"
             )
-
-    def _commit(self, position: Offsets) -> None:
-        """Tells the group; that this fails is no reason to stop."""
-        if self._settings.group is None:
-            return
-        try:
-            self._admin.commit(self._settings.group, self._settings.topic, position)
-        except PipelineError as error:
-            tell(f"{JOB}: nothing was committed to the group {self._settings.group}: {error}")

@@ -1,0 +1,1 @@
+"""What is shared by jobs that follow a topic."""
