@@ -22,24 +22,11 @@ CLOSE: Final = 0.03
 """There are as many replays as it takes for their mean to be known so well (one standard error)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """Of one group under one setting. Times in milliseconds."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction(Outcome):
+    """The outcome that is to be expected under one setting: the middle of those of the replays."""
 
     setting: Setting
-    rebalances: int
-    stopped_ms: int
-    """All members together."""
-    stopped_longest_ms: int
-    stopped_by_slot: tuple[int, ...]
-    """By the trace's slots."""
-    unread_ms: int
-    """All partitions together: nobody read them."""
-    unread_longest_ms: int
-    deaths: int
-    unnoticed_ms: int
-    """From the death of processes until the group went on without them, all together."""
-    unnoticed_longest_ms: int
     stopped_spread_ms: int = 0
     """How far from `stopped_ms` one life may be by chance alone: twice the standard deviation of
     the replays, so that one of twenty is further off.
