@@ -2,7 +2,7 @@
 
 import asyncio
 import tracemalloc
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -245,10 +245,9 @@ async def test_a_time_is_looked_up_by_another_thread(tmp_path: Path) -> None:
             request.topics[0].partitions[0].timestamp = timestamp
             executor.is_held = True
             answer = list_offsets(context(topics, request, 7), request)
-            assert isinstance(answer, Coroutine)
-            task = asyncio.ensure_future(answer)
+            assert isinstance(answer, Later)
             await executor.let_one_go()
-            response: ListOffsetsResponse = await task
+            response: ListOffsetsResponse = await answer
             executor.is_held = False
             ((one,),) = [topic.partitions for topic in response.topics]
             assert (one.error_code, (one.offset, one.timestamp)) == (ErrorCode.NONE, found)
