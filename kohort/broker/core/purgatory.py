@@ -47,7 +47,7 @@ Report = Callable[[str, Exception], None]
 
 
 class Driver(Protocol):
-    """Who calls `drain` and `expire`. Told only what it cannot know yet."""
+    """The caller of `drain` and `expire`. Told only what it cannot know yet."""
 
     def wake_soon(self) -> None:
         """There is work for `drain` now."""

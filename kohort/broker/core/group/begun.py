@@ -13,7 +13,8 @@ from kohort.broker.core.group.requests import Now
 from kohort.broker.core.group.states import GroupState
 
 CHARS: Final = 1_000
-"""Of each text: a client id may be thirty times as long, and is written with every generation."""
+"""The most characters kept of each text: a client id may be thirty times as long, and is written
+with every generation."""
 
 
 class Begun(NamedTuple):
@@ -23,7 +24,7 @@ class Begun(NamedTuple):
     previous_generation: int
     started_at_ms: int
     kind: str
-    """Of the trigger."""
+    """Kind of the trigger."""
     member: tuple[str, str | None, str, str] | None
     """Member id, instance id, client id and host of whom the trigger names."""
     was_leader: bool

@@ -65,8 +65,8 @@ class Schedule(NamedTuple):
 
 
 class ScheduleSessions(NamedTuple):
-    """As `Schedule`, for each of these, but not necessarily all at once: none of them comes soon,
-    and until it is scheduled anew each keeps the deadline it had.
+    """Schedule each of these like `Schedule`, but not necessarily all at once: none of them comes
+    soon, and until it is scheduled again each keeps the deadline it had.
     """
 
     deadlines: Mapping[TimerKey, int]

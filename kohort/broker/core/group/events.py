@@ -19,7 +19,7 @@ from kohort.protocol.errors import ErrorCode
 
 
 class MemberRef(NamedTuple):
-    """Who a member is."""
+    """The identity of a member."""
 
     member_id: str
     instance_id: str | None
@@ -85,7 +85,7 @@ class Trigger(NamedTuple):
     was_leader: bool = False
     reason: StatedReason = NO_REASON
     row: int | None = None
-    """Of the decision table, where it decided."""
+    """Row of the decision table that decided; None where the table did not."""
     old_protocols: tuple[str, ...] = ()
     new_protocols: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()

@@ -36,7 +36,7 @@ class Write(Protocol):
 
 
 class Outbox:
-    """Of one group; one append is under way at a time."""
+    """The requests of one group to its shell; one append is under way at a time."""
 
     __slots__ = ("_effects", "_singly", "_staged", "in_flight")
 
@@ -94,7 +94,7 @@ class Outbox:
         return effects
 
     def _take_staged(self) -> list[Write]:
-        """Those that share the next append."""
+        """Takes the writes that share the next append."""
         staged, self._staged = self._staged, []
         if self._singly:
             self._singly -= 1

@@ -20,7 +20,7 @@ _SUBSCRIPTION: Final = codec(ConsumerProtocolSubscription, 0)
 _VERSION_BYTES: Final = 2
 
 Names = tuple[str, ...]
-"""Of protocols, in order of preference."""
+"""Names of protocols, in order of preference."""
 
 PartitionCount = Callable[[str], int | None]
 """How many partitions a topic has now, None if there is no such topic."""

@@ -84,7 +84,7 @@ _OFFSET_VALUE: Final = codec(OffsetCommitValue, _OFFSET_VALUE_VERSION)
 _WITH_EXPIRY: Final = codec(OffsetCommitValue, _OFFSET_VALUE_VERSION_WITH_EXPIRY)
 
 KEYS_KEPT_MAX: Final = 1_000
-"""Of positions; each of a few hundred bytes."""
+"""Number of keys of positions that are kept; each is a few hundred bytes."""
 
 ID_KEPT_MAX: Final = 255
 """Length of a group id with which a key is kept; they may be a hundred times as long."""
@@ -106,14 +106,14 @@ def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
 
 
 def value_steps(record: DurableRecord) -> Steps[bytes | None]:
-    """As `encode_value`, in steps: a group of five thousand takes ten milliseconds."""
+    """Encodes like `encode_value`, in steps: a group of five thousand takes ten milliseconds."""
     if isinstance(record, GroupRecord):
         return (yield from _group_steps(record))
     return encode_value(record)
 
 
 def encode_value(record: DurableRecord) -> bytes | None:
-    """None for a tombstone."""
+    """Returns the encoded value, None for a tombstone."""
     if isinstance(record, OffsetRecord):
         committed = record.committed
         expires = committed.expire_timestamp_ms != -1

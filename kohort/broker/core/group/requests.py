@@ -39,7 +39,7 @@ class JoinRequest(NamedTuple):
     client_host: str
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    """As sent; v0 has none and repeats the session timeout. Negative acts as 0."""
+    """Timeout as sent; v0 has none and repeats the session timeout. Negative acts as 0."""
     protocol_type: str
     protocols: tuple[tuple[str, bytes], ...]
     """(name, metadata) in order of preference."""
@@ -81,7 +81,7 @@ class SyncRequest(NamedTuple):
     instance_id: str | None
     generation: int
     protocol_type: str | None = None
-    """None before v5: not checked. From v5 on both must be given."""
+    """Protocol type, None before v5: not checked. From v5 on both type and name must be given."""
     protocol_name: str | None = None
     assignments: Mapping[str, bytes] = _NOBODYS
     """By member id; only the leader's counts."""
@@ -128,7 +128,7 @@ class CommittedOffset(NamedTuple):
     expire_timestamp_ms: int = -1
     """Set by a commit with a retention time of its own (v2-4), else -1."""
     topic_id: bytes = ZERO_UUID
-    """Of the topic it was committed for; zero if that is not known."""
+    """Id of the topic it was committed for; zero if that is not known."""
 
     def is_of(self, topic_id: bytes) -> bool:
         """Was it committed for this topic, not for another that had the name before?

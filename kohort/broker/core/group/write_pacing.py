@@ -19,7 +19,7 @@ PAUSE_MAX_MS: Final = 1_000
 
 
 class WritePacing:
-    """Of one group; times are monotonic."""
+    """The write pacing of one group; times are monotonic."""
 
     __slots__ = ("_pause_ends_ms",)
 

@@ -1,4 +1,4 @@
-"""Whom a rebalance waited for, and why the leader is another one."""
+"""The members that a rebalance waited for, and why the leader is another one."""
 
 from collections.abc import Iterator
 

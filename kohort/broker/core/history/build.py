@@ -315,8 +315,9 @@ class _Builder:
                 yield
 
     def _choose(self) -> Steps[list[_Row]]:
-        """Those who say most: whoever is named, then who is gone or stands still, then who stood
-        still for longest, then who came first. In the order that all have.
+        """Chooses the rows that say most: members that are named, then those that are gone or stand
+        still, then those that stood still for longest, then those that came first. Returns them in
+        the order that all rows have.
         """
         important = self._important_ids()
         yield

@@ -27,8 +27,8 @@ from kohort.protocol.errors import ErrorCode
 
 
 class Holdings(NamedTuple):
-    """Who holds what, as far as the broker knows: assignments by member id, and under which id the
-    static members that have been replaced since had theirs.
+    """The holdings of members, as far as the broker knows: assignments by member id, and under
+    which id the static members that have been replaced since had theirs.
     """
 
     assignments: Mapping[str, bytes]
@@ -61,8 +61,8 @@ class Departure(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Awaited:
-    """Who the join phase waited for last: the joins, departures and dropped ids of the last moment
-    at which there were any.
+    """The members and ids that the join phase waited for last: the joins, departures and dropped
+    ids of the last moment at which there were any.
     """
 
     before_ms: int
@@ -115,7 +115,7 @@ class RebalanceFacts:
     syncs: dict[str, int] = field(default_factory=dict)
     """When they were received."""
     late_answers: dict[str, int] = field(default_factory=dict)
-    """Of syncs that came after the end."""
+    """When syncs that came after the end were answered."""
     awaits: set[str] = field(default_factory=set)
     """Members of the new generation that have not come for their assignment, after the end."""
     outcome: RebalanceOutcome | None = None
@@ -142,7 +142,7 @@ class RebalanceFacts:
         self.awaited.came(now_ms, member_id)
 
     def add_departure(self, departure: Departure) -> None:
-        """Of somebody who was a member."""
+        """Adds the departure of somebody who was a member."""
         member_id = departure.member.member_id
         if len(self.gone) < GONE_KEPT:
             self.gone[member_id] = departure
@@ -154,7 +154,7 @@ class RebalanceFacts:
             self.awaited.came(departure.at_ms, member_id)
 
     def add_stranger(self, departure: Departure) -> None:
-        """Of somebody who was not."""
+        """Adds the departure of somebody who was not a member."""
         if len(self.gone) < STRANGERS_KEPT:
             self.gone.setdefault(departure.member.member_id, departure)
         else:

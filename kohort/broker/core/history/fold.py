@@ -357,4 +357,4 @@ class GroupFold:
 
 
 BEGINNINGS: Final = frozenset({RebalanceStarted, RebalanceAvoided, GroupRestored})
-"""Those that a group's history can begin with."""
+"""Events that a group's history can begin with."""

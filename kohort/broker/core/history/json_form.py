@@ -112,7 +112,7 @@ def _as_it_is(value: Any) -> Any:  # noqa: ANN401 - as above.
 
 
 def _partitions(data: Mapping[str, Any]) -> PartitionCounts | MemberPartitions:
-    """Those of a record count what moved, those of a member do not."""
+    """Reads partitions of a record, which count what moved, or of a member, which do not."""
     is_total = "moved" in data
     made: PartitionCounts | MemberPartitions
     made = _made(PartitionCounts if is_total else MemberPartitions, data)

@@ -21,10 +21,11 @@ PARTITIONS_LISTED: Final = 50
 PROTOCOLS_LISTED: Final = 20
 
 ID_CHARS: Final = 300
-"""Of client, member and instance ids and protocol names. Kafka's own ids are shorter."""
+"""The most characters of client, member and instance ids and protocol names. Kafka's own ids are
+shorter."""
 
 TEXT_CHARS: Final = 255
-"""Of reasons and details."""
+"""The most characters of reasons and details."""
 
 GONE_KEPT: Final = 10_000
 """Members that ceased to be ones while one rebalance ran."""
@@ -39,7 +40,7 @@ ASSIGNMENT_BYTES_MAX: Final = 256 * 1024
 """Larger assignments and subscriptions are not looked into."""
 
 PARTITIONS_COUNTED: Final = 200_000
-"""Of all members together; beyond it, what happened to partitions is not known."""
+"""Partitions of all members together; beyond it, what happened to partitions is not known."""
 
 _ID_HEAD: Final = 240
 _ID_TAIL: Final = 40

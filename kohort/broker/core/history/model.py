@@ -43,7 +43,7 @@ class TriggerRecord:
     kind: TriggerKind
     at_ms: int
     after_ms: int | None = None
-    """Of a further cause: since the rebalance began."""
+    """Time since the rebalance began, of a further cause."""
     member_id: str | None = None
     instance_id: str | None = None
     client_id: str | None = None
@@ -57,14 +57,14 @@ class TriggerRecord:
     reason_text: str | None = None
     """KIP-800's text, of a JoinGroup or a LeaveGroup."""
     row: int | None = None
-    """Of the decision table for rejoins, where it decided."""
+    """Row of the decision table for rejoins that decided; None where the table did not."""
     old_protocols: tuple[str, ...] = ()
     new_protocols: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     """Ids of all members whose removal is this cause; cut."""
     removed_count: int = 0
     session_timeout_ms: int | None = None
-    """Of a member whose session ended."""
+    """Session timeout of a member whose session ended."""
     rebalance_timeout_ms: int | None = None
     """The time that was up, for members that did not sync."""
     error: str | None = None
@@ -92,8 +92,8 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitedFor:
-    """Whom the rebalance waited for last: the last to join if all joined, those who were missing if
-    time was up, or the leader if its assignment took longer than the joins.
+    """The members that the rebalance waited for last: the last to join if all joined, those that
+    were missing if time was up, or the leader if its assignment took longer than the joins.
     """
 
     phase: str | None = None
@@ -138,10 +138,10 @@ class MemberPartitions:
     known: bool = False
     kept: int = 0
     given_up: tuple[str, ...] = ()
-    """As topic-partition; cut."""
+    """Partitions given up, as topic-partition; cut."""
     given_up_count: int = 0
     gained: tuple[str, ...] = ()
-    """As topic-partition; cut."""
+    """Partitions gained, as topic-partition; cut."""
     gained_count: int = 0
 
 
@@ -166,11 +166,11 @@ class MemberTimeline:
     """When it ceased to be a member."""
     replaced_by: str | None = None
     reason: str | None = None
-    """As in TriggerRecord: what its join stated."""
+    """Reason that its join stated, as in TriggerRecord."""
     reason_source: str | None = None
     reason_number: int | None = None
     reason_text: str | None = None
-    """Of its join; for one that left, of its LeaveGroup."""
+    """Text of its join; for one that left, of its LeaveGroup."""
     mode: str | None = None
     """eager, cooperative, or None for one that did not join."""
     stopped_ms: int | None = None
@@ -191,7 +191,7 @@ class RebalanceRecord:
     """Grows by one with each record of the group, avoided ones included."""
     previous_generation: int
     generation: int | None = None
-    """None while the join phase runs, and if it never ended."""
+    """The new generation; None while the join phase runs, and if it never ended."""
     previous_state: str
     initial: bool = False
     """The first of an empty group, which waits for its delay."""
@@ -217,8 +217,8 @@ class RebalanceRecord:
     partitions: PartitionCounts = field(default=PartitionCounts())
     stopped: Stopped = field(default=Stopped())
     members: tuple[MemberTimeline, ...] = ()
-    """Those of the new generation, and those who ceased to be members; cut, the ones that explain
-    most are kept."""
+    """Members of the new generation, and those that ceased to be members; cut, the ones that
+    explain most are kept."""
     members_dropped: int = 0
     recovered: bool = False
     """Made by a start from what the group had stored, because the broker ended before it was."""

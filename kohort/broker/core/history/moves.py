@@ -19,7 +19,7 @@ class Taken(NamedTuple):
     at_ms: int
     """When the member learned that it was to give it up, or ceased to be one."""
     sequence: int
-    """Of the rebalance that took it."""
+    """Sequence of the rebalance that took it."""
 
 
 TakenPartitions: TypeAlias = Mapping[TopicPartition, Taken]
@@ -39,7 +39,7 @@ NO_MOVE: Final = Move(0, NOTHING, NOTHING)
 
 @dataclass(slots=True, eq=False)
 class Moves:
-    """Those of all members of one rebalance, added one by one."""
+    """Moves of all members of one rebalance, added one by one."""
 
     taken_before: TakenPartitions
     is_known: bool

@@ -56,5 +56,5 @@ def stated_fields(stated: StatedReason) -> dict[str, Any]:
 
 
 def cut_or_none(text: str | None) -> str | None:
-    """As `cut_id`, of what may be absent."""
+    """Cuts a text like `cut_id`; None stays None."""
     return None if text is None else cut_id(text)

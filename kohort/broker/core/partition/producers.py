@@ -45,7 +45,7 @@ class ProducerSnapshot(NamedTuple):
     last_sequence: int
     last_offset: int
     offset_delta: int
-    """Of the last record of the last batch in that batch."""
+    """Offset of the last record of the last batch, relative to the start of that batch."""
     timestamp: int
     coordinator_epoch: int = -1
     current_transaction_first_offset: int = -1

@@ -1,4 +1,4 @@
-"""Who may commit positions for a classic group: its members, in their generation."""
+"""Permission to commit positions for a classic group: its members have it, in their generation."""
 
 from kohort.broker.core.group.classic.data import GroupData
 from kohort.broker.core.group.classic.member import Member

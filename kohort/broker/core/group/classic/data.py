@@ -42,8 +42,8 @@ NewMemberId = Callable[[str], str]
 """Makes an id that was never used before, beginning with the given text."""
 
 MEMBER_ID_PREFIX_BYTES_MAX: Final = 255
-"""As much of a client or instance id as a member id begins with. Kafka takes all of it, up to the
-32,767 bytes that a text on the wire can have; beyond it refuses the join."""
+"""The most bytes of a client or instance id that a member id begins with. Kafka takes all of it, up
+to the 32,767 bytes that a text on the wire can have; beyond it refuses the join."""
 
 
 @dataclass(slots=True, eq=False)
@@ -63,9 +63,9 @@ class HeldJoin:
     """A static member under a new id, not to be answered before that id is durable."""
 
     previous: Member
-    """Who takes the place back if it never becomes durable."""
+    """The member that takes the place back if the new id never becomes durable."""
     ticket: Ticket | None
-    """None once answered."""
+    """Ticket of the join; None once answered."""
     result: JoinResult
 
 
@@ -120,7 +120,7 @@ class GroupData:
         """Wall time; -1 for a group that has never moved."""
         self.generation = 0
         self.protocol_type: str | None = None
-        """None for a group that only offsets were committed to ("simple")."""
+        """The group's protocol type; None if only offsets were committed to it ("simple")."""
         self.protocol_name: str | None = None
         self.roster = Roster()
         self.pending_sync: dict[str, None] = {}
@@ -132,16 +132,16 @@ class GroupData:
         self.assignment_on_its_way: int | None = None
         """The generation whose assignment the leader has handed in; it does so once."""
         self.topics_hash: bytes | None = None
-        """Of the topics at the time of the assignment; see `protocols.hash_partition_counts`."""
+        """Hash of the topics as of the assignment; see `protocols.hash_partition_counts`."""
         self.begun: bytes | None = None
         """How the last rebalance began, as it is stored with its generation; see `begun`."""
         self.is_stored = False
         """Is there a group record in the log, or on its way?"""
         self.offsets = OffsetTable()
         self.deadlines: dict[TimerKey, int] = {}
-        """Of the join, sync and pending timers; members keep their own."""
+        """Deadlines of the join, sync and pending timers; members keep their own."""
         self._offers: list[Protocols] = []
-        """Of the generation's members, as it was when the generation began."""
+        """Protocols of the generation's members, as they were when the generation began."""
         self._topics: frozenset[str] | None = frozenset()
         self._topics_are_parsed = True
         self.outbox = Outbox()
@@ -178,7 +178,7 @@ class GroupData:
             self.outbox.emit(Schedule(member.session_key, deadline_ms))
 
     def start_sessions(self, now_ms: int) -> None:
-        """Those of all members, from now on."""
+        """Starts the sessions of all members, from now on."""
         moved: dict[TimerKey, int] = {}
         for member in self.roster:
             deadline_ms = member.session_deadline_ms = now_ms + member.session_timeout_ms
@@ -224,7 +224,7 @@ class GroupData:
     def find_member_of(
         self, member_id: str, instance_id: str | None, generation: int
     ) -> Member | ErrorCode:
-        """As `find_member`, and the request speaks of the current generation."""
+        """Finds a member like `find_member`, if the request speaks of the current generation."""
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         found = self.find_member(member_id, instance_id)

@@ -29,7 +29,7 @@ from kohort.protocol.join_reason import JoinReason
 
 
 class Joiner(Enum):
-    """Who joins, as far as the table cares."""
+    """The kinds of joining members that the table distinguishes."""
 
     NEW = auto()
     """Comes with an unused id, or with an instance id nobody holds."""

@@ -96,7 +96,7 @@ class ClassicGroup:
         new_member_id: NewMemberId,
         partition_count: PartitionCount | None = None,
     ) -> None:
-        """As `GroupData`, whose parts are shown here."""
+        """Takes the arguments of `GroupData`, whose parts are shown here."""
         self.data = data = GroupData(
             group_id, config, new_member_id=new_member_id, partition_count=partition_count
         )
@@ -124,7 +124,7 @@ class ClassicGroup:
 
     @property
     def protocol_type(self) -> str | None:
-        """None for a group that only offsets were committed to ("simple")."""
+        """The group's protocol type; None if only offsets were committed to it ("simple")."""
         return self.data.protocol_type
 
     @property
@@ -186,8 +186,8 @@ class ClassicGroup:
         at_once(self.leave_steps(entries, ticket, now))
 
     def leave_steps(self, entries: Sequence[LeaveEntry], ticket: Ticket, now: Now) -> Steps[None]:
-        """As `leave`, in steps. Until the last one nothing but heartbeats and reads may come in
-        between; effects may be taken after each.
+        """Handles LeaveGroup like `leave`, in steps. Until the last one nothing but heartbeats and
+        reads may come in between; effects may be taken after each.
         """
         return leave.leave_steps(self.data, entries, ticket, now)
 
@@ -350,7 +350,7 @@ class ClassicGroup:
         return len(self.roster) + self.offsets.count
 
     def describe(self) -> GroupDescription:
-        """As DescribeGroups shows it: assignor and metadata only while the assignment holds."""
+        """What DescribeGroups shows: assignor and metadata only while the assignment holds."""
         name = self.protocol_name if self.state is GroupState.STABLE else None
         return GroupDescription(
             state=self.state.value,

@@ -53,7 +53,7 @@ class Member:
 
     @property
     def metadata_bytes(self) -> int:
-        """Of what it offers, and of its names."""
+        """Size of what it offers, and of its names."""
         return size_of(self.protocols) + size_of_ids(self.client_id, self.instance_id)
 
     @property
@@ -67,7 +67,7 @@ class Member:
 
     @property
     def ref(self) -> MemberRef:
-        """Who it is, for the history. Kept, because every rebalance names everybody twice."""
+        """Its identity, for the history. Kept, because every rebalance names everybody twice."""
         ref = self._ref
         if ref is None:
             ref = self._ref = MemberRef(
@@ -77,7 +77,7 @@ class Member:
 
     @property
     def session_key(self) -> TimerKey:
-        """Of its session's timer. Kept, because thousands of sessions start together."""
+        """Key of its session's timer. Kept, because thousands of sessions start together."""
         key = self._session_key
         if key is None:
             key = self._session_key = TimerKey("session", self.member_id)
@@ -98,7 +98,7 @@ def size_of_ids(client_id: str, instance_id: str | None) -> int:
 
 
 def cut_text(text: str, bytes_max: int) -> str:
-    """As many characters of it, from the beginning, as `bytes_max` bytes hold in UTF-8."""
+    """The longest beginning of `text` that `bytes_max` bytes hold in UTF-8."""
     if len(text) * 4 <= bytes_max:
         return text
     return text.encode()[:bytes_max].decode(errors="ignore")

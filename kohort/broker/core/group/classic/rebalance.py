@@ -69,7 +69,9 @@ def cause(group: GroupData, trigger: Trigger, now: Now) -> None:
 
 
 def cause_all(group: GroupData, triggers: Sequence[Trigger], now: Now) -> None:
-    """As `cause`, for several at once: the first one counts as the cause, the others as further."""
+    """Handles several triggers at once, like `cause`: the first one counts as the cause, the others
+    as further causes.
+    """
     is_running = group.state is GroupState.PREPARING_REBALANCE
     if not is_running:
         begin(group, triggers[0], now)

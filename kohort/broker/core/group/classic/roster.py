@@ -1,4 +1,4 @@
-"""Who is in a group: members, static instances, ids not used yet, and what all members offer.
+"""The roster of a group: members, static instances, ids not used yet, and what all members offer.
 
 Plain bookkeeping; keeps its counts right and knows no rules.
 """
@@ -42,7 +42,7 @@ class Roster:
         self.parked_joins = 0
         """Members whose join is parked."""
         self.metadata_bytes = 0
-        """Of all members' protocols."""
+        """Sum of the `metadata_bytes` of all members."""
 
     def __len__(self) -> int:
         return len(self._members)
@@ -78,7 +78,7 @@ class Roster:
 
     @property
     def leader(self) -> Member | None:
-        """None in an empty group."""
+        """The member that leads, None in an empty group."""
         return None if self.leader_id is None else self._members.get(self.leader_id)
 
     def add(self, member: Member) -> None:
@@ -151,7 +151,7 @@ class Roster:
         return choose_protocol(self._lists, self._ranking(self.leader))
 
     def choose_protocol_with(self, new: Member, old: Member) -> str | None:
-        """As it would be with `new` in the place of `old`."""
+        """The protocol that would be chosen with `new` in the place of `old`."""
         lists = self._lists.copy()
         _add(lists, old.protocol_names, -1)
         _add(lists, new.protocol_names, 1)

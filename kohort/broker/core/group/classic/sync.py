@@ -139,4 +139,4 @@ class AssignmentWrite:
         rebalance.proceed(group, now)
 
     def answer_early(self, error: ErrorCode) -> None:
-        """Those who wait are parked members; they are told when the outcome is known."""
+        """Does nothing: the waiting members are parked, and are told when the outcome is known."""

@@ -80,10 +80,10 @@ class OffsetsWrite:
     owner: OffsetsOwner
     records: tuple[OffsetRecord, ...]
     ticket: Ticket | None
-    """None once answered."""
+    """Ticket of the commit; None once answered."""
     result: CommitResult
     producer_id: int | None
-    """Of the transaction they belong to."""
+    """Producer id of the transaction that the positions belong to."""
 
     def make_records(self) -> tuple[DurableRecord, ...]:
         return self.records

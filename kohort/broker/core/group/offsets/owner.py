@@ -24,7 +24,7 @@ class OffsetsOwner(Protocol):
     def state(self) -> GroupState: ...
     @property
     def protocol_type(self) -> str | None:
-        """None for a group that has never had members."""
+        """The group's protocol type; None for a group that has never had members."""
         ...
 
     @property

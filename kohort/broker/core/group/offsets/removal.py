@@ -137,7 +137,7 @@ def _expiry_rule(
 
 @dataclass(slots=True, eq=False)
 class _Answers:
-    """Who asked for a removal, and what it is told."""
+    """The request that asked for a removal, and what it is told."""
 
     ticket: Ticket
     success: object

@@ -24,7 +24,7 @@ class OffsetTable:
         return bool(self._committed or self._transactional)
 
     def get(self, topic: str, partition: int) -> CommittedOffset | None:
-        """None if nothing was committed."""
+        """The committed position of a partition, None if nothing was committed."""
         partitions = self._committed.get(topic)
         return None if partitions is None else partitions.get(partition)
 
