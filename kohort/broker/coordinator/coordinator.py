@@ -179,7 +179,7 @@ class GroupCoordinator:
         return group if isinstance(group, ClassicGroup) else None
 
     def describe(self, group_id: str) -> GroupDescription | None:
-        """None if there is no such group."""
+        """The description of a group, None if there is no such group."""
         group = self.host.group(group_id)
         return None if group is None else group.describe()
 

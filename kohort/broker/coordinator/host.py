@@ -37,7 +37,7 @@ SWEPT_PER_TURN: Final = 5
 """Groups that a sweep looks at before others get the loop: one that goes is a write to the log."""
 
 SWEEP_TURN_MS: Final = 5
-"""As long as a turn of a sweep goes on: a group that had thousands of members takes that long."""
+"""How long a turn of a sweep goes on: a group that had thousands of members takes that long."""
 
 SIZE_OF_A_GROUP: Final = 50
 """Members and positions that count as one group there: five thousand are a few milliseconds."""
@@ -96,7 +96,7 @@ class GroupHost:
         self._observers = tuple(observers)
         self._actors: dict[str, GroupActor] = {}
         self._partitions: dict[str, int] = {}
-        """Of the log, by group, for groups that have written."""
+        """Partitions of the log by group, for groups that have written."""
         self.load_times_ms: Sequence[int] = ()
         """How long the start took for each partition of the log that has records."""
         self._unreadable: frozenset[int] = frozenset()

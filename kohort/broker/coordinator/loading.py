@@ -35,7 +35,7 @@ RECENT_MS: Final = 60_000
 """The history has written down a generation some ten seconds after it was stored."""
 
 EARLIER_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Of the generations of a group that are kept beside the last."""
+"""Bytes of the generations of a group that are kept beside the last."""
 
 RECORDS_PER_TURN: Final = 2_000
 """Before probes get the loop; when they are decoded, each member of a group counts as one."""
@@ -49,7 +49,7 @@ class LoadedGroups(NamedTuple):
     """Generations before the last, of those that were stored within `RECENT_MS` of each other."""
     unreadable_partitions: frozenset[int]
     refused_groups: frozenset[str]
-    """Those that could not be moved to their partition."""
+    """Groups that could not be moved to their partition."""
     load_times_ms: tuple[int, ...]
     """How long each partition took that has records."""
 

@@ -32,7 +32,7 @@ class SessionTimers:
         self._is_turn_coming = False
 
     def schedule(self, key: TimerKey, deadline_ms: int) -> None:
-        """As `KeyedTimers.schedule`."""
+        """Set the timer of a key, like `KeyedTimers.schedule`."""
         if self._pending:
             self._pending.pop(key, None)
         self._timers.schedule(key, deadline_ms)
@@ -49,7 +49,7 @@ class SessionTimers:
             self._queue.add(self)
 
     def cancel(self, key: TimerKey) -> None:
-        """As `KeyedTimers.cancel`."""
+        """Cancel the timer of a key, like `KeyedTimers.cancel`."""
         if self._pending:
             self._pending.pop(key, None)
         self._timers.cancel(key)

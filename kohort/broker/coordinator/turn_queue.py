@@ -23,8 +23,8 @@ class TurnTaker(Protocol):
 
 
 class TurnQueue:
-    """Those of all groups that do the same kind of work. Each has its turn, and the next one the
-    turn after.
+    """Turn takers of all groups that do the same kind of work. Each has its turn, and the next one
+    the turn after.
     """
 
     def __init__(self) -> None:

@@ -31,7 +31,7 @@ NAMES_GROUP_ERRORS_SINCE: Final = 9
 TOPIC_IDS_SINCE: Final = 10
 
 ANSWERS_KEPT_MAX: Final = 500
-"""Of commits that were stored."""
+"""Answers to commits that were stored."""
 
 PARTITIONS_KEPT_MAX: Final = 16
 """In a commit whose answer is kept, all of topics that there are: with the longest names, what is
@@ -125,7 +125,7 @@ def _look_up(
 
 
 def _places(request: OffsetCommitRequest) -> _Places:
-    """As Kafka, we say nothing of a topic without partitions."""
+    """Returns the places asked for; like Kafka, it says nothing of a topic without partitions."""
     places = []
     for asked in request.topics:
         if asked.partitions:

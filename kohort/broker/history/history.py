@@ -50,7 +50,7 @@ LONG_RUNNING_MS: Final = 5_000
 one that never was. Most take a heartbeat interval, 3 s, and need only one record."""
 
 ANNOUNCED_AT_ONCE: Final = 20
-"""Of these; others have their turn a little later."""
+"""Rebalances written down as running in one look; others have their turn a little later."""
 
 MEMBERS_AS_ONE: Final = 250
 """Members of a group that count as one more there: what is known of them is copied."""
@@ -232,7 +232,7 @@ class RebalanceHistory:
         return [parse(text) for text in self.texts(group_id, last)]
 
     def texts(self, group_id: str, last: int | None = None) -> list[bytes]:
-        """As `records`, as the JSON that they are kept as: much cheaper."""
+        """The same as `records`, as the JSON that they are kept as: much cheaper."""
         open_record = self.open_record(group_id)
         count = self._limits.size + 1 if last is None else max(last, 0)
         newest: list[bytes] = []
@@ -254,8 +254,8 @@ class RebalanceHistory:
         return [] if ring is None else list(ring.records)
 
     def open_text_steps(self, group_id: str) -> Steps[bytes] | None:
-        """As `open_record`, as JSON and in steps: a group of thousands takes tens of milliseconds.
-        It shows one moment, that of the call.
+        """The same as `open_record`, as JSON and in steps: a group of thousands takes tens of
+        milliseconds. It shows one moment, that of the call.
         """
         fold = self._folds.get(group_id)
         if fold is None or fold.open is None:
@@ -369,7 +369,7 @@ class RebalanceHistory:
         self._keep(record, text, packed)
 
     def _take_next(self) -> Waiting | None:
-        """None for the end of a group, which needs no record."""
+        """Returns what to record next, None for the end of a group, which needs no record."""
         waiting = self._queue.take()
         if waiting.closed is not None:
             return waiting

@@ -25,7 +25,7 @@ from kohort.broker.history.closing_queue import Waiting
 from kohort.broker.runtime.clock import Clock
 
 MEMBERS_OF_RUNNING: Final = 100
-"""Of a rebalance that runs, whose record is made on the spot whenever somebody asks."""
+"""Members listed of a rebalance that runs, whose record is made on the spot whenever asked for."""
 
 
 _WITH_GENERATION: Final = frozenset({RebalanceOutcome.STABLE, RebalanceOutcome.EMPTY})

@@ -37,7 +37,7 @@ class RecordedGenerations:
             self._written_ms.setdefault(entry.group_id, {})[entry.generation] = entry.wall_ms
 
     def missing(self, generations: Iterable[GroupRecord]) -> list[tuple[GroupRecord, Begun]]:
-        """Those of one group's generations that have no record, in their order."""
+        """Generations of one group that have no record, in their order."""
         found: list[tuple[GroupRecord, Begun]] = []
         for stored in generations:
             if stored.begun is None or self._has(stored):

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 ENTRIES_PER_TURN: Final = 200
 BYTES_PER_TURN: Final = 256 * 1024
-"""Of their texts, which are packed: some milliseconds, before probes get the loop."""
+"""Bytes of the entries' texts, which are packed: some milliseconds, before probes get the loop."""
 
 
 async def restore(

@@ -21,7 +21,7 @@ PACKED_FROM_BYTES: Final = 8 * 1024
 """Smaller texts are kept as they are: nearly all, and to be read at no cost."""
 
 RECORD_OVERHEAD_BYTES: Final = 90
-"""Of where it is, and of the shelf's own lists."""
+"""Memory for where a record is, and for the shelf's own lists."""
 GROUP_OVERHEAD_BYTES: Final = 400
 """A ring with its list, the id, and its places in the two tables."""
 
@@ -48,7 +48,7 @@ class Ring:
         self.records: list[Kept] = []
         self.last_sequence = 0
         self.rebalance_count = 0
-        """Those that are no longer kept included."""
+        """Rebalances of the group, those that are no longer kept included."""
         self.avoided_count = 0
 
 
@@ -60,7 +60,7 @@ class Rings:
         self._size = size
         self._memory_bytes_max = memory_bytes_max
         self._rings: OrderedDict[str, Ring] = OrderedDict()
-        """Those that go first stand first."""
+        """Rings by group; those that go first stand first."""
         self._removed: OrderedDict[str, int] = OrderedDict()
         """Groups that are gone, and since when (wall time)."""
         self._shelf = Shelf()

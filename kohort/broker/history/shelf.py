@@ -17,7 +17,7 @@ from array import array
 from typing import Final, NamedTuple
 
 BLOCK_BYTES: Final = 256 * 1024
-"""Of address space; what was never written takes no memory."""
+"""Address space of a block; what was never written takes no memory."""
 
 BLOCK_RECORDS: Final = 256
 """Their numbers are those integers that the interpreter has anyway."""
@@ -51,7 +51,7 @@ class Block:
         self.size_bytes = size_bytes
         self.used_bytes = 0
         self.live_bytes = 0
-        """Of records that were not dropped."""
+        """Bytes of records that were not dropped."""
         self.owners: set[str] = set()
         """Whose records are here, or have been."""
 
@@ -88,7 +88,7 @@ class Kept(NamedTuple):
 
     @property
     def data(self) -> bytes:
-        """As it is kept."""
+        """The record's data as it is kept."""
         return self.block.read(self.number)[1:]
 
     @property
@@ -108,7 +108,7 @@ class Shelf:
         self._blocks: set[Block] = set()
         self._current: Block | None = None
         self.used_bytes = 0
-        """Of all blocks there are, dropped records included."""
+        """Bytes used in all blocks there are, dropped records included."""
         self.live_bytes = 0
 
     def put(self, owner: str, packed: Packed) -> Kept:

@@ -57,7 +57,7 @@ class Entry(NamedTuple):
     text: bytes
     wall_ms: int
     generation: int | None = None
-    """Of a rebalance that ended with one."""
+    """Generation of a rebalance that ended with one."""
 
 
 class HistoryLog(Protocol):
@@ -180,7 +180,7 @@ def _encode(entries: Sequence[Entry]) -> bytes:
 
 
 def _entry_of(record: Record) -> Entry | None:
-    """None for what this version does not understand, or did not write."""
+    """Returns the entry, None for what this version does not understand, or did not write."""
     headers = dict(record.headers)
     try:
         if record.key is None or record.value is None or int(headers["schema"] or 0) != SCHEMA:

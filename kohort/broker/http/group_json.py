@@ -46,7 +46,7 @@ def group_json(group: ClassicGroup, now: Now, totals: tuple[int, int]) -> Json:
 
 
 def waiting_json(group: ClassicGroup, now: Now) -> Json | None:
-    """Whom a rebalance that runs is waiting for; None if none does."""
+    """Tells whom a rebalance that runs is waiting for; None if none does."""
     ids, until_ms = group.waiting_for()
     if until_ms is None and not ids:
         return None
@@ -68,7 +68,7 @@ def _some(ids: Iterable[str]) -> list[str]:
 
 
 def waiting_members(group: ClassicGroup, waiting: Json) -> list[Json]:
-    """Who they are whom it waits for, as far as they are listed."""
+    """Members that it waits for, as far as they are listed."""
     found = [group.roster.get(member_id) for member_id in waiting["member_ids"]]
     return [_who(member) for member in found if member is not None]
 

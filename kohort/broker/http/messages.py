@@ -15,7 +15,7 @@ class HttpRequest(NamedTuple):
     method: str
     """GET or HEAD; a page need not tell them apart."""
     path: str
-    """As sent, without the query."""
+    """Path as sent, without the query."""
     query: str
     """What follows the question mark, undecoded; empty without one."""
     accept: str

@@ -39,7 +39,7 @@ class HttpServer:
     def __init__(self, pages: Mapping[str, Page], limits: "HttpLimits | None" = None) -> None:
         self._pages = dict(pages)
         self._routes: Routes | None = None
-        """Of `_pages`; made by the first request."""
+        """Routes of `_pages`; made by the first request."""
         self._limits = limits
         self._server: asyncio.Server | None = None
         self._connections: dict[asyncio.Task[None], HttpConnection] = {}

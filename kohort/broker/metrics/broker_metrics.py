@@ -48,9 +48,9 @@ class MetricsSource(NamedTuple):
     network: NetworkSource
     node_id: int
     address: str
-    """As advertised: host:port."""
+    """Address as advertised: host:port."""
     version: str
-    """Of the distribution."""
+    """Version of the distribution."""
 
 
 class MetricsConfig(Protocol):

@@ -23,7 +23,7 @@ _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class GroupCounts:
-    """Of one group, or of all that have none of their own."""
+    """Counts of one group, or of all that have none of their own."""
 
     __slots__ = (
         "avoided",

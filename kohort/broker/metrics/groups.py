@@ -22,7 +22,7 @@ class OffsetSample:
     labels: Labels
     offset: int = 0
     lag: int | None = None
-    """None where there is no such partition."""
+    """Lag, or the sum of several; None where there is no such partition."""
 
     def add(self, offset: int, lag: int | None) -> None:
         self.offset += offset

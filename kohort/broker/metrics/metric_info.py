@@ -12,7 +12,7 @@ class MetricInfo(NamedTuple):
     """One metric family."""
 
     name: str
-    """As it is scraped; a counter's ends with _total."""
+    """Name as it is scraped; a counter's ends with _total."""
     kind: Kind
     labels: tuple[str, ...]
     doc: str

@@ -47,7 +47,7 @@ class EdgeMetrics:
         self.sent_bytes = 0
 
     def request_meters(self) -> list[RequestMeter]:
-        """Those in use, by api and version."""
+        """Meters in use, by api and version."""
         return [meter for _, meter in sorted(self._meters.items())]
 
     def request_answered(

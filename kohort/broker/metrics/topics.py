@@ -169,7 +169,7 @@ def open_partition(topics: TopicsSource, topic: TopicSource, index: int) -> Part
 
 
 def high_watermark(topics: TopicsSource, topic_name: str, index: int) -> int | None:
-    """None for a partition that there is not."""
+    """The high watermark of a partition, None for one that there is not."""
     topic = topics.get(topic_name)
     if topic is None or not 0 <= index < len(topic.partitions):
         return None

@@ -1,4 +1,4 @@
-"""Who may connect: the limits on open connections, in all and from one address."""
+"""Admission of connections: the limits on open connections, in all and from one address."""
 
 from kohort.broker.network.limits import NetworkLimits
 

@@ -39,7 +39,7 @@ from kohort.protocol.codec import Buffer
 logger = logging.getLogger(__name__)
 
 _NO_TRANSPORT: Final = asyncio.Transport()
-"""Of a connection that is not made yet, or is lost; not one of its methods can be called."""
+"""Transport of a connection that is not made yet, or is lost; none of its methods can be called."""
 
 
 class ConnectionHost(Protocol):
@@ -124,7 +124,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_lost = False
         self._close_reason = CloseReason.CLIENT
         self.ip = ""
-        """Of the client; empty if it was not admitted."""
+        """IP address of the client; empty if it was not admitted."""
         self.info = ConnectionInfo(peer_host="")
 
     # Called by the transport.

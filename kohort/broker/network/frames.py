@@ -158,9 +158,9 @@ class FrameReader:
             self._end = kept_bytes + byte_count
 
     def received_small(self, byte_count: int) -> bool:
-        """As `received`; and if it begins with a whole frame, all of it is moved out of the receive
-        buffer, which is `keep_rest` before anything was taken. False where there is none, or
-        something else is here already.
+        """Does what `received` does; and if the input begins with a whole frame, all of it is moved
+        out of the receive buffer, which is `keep_rest` before anything was taken. False where there
+        is none, or something else is here already.
         """
         if self._rest or self._sole is not None or self._room is not None or self._end:
             self.received(byte_count)

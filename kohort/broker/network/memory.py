@@ -1,4 +1,4 @@
-"""Who holds how much: bytes of requests on their way in, and of responses on their way out.
+"""Accounts of memory: bytes of requests on their way in, and of responses on their way out.
 
 Both bounds are for the broker as a whole. A request's bytes count from when room is made for them,
 never from when they are announced, until the request is answered.
@@ -61,7 +61,7 @@ class RequestMemory:
         self._limit_bytes = limit_bytes if limit_bytes >= 0 else sys.maxsize
         self._on_shortage = on_shortage
         self._large: dict[Claimant, None] = {}
-        """Those that asked for room, until they hold no large request any more."""
+        """Claimants that asked for room, until they hold no large request any more."""
         self._by_address: dict[str, int] = {}
         """How many of these there are, by their peers' addresses."""
         self._waiting: dict[Claimant, int] = {}
@@ -93,11 +93,11 @@ class RequestMemory:
         return most_bytes
 
     def uploads(self) -> "Iterable[Claimant]":
-        """Those that receive large requests, wait for room for one, or have one executed."""
+        """Claimants that receive large requests, wait for room for one, or have one executed."""
         return self._large
 
     def waiting(self) -> "Iterable[tuple[Claimant, int]]":
-        """Those that wait, the longest first, and how much each waits for."""
+        """Claimants that wait, the longest first, and how much each waits for."""
         return self._waiting.items()
 
     def is_waiting(self, claimant: "Claimant") -> bool:
@@ -237,12 +237,12 @@ class Claimant:
         self._on_granted = on_granted
         self._on_evicted = on_evicted
         self.address = ""
-        """Of the peer; not to be changed after the first `ask`."""
+        """Address of the peer; not to be changed after the first `ask`."""
         self.held_bytes = 0
         self.is_large = False
         """Does it count among the uploads? The budget says so."""
         self.arrived_bytes = 0
-        """Of frames that did not come in one piece, all there ever were."""
+        """Bytes of frames that did not come in one piece, all there ever were."""
         self.left_bytes = 0
         """What is still to come of the present one."""
 

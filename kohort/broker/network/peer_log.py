@@ -38,7 +38,9 @@ class PeerLog:
         self._write(logging.WARNING, kind, text, args)
 
     def note_once(self, kind: str, peer: str, text: str, *args: object) -> None:
-        """As `note`, but once for each peer: what a client does again and again when it is told."""
+        """Write like `note`, but once for each peer: what a client does again and again when it is
+        told.
+        """
         now_ms = self._clock.monotonic_ms()
         said_ms = self._said_ms.get((kind, peer))
         if said_ms is not None and now_ms - said_ms < SAME_PEER_MS:
@@ -49,12 +51,14 @@ class PeerLog:
         self._write(logging.WARNING, kind, text, args)
 
     def mention(self, kind: str, text: str, *args: object) -> None:
-        """As `note`, for those who debug clients: nothing is wrong with what an operator runs."""
+        """Write like `note`, for those who debug clients: nothing is wrong with what an operator
+        runs.
+        """
         if self._logger.isEnabledFor(logging.DEBUG):
             self._write(logging.DEBUG, kind, text, args)
 
     def fault(self, kind: str, text: str, *args: object, error: Exception | None = None) -> None:
-        """As `note`, of a fault of ours that a peer may bring about as often as it likes.
+        """Write, like `note`, of a fault of ours that a peer may bring about as often as it likes.
 
         Args:
             error: whose traceback is written with it.

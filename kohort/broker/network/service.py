@@ -18,13 +18,13 @@ class ConnectionInfo:
     """One client connection as handlers see it; hashable by identity (owner of parked requests)."""
 
     peer_host: str
-    """As Kafka shows client hosts: "/127.0.0.1"."""
+    """Host of the client as Kafka shows it: "/127.0.0.1"."""
     local_host: str = "127.0.0.1"
     local_port: int = 0
     """Address the client reached us at."""
     client_software_name: str = "unknown"
     client_software_version: str = "unknown"
-    """As told by ApiVersions v3 and later (KIP-511)."""
+    """Name and version as told by ApiVersions v3 and later (KIP-511)."""
     sends_files: bool = False
     """Its answers may contain ranges of files, which go to the socket without being read."""
 

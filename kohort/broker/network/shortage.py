@@ -1,4 +1,4 @@
-"""Whom to end when requests wait for memory that slow uploads hold.
+"""Choice of the uploads to end when requests wait for memory that slow uploads hold.
 
 How requests share the budget is in `memory`. A client that holds much and sends little must not
 keep others waiting, and one that sends as fast as its link can must not be ended by that. So
@@ -39,7 +39,7 @@ OVERDRAWN_WINDOW_MS: Final = 1_000
 """A link that falters for less does not look slow."""
 
 SPARE_PART: Final = 8
-"""Of so many parts of the budget one is made free beyond what is waited for."""
+"""Parts of the budget, of which one is made free beyond what is waited for."""
 
 FRAME_TIME_WHEN_SHORT_MS: Final = 40_000
 """What a frame may take, by its pace, while it keeps others waiting."""
@@ -85,7 +85,7 @@ class Shortage:
         self._overdrawn: tuple[Claimant, _Pace] | None = None
         self._waiting_since_ms: dict[Claimant, int] = {}
         self._ended: set[Claimant] = set()
-        """Those that were told to end and are not gone."""
+        """Uploads that were told to end and are not gone."""
 
     @property
     def lasts(self) -> bool:

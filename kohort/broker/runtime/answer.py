@@ -166,7 +166,7 @@ class Later(Generic[T]):
         return later
 
     def _take_value(self, source: Later[Any]) -> None:
-        """Of `then`: what this is made from is there, or will not be."""
+        """Callback of `then`: what this is made from is there, or will not be."""
         if self._is_done:
             return
         assert self._make is not None
@@ -180,7 +180,7 @@ class Later(Generic[T]):
         self._tell()
 
     def _take_end(self, source: Later[Any]) -> None:
-        """Of `settle`: what this is made from has come to its end."""
+        """Callback of `settle`: what this is made from has come to its end."""
         if self._is_done:
             return
         assert self._make is not None

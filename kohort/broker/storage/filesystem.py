@@ -33,7 +33,7 @@ OPEN_FILES_MAX = 8192
 _RANGES_PART = 8
 """Beside them, ranges may hold an eighth as many that have been evicted or removed."""
 _RANGES_ALWAYS = 16
-"""As many in any case, without asking what the limit is."""
+"""Descriptors that ranges may hold in any case, without asking what the limit is."""
 
 _CREATE_MODE = 0o644
 _WRITE_BUFFERS_MAX = 1024

@@ -339,7 +339,7 @@ class SimulatedFile:
         return len(self._files.cached(self.path))
 
     def range(self, start: int, stop: int) -> None:
-        """None: there is nothing that a socket could be sent from."""
+        """Returns None: there is nothing that a socket could be sent from."""
         del start, stop
 
     def is_cached(self, start: int, stop: int) -> bool:

@@ -16,7 +16,7 @@ class Catalog:
         self._by_id: dict[bytes, Topic] = {}
         self._by_collision_key: dict[str, set[str]] = {}
         self.partition_count = 0
-        """Of all topics together."""
+        """Partitions of all topics together."""
 
     def __len__(self) -> int:
         return len(self._by_name)

@@ -167,5 +167,5 @@ def close_logs(logs: Iterable[PartitionLog]) -> bool:
 
 
 def random_cluster_id() -> str:
-    """As Kafka's tools make them: a random UUID in URL-safe base64."""
+    """A cluster id as Kafka's tools make them: a random UUID in URL-safe base64."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

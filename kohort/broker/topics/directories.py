@@ -120,7 +120,7 @@ class PartitionDirectories:
             logger.warning("%s: the topic's id cannot be noted: %s", directory, error)
 
     def leader_epoch(self, name: str, index: int) -> int:
-        """Of a partition that is not open; known without a look at its directory."""
+        """Leader epoch of a partition that is not open; known without a look at its directory."""
         if not self._leader_epochs:
             return FIRST_LEADER_EPOCH
         return self._leader_epochs.get((name, index), FIRST_LEADER_EPOCH)

@@ -46,7 +46,7 @@ Records: TypeAlias = "bytes | memoryview | FileRange"
 
 REFUSALS_TOLD_EVERY_MS = 10_000
 ASIDE_ATTEMPTS = 3
-"""Of reads on another thread, under which segments may be deleted or compacted."""
+"""Attempts at a read on another thread, under which segments may be deleted or compacted."""
 
 FIRST_LEADER_EPOCH = 0
 """There is one broker, and it has led every partition from the start; but for those that are a
@@ -161,7 +161,7 @@ class Partition:
     def read_at_hand(
         self, offset: int, max_bytes: int, *, min_one: bool, as_range: bool = False
     ) -> Records | None:
-        """As `read` if that is quick; None if `read_aside` should do it.
+        """Returns what `read` returns if that is quick; None if `read_aside` should do it.
 
         Args:
             as_range: what is large may be given as a range of a file, to be sent from there.
@@ -183,7 +183,7 @@ class Partition:
     async def read_aside(
         self, offset: int, max_bytes: int, *, min_one: bool, as_range: bool = False
     ) -> Records:
-        """As `read_at_hand`, on another thread; what is visible is decided before the first
+        """Read like `read_at_hand`, on another thread; what is visible is decided before the first
         await.
         """
         for _ in range(ASIDE_ATTEMPTS):

@@ -71,7 +71,7 @@ class PartitionList(Sequence[Partition]):
         ]
 
     def opened(self) -> Iterator[Partition]:
-        """Those that are open, by index."""
+        """Partitions that are open, by index."""
         return (partition for partition in self._partitions if partition is not None)
 
     def is_online(self, index: int) -> bool:

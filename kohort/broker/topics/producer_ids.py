@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 BLOCK_SIZE: Final = 1000
-"""As Kafka's controller gives them to its brokers."""
+"""Ids in a block, as Kafka's controller gives them to its brokers."""
 
 
 class ProducerIds:

@@ -40,7 +40,7 @@ CAREFUL_CONFIGS: Final = {
     "retention.bytes": "-1",
     "retention.ms": "-1",
 }
-"""Of a topic whose configs are lost: nothing is deleted, and nothing is compacted."""
+"""Configs of a topic whose own are lost: nothing is deleted, and nothing is compacted."""
 
 KAFKA_FILE: Final = "meta.properties"
 """Kafka formats its directories with this file."""

@@ -32,7 +32,7 @@ _JAVA_INT_MIN: Final = -0x8000_0000
 Batch: TypeAlias = tuple[bytes, BatchHeader]
 
 MEMBERS_AT_ONCE: Final = 500
-"""Of a group that is written down in the turn that asks for it: two milliseconds."""
+"""Members of a group that is written down in the turn that asks for it: two milliseconds."""
 
 
 class StoredRecord(NamedTuple):
@@ -72,7 +72,7 @@ class OffsetsLog(Protocol):
     def append_stored(
         self, partition: int, records: Sequence[StoredRecord], *, wall_ms: int
     ) -> Awaitable[None] | None:
-        """As `append`, records as they lie in a log already, with their own timestamps."""
+        """Append records as they lie in a log already, with their own timestamps; see `append`."""
         ...
 
     async def force(self, partition: int) -> None:
@@ -138,7 +138,7 @@ def is_large(records: Sequence[DurableRecord]) -> bool:
 
 
 def batch_steps(records: Sequence[DurableRecord], wall_ms: int) -> Steps[Batch]:
-    """As `encode_as_batch`, in steps."""
+    """Encodes a batch like `encode_as_batch`, in steps."""
     encoded: list[Record] = []
     try:
         for record in records:

@@ -41,7 +41,7 @@ class TopicOffsetsLog:
 
     @property
     def partition_count(self) -> int:
-        """As many as the topic has; before there is one, as many as it will get."""
+        """How many partitions the topic has; before there is one, as many as it will get."""
         topic = self._found or self._find()
         return self._config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
 
@@ -76,7 +76,7 @@ class TopicOffsetsLog:
     def append_stored(
         self, partition: int, records: Sequence[StoredRecord], *, wall_ms: int
     ) -> Awaitable[None] | None:
-        """As `append`, records as they lie in a log already, with their own timestamps."""
+        """Append records as they lie in a log already, with their own timestamps; see `append`."""
         return self._append_batch(partition, encode_stored(records), wall_ms)
 
     async def force(self, partition: int) -> None:

@@ -57,7 +57,7 @@ class MemoryKeeper:
         self._left_count = left_count
         self._most = 0
         self._left = 0
-        """Of the most, when they were last seen to go."""
+        """How many of the most were left when they were last seen to go."""
         self._high = 0
         """The most of both since some memory was given back."""
         self._looks_since_gone = 0

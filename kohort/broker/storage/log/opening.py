@@ -49,7 +49,7 @@ class OpeningTerms(NamedTuple):
     """No batch can have been written in a later epoch."""
     wall_ms: int
     noted_bytes: int | None = None
-    """Of all .log files when they were closed cleanly, if that was noted."""
+    """Size of all .log files when they were closed cleanly, if that was noted."""
     is_known: bool = True
     """It was opened here before; else it may be one that Kafka has left."""
     may_have_gaps: bool = False
@@ -68,7 +68,7 @@ class OpenedLog:
     is_new: bool
     """The directory has just been made."""
     newest_epoch: int
-    """As it was before batches were cut off: clients may have been told of it."""
+    """Newest epoch as it was before batches were cut off: clients may have been told of it."""
     end_offset: int = 0
     is_tail_known: bool = False
     """The end of the active segment has been looked at."""

@@ -34,7 +34,7 @@ def read_on(
     epoch_at: EpochAt,
     as_range: bool,
 ) -> Found | None:
-    """As `PartitionLog.read`, from the first of these segments that has something.
+    """Read like `PartitionLog.read`, from the first of these segments that has something.
 
     None if none of them has anything from `offset` on below `limit`. Raises OSError.
 

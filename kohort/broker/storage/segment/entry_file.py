@@ -149,7 +149,7 @@ class EntryFile:
         return number
 
     def _read(self, number: int, count: int) -> bytes:
-        """As many whole entries as there are."""
+        """Read as many whole entries as there are."""
         if self._file is None or count == 0:
             return b""
         size = self._entry.size

@@ -45,7 +45,7 @@ class _Wish(NamedTuple):
     limit: int
     """and behind this must not be given."""
     base_offset: int
-    """Of the first batch."""
+    """Base offset of the first batch."""
     min_one: bool
     """The first batch is wanted, however long it is."""
 

@@ -63,7 +63,7 @@ class LogSegment:
         self.first_timestamp: int | None = None
         """Max timestamp of the first batch, once known: rolling by time counts from it."""
         self.max_timestamp: int | None = None
-        """Of all batches, NO_TIMESTAMP if none has one; None if not yet known."""
+        """Max timestamp of all batches, NO_TIMESTAMP if none has one; None if not yet known."""
         self.max_timestamp_offset = -1
         """Last offset of the first batch that has it."""
         self.is_sealed = False
