@@ -76,7 +76,7 @@ def field(
 
 
 _PLAIN: Final[FieldOptions] = field()
-"""Of a field that is only annotated."""
+"""Options of a field that is only annotated."""
 
 
 class Struct:

@@ -21,21 +21,21 @@ STOPPED_STEP_MS: Final = 1_000
 GAIN_LEAST: Final = 0.05
 """A setting must gain so much over its neighbours on the front to be told of."""
 UNREAD_TOLD: Final = 0.1
-"""Of the time without a reader: a smaller difference is not told of."""
+"""Share of the time without a reader: a smaller difference is not told of."""
 UNREAD_WEIGHT: Final = 0.75
 """Beside one of the count of rebalances and of stopped time: the history does not know how much
 there is to read of a partition.
 """
 TOLD_MAX: Final = 6
 SPREAD_TOLD: Final = 0.1
-"""Of the stopped time: how much chance has to move it for the advice to say so."""
+"""Share of the stopped time by which chance has to move it for the advice to say so."""
 
 _Point: TypeAlias = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Of one group."""
+    """The advice for one group."""
 
     group: str
     recorded: Prediction
@@ -73,7 +73,7 @@ def advise(trace: Trace, predictions: Iterable[Prediction]) -> Advice:
 
 
 def pareto_front(predictions: Sequence[Prediction], recorded: Setting) -> list[Prediction]:
-    """Those that no other one beats, quickest to notice a crash first.
+    """The predictions that no other one beats, quickest to notice a crash first.
 
     Of several that come to the same, the one that changes least.
     """
@@ -213,7 +213,7 @@ def _listed(texts: list[str]) -> str:
 
 
 def seconds(duration_ms: int) -> str:
-    """As people say it."""
+    """The duration in seconds, as people say it."""
     value = duration_ms / 1000
     return f"{value:.0f}" if value >= 10 else f"{value:.1f}".removesuffix(".0")
 

@@ -21,7 +21,7 @@ _SPREAD_MS: Final = LOOK_MS / sqrt(12)
 
 @dataclass(slots=True)
 class Beats:
-    """Of one member, from the answer to its join on."""
+    """Heartbeats of one member, from the answer to its join on."""
 
     random: Random
     interval_ms: int

@@ -1,4 +1,4 @@
-"""Who was a member, from when to when, told from the records of a history one after the other.
+"""The members of a group, from when to when, told from the records of a history one by one.
 
 Members that the records do not list (log lines, members that were cut) are known from the causes
 that name them. Whatever is not there is left open; nothing is made up here.
@@ -39,7 +39,7 @@ class Life:
     host: str
     instance_id: str | None
     start_ms: int | None = None
-    """None: it was there before the history began."""
+    """Time of its first join; None if it was there before the history began."""
     reason: str | None = None
     """That its first join stated."""
     end_ms: int | None = None
@@ -49,7 +49,7 @@ class Life:
     """That it missed."""
     replaced_by: str | None = None
     told_ms: int | None = None
-    """Of a rebalance that it did not join."""
+    """When it was told of a rebalance that it did not join."""
     parked: list[tuple[int, int]] = field(default_factory=list)
     """When it asked, and when it was answered: in between its silence says nothing."""
     join: list[tuple[int, int]] = field(default_factory=list)

@@ -29,7 +29,7 @@ _TEXTS: Final = {
     JoinReason.ENFORCED: "rebalance enforced by user",
     JoinReason.GROUP_REBALANCING: "group is already rebalancing",
 }
-"""As the Java client has it (KIP-800). Texts decide nothing; recordings are easier to read."""
+"""The texts of the Java client (KIP-800). Texts decide nothing; recordings are easier to read."""
 _STATED: Final[dict[tuple[int, JoinReason], StatedReason]] = {}
 
 
@@ -48,13 +48,13 @@ class Phase(Enum):
     SETTLED = auto()
     """It has its assignment."""
     TOLD = auto()
-    """Of a rebalance that it has not joined yet."""
+    """It knows of a rebalance that it has not joined yet."""
     GONE = auto()
 
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """Of one request; only the answer to the last one counts."""
+    """The handle of one request; only the answer to the last one counts."""
 
     member: SimulatedMember
     number: int
@@ -232,7 +232,7 @@ class SimulatedMember:
             self.join()
 
     def _on_error(self, error: ErrorCode) -> None:
-        """As the Java client takes it."""
+        """Handles an error like the Java client."""
         if error is ErrorCode.REBALANCE_IN_PROGRESS:
             self._told()
         elif error is ErrorCode.FENCED_INSTANCE_ID:

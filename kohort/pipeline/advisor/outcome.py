@@ -26,7 +26,7 @@ _NOTHING: Final[frozenset[int]] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of one group under one setting. Times in milliseconds."""
+    """The outcome of one group under one setting. Times in milliseconds."""
 
     rebalances: int
     stopped_ms: int
@@ -38,7 +38,7 @@ class Outcome:
     unread_ms: int
     """All partitions together."""
     unread_longest_ms: int
-    """Of one partition."""
+    """The longest time of one partition."""
     deaths: int
     """Processes that went without a word and were missed in the end."""
     unnoticed_ms: int

@@ -32,7 +32,7 @@ BEATS_NEEDED: Final = 5
 JOINS_UNTOLD: Final = "how long it takes to join for"
 NAMES_MAX: Final = 5
 PARTITIONS_EACH: Final = 3
-"""Of a member, where a history does not tell."""
+"""Partitions of a member, where a history does not tell."""
 
 
 def read_trace(
@@ -97,7 +97,7 @@ def _median(values: list[int], default: int) -> int:
 
 
 def recorded_setting(rebalances: list[Json], known: dict[str, Any], notes: list[str]) -> Setting:
-    """As far as it can be seen; what is taken for granted instead is noted."""
+    """The setting as far as it can be seen; what is taken for granted instead is noted."""
     seen: dict[str, Any] = {
         "session_timeout_ms": _session_ms(rebalances),
         "heartbeat_interval_ms": _interval_ms(rebalances),
@@ -272,7 +272,7 @@ def _stopped_ms(rebalances: list[Json], joins: list[int], notes: list[str]) -> i
 
 
 def _note_untold(found: Found, joins: list[int], notes: list[str]) -> None:
-    """Of whom others have to stand in for."""
+    """Notes the members that others have to stand in for."""
     untold = [slot.name for slot in found.slots if not slot.join.took_ms]
     if not joins or not untold:
         return

@@ -54,8 +54,8 @@ def assign_eagerly(member_ids: list[str], partition_count: int) -> dict[str, Sha
 
 
 def assign_cooperatively(owned: Mapping[str, Share], partition_count: int) -> dict[str, Share]:
-    """Who has something keeps it up to its fair share. What has to move is given to nobody yet: its
-    owner gives it up and joins again, and then it is free (KIP-429).
+    """Members keep what they own up to their fair share. What has to move is given to no member
+    yet: its owner gives it up and joins again, and then it is free (KIP-429).
     """
     ids = sorted(owned, key=lambda member_id: (-len(owned[member_id]), member_id))
     least, more = divmod(partition_count, len(ids))

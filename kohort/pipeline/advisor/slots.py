@@ -44,7 +44,7 @@ class Found:
     silences: int = 0
     """That ended with the same client id, and nothing says whether it was a pause or a restart."""
     quick_returns: int = 0
-    """Of static members: how long they were away is not recorded."""
+    """Quick returns of static members: how long they were away is not recorded."""
     uncertain_ends: int = 0
     """Static members that went: nothing says whether in good order."""
     nameless: int = 0

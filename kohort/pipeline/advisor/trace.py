@@ -41,7 +41,7 @@ class Run:
 
     start_ms: int
     end_ms: int | None = None
-    """None if it was alive when the recording ended."""
+    """Time of its end; None if it was alive when the recording ended."""
     end: End | None = None
     margin_ms: int = 0
     """So much sooner or later may the end have been: nobody sees when a process dies, only which
@@ -56,7 +56,7 @@ class Pause:
     from_ms: int
     until_ms: int
     margin_ms: int = 0
-    """Of the beginning, as that of the end of a run."""
+    """Margin of the beginning, like that of the end of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Delays:
     """When, in order."""
     took_ms: tuple[int, ...] = ()
     neighbours: int = NEIGHBOURS
-    """Of how many that are nearest one is drawn; 1 where the nearest is the truth."""
+    """Number of nearest times from which one is drawn; 1 where the nearest is the truth."""
 
     @classmethod
     def of(cls, samples: list[tuple[int, int]], neighbours: int = NEIGHBOURS) -> Delays:
@@ -116,9 +116,9 @@ class Slot:
     join: Delays = field(default_factory=Delays)
     """From being told of a rebalance to joining it."""
     assign: Delays = field(default_factory=Delays)
-    """As the leader, from the answer to its join until its assignment was in force."""
+    """Delays as the leader, from the answer to its join until its assignment was in force."""
     sync: Delays = field(default_factory=Delays)
-    """As a follower, from the answer to its join to its sync."""
+    """Delays as a follower, from the answer to its join to its sync."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Rejoin:
 
     at_ms: int
     slot: int | None
-    """None: whoever leads, since leaders watch the topics."""
+    """The slot that joins; None for the one that leads, since leaders watch the topics."""
     reason: JoinReason
     changes_protocols: bool = False
     """It offers something else than before: another subscription, for one."""
@@ -146,7 +146,7 @@ class Trace:
     """What it was recorded under, as far as can be seen; see `unknown` for the rest."""
     partition_count: int
     default_join_ms: int = DELAY_DEFAULT_MS
-    """Of those of whom none is known."""
+    """Delay of members of which none is known."""
     default_sync_ms: int = ANSWER_DEFAULT_MS
     default_assign_ms: int = ANSWER_DEFAULT_MS
     revoke_ms: int = 0

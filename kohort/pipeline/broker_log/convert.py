@@ -19,7 +19,7 @@ class Converter:
     """Give it all lines of a broker in their order: records of a group follow from each other."""
 
     zone: tzinfo
-    """Of the broker's clock, for lines that do not say."""
+    """Time zone of the broker's clock, for lines that do not say."""
     line_count: int = 0
     fact_count: int = 0
     """Lines that told something of a group."""

@@ -13,7 +13,7 @@ Json: TypeAlias = dict[str, Any]
 
 CAUSES_LISTED: Final = 100
 MEMBERS_LISTED: Final = 1_000
-"""As the broker's own history has it."""
+"""The limit of the broker's own history."""
 
 _UUID: Final = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _FATES: Final = {"member_left": "left"}
@@ -25,7 +25,7 @@ class Departure:
 
     member: Member
     kind: str
-    """As the kind of a cause, or as a fate."""
+    """The kind of a cause, or a fate."""
     at_ms: int
     text: str | None = None
     replaced_by: str | None = None

@@ -44,15 +44,15 @@ class GroupStory:
     state: str = ""
     """Empty, Stable, CompletingRebalance; "" until a line has told."""
     members: dict[str, Member] = field(default_factory=dict)
-    """Whom lines have named; all there are if their number is `size`."""
+    """Members that lines have named; all there are if their number is `size`."""
     size: int | None = None
-    """Of the last generation, as the log says."""
+    """Size of the last generation, as the log says."""
     leader: str | None = None
     _open: Open | None = None
     _closed: Open | None = None
     """Held until the next line: some versions tell of the leave behind what it led to."""
     _gone: dict[str, Departure] = field(default_factory=dict)
-    """Who went, before the line of the rebalance that this begins."""
+    """Members that went, before the line of the rebalance that this begins."""
     _replaced: tuple[Member, int] | None = None
     """One that came back, of which it is not known yet whether a rebalance is avoided."""
     _arrived: set[str] = field(default_factory=set)
@@ -135,7 +135,7 @@ class GroupStory:
         self.generation = fact.generation
 
     def _take_departures(self, opened: Open) -> None:
-        """Those that the rebalance began with."""
+        """Takes the departures that the rebalance began with."""
         cause = opened.cause
         for member_id in cause.removed:
             if member_id not in self._gone:
@@ -248,7 +248,9 @@ class GroupStory:
             self._add(Member(cause.member_id, cause.instance_id))
 
     def _next_sequence(self, generation: int) -> int:
-        """As the broker counts: from the generation on where that is older than the history."""
+        """The next sequence number as the broker counts: from the generation on where that is older
+        than the history.
+        """
         self.sequence = (self.sequence or generation) + 1
         return self.sequence
 

@@ -42,7 +42,7 @@ TASKS_PER_CORE: Final = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of this job."""
+    """Adds the arguments of this job."""
     parser.add_argument(
         "--group", action="append", default=[], metavar="GROUP", help="only this one; repeatable"
     )

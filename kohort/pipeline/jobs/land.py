@@ -34,7 +34,7 @@ _LOOK_EVERY_S: Final = 0.2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of this job."""
+    """Adds the arguments of this job."""
     parser.add_argument("topics", nargs="+", metavar="TOPIC", help="a topic to land")
     common.add_stream(parser, group=GROUP, interval_s=10.0)
     parser.add_argument(

@@ -35,7 +35,7 @@ _LOOK_EVERY_S: Final = 0.2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of this job."""
+    """Adds the arguments of this job."""
     _add_source(parser)
     _add_thresholds(parser)
     common.add_lake(parser)

@@ -19,7 +19,7 @@ NAME: Final = "kohort-report"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of this job."""
+    """Adds the arguments of this job."""
     parser.add_argument(
         "--group", action="append", default=[], metavar="GROUP", help="only this one; repeatable"
     )

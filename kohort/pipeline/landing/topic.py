@@ -162,7 +162,7 @@ class TopicLander:
             self._report(gaps.told(self.name, found), self.query.topic, found)
 
     def _holes(self, gap: Gap, batch_end: int) -> list[tuple[int, int]]:
-        """Of records that are gone now, those that were not read in time."""
+        """Ranges of records that are gone now and were not read in time."""
         assert gap.end is not None
         end = min(gap.end, batch_end)
         offsets = (
@@ -192,7 +192,7 @@ class TopicLander:
             self._lake.merge_new(frame, GAPS_TABLE, on=GAPS_KEY)
 
     def _offsets_per_trigger(self) -> int:
-        """As was asked for; else what the bytes of a trigger hold, by the topic's size."""
+        """The number asked for; else what the bytes of a trigger hold, by the topic's size."""
         if self._settings.offsets_max is not None:
             return self._settings.offsets_max
         topic, admin = self.query.topic, self.query.admin

@@ -43,7 +43,7 @@ class Piece:
     lines: list[Line]
 
     def frame(self, spark: SparkSession, cluster_id: str) -> DataFrame:
-        """As RAW records."""
+        """The lines as RAW records."""
         numbers, values = zip(*self.lines, strict=True)
         count = len(numbers)
         table = pa.table(
@@ -117,7 +117,7 @@ def _cut(name: str, lines: Iterator[Line]) -> Iterator[Piece]:
 
 
 def _lines(file: IO[bytes]) -> Iterator[Line]:
-    """Those that are not empty; numbers count all."""
+    """The lines that are not empty; numbers count all."""
     number = -1
     while line := file.readline(LINE_BYTES_MAX):
         number += 1

@@ -119,7 +119,7 @@ class Findings:
         return groups.select(*GROUP, f.timestamp_millis(since_ms).alias("since"))
 
     def _version(self) -> int:
-        """Of the table that each renewal writes last; -1 if there is none."""
+        """Version of the table that each renewal writes last; -1 if there is none."""
         return self._lake.version(GROUPS.name) if self._lake.exists(GROUPS.name) else -1
 
     def _renew(self, changed: DataFrame, version: int, *, is_all: bool) -> None:
@@ -170,7 +170,7 @@ class Findings:
             return rows.join(f.broadcast(changed), list(GROUP)).where(is_late).drop("since")
 
         def found(table: Table) -> DataFrame:
-            """As it was just written."""
+            """The table as it was just written."""
             return self._lake.read(table.name).join(f.broadcast(changed), list(GROUP), "left_semi")
 
         return {

@@ -70,7 +70,7 @@ class Ingest:
             lambda: {table.name: lake.create(table.name, table.schema) for table in HISTORY}
         )
         self.table_id: Final = ids[REBALANCES.name]
-        """Of the table of rebalances: its checkpoints belong to it."""
+        """Id of the table of rebalances: its checkpoints belong to it."""
 
     def take(self, raw: DataFrame) -> Tally:
         """One batch."""
@@ -160,7 +160,7 @@ class Ingest:
         return compared.where(~is_other), parsing.refused(compared.where(is_other))
 
     def _fingerprints(self, events: DataFrame) -> DataFrame:
-        """Of those of `events` whose numbers the tables have already."""
+        """The fingerprints of those of `events` whose numbers the tables have already."""
         keys = events.select(*EVENT).distinct()
         there = [
             self._lake.read(table.name).select(*EVENT, "event") for table in (REBALANCES, AVOIDED)

@@ -40,7 +40,7 @@ class GroupPage:
     by_day: list[Row] = field(default_factory=list)
     """day, rebalances, stopped_ms."""
     storms: list[Row] = field(default_factory=list)
-    """Those of the table, each with `events`: the rebalances in it."""
+    """The storms of the table, each with `events`: the rebalances in it."""
     advice: list[Row] = field(default_factory=list)
     """All settings that were tried."""
 
@@ -51,7 +51,7 @@ class Contents:
 
     groups: list[GroupPage]
     group_count: int
-    """Of the lake, whether shown or not."""
+    """Groups of the lake, whether shown or not."""
 
 
 def collect(lake: Lake, groups: list[str]) -> Contents:

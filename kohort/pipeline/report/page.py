@@ -35,12 +35,12 @@ def render(contents: Contents, source: str, made_at: datetime | None = None) -> 
 
 
 def seconds(ms: int | None) -> str:
-    """As a table shows it."""
+    """The duration in seconds, as a table shows it."""
     return "?" if ms is None else f"{ms / 1000:,.1f}"
 
 
 def duration(ms: int | None) -> str:
-    """As people say it."""
+    """The duration as people say it."""
     if ms is None:
         return "a time that has not ended"
     if ms < _MINUTE_MS:

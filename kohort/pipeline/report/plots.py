@@ -62,7 +62,7 @@ STYLE: Final[Any] = {
 
 
 def colour(kind: str) -> str:
-    """Of a cause, the same in all plots."""
+    """The colour of a cause, the same in all plots."""
     return BY_CAUSE.get(kind, "#7f8c8d")
 
 
@@ -252,7 +252,7 @@ def _dates(axes: Axes, begin: datetime, end: datetime, form: str) -> None:
 
 
 def _number(moment: datetime) -> float:
-    """As the axis counts: in days."""
+    """The moment as the axis counts: in days."""
     return float(mdates.date2num(moment))  # type: ignore[no-untyped-call]
 
 

@@ -64,7 +64,7 @@ class Table:
 
     @property
     def names(self) -> list[str]:
-        """Of the columns, in order."""
+        """Names of the columns, in order."""
         return [column.name for column in self.columns]
 
 

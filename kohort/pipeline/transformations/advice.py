@@ -92,7 +92,9 @@ def _row(
 
 
 def outcomes(found: DataFrame, *, tasks: int) -> DataFrame:
-    """Of `traces`: one row for each group and setting, worked out in about so many tasks."""
+    """The outcomes of `traces`: one row for each group and setting, worked out in about so many
+    tasks.
+    """
     last = f.greatest(f.ceil(f.col("settings") / SETTINGS_PER_ROW) - 1, f.lit(0))
     parts = found.where("settings > 0").select(
         *GROUP, "trace", f.explode(f.sequence(f.lit(0).cast("long"), last)).alias("part")
@@ -115,7 +117,7 @@ def _replay_all(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
 
 
 def advice(found: DataFrame, tried: DataFrame) -> DataFrame:
-    """Of `traces` and `outcomes`: the rows of the table ADVICE."""
+    """The rows of the table ADVICE, from `traces` and `outcomes`."""
 
     def weigh(traces_of: pd.DataFrame, outcomes_of: pd.DataFrame) -> pd.DataFrame:
         if outcomes_of.empty:
@@ -139,7 +141,7 @@ _WEIGHED: Final = StructType(
         for one in ADVICE.columns
     ]
 )
-"""As ADVICE, with moments in ms."""
+"""The columns of ADVICE, with moments in ms."""
 _SETTING: Final = tuple(one.name for one in fields(Setting))
 
 
@@ -187,7 +189,7 @@ def _weighed(
 
 
 def messages(rows: DataFrame) -> DataFrame:
-    """Of ADVICE: one record for each group, to be sent to a topic.
+    """The messages of ADVICE: one record for each group, to be sent to a topic.
 
     The key is cluster and group, and `advice_id` says which events it is about: whoever sees the
     same twice may skip it.

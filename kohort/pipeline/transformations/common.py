@@ -71,6 +71,6 @@ def total(ms: Column) -> Column:
 
 
 def process(prefix: str = "") -> Column:
-    """Who stays the same when a process starts again: the instance id, else the client id."""
+    """The name that a process keeps when it starts again: the instance id, else the client id."""
     names: Sequence[str] = ("instance_id", "client_id", "member_id")
     return f.coalesce(*(f.col(f"{prefix}{name}") for name in names))

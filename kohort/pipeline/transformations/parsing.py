@@ -46,22 +46,22 @@ def parsed(raw: DataFrame) -> DataFrame:
 
 
 def good(frame: DataFrame) -> DataFrame:
-    """Of `parsed`: the events."""
+    """The rows of `parsed` that are events."""
     return frame.where(f.col("reason").isNull())
 
 
 def complete(frame: DataFrame) -> DataFrame:
-    """Of `good`: without what was told before its end."""
+    """The rows of `good` without those that were told before their end."""
     return frame.where(~_is_running())
 
 
 def unfinished(frame: DataFrame) -> DataFrame:
-    """Of `good`: only that."""
+    """The rows of `good` that were told before their end."""
     return frame.where(_is_running())
 
 
 def quarantined(frame: DataFrame) -> DataFrame:
-    """Of `parsed`: the others, as the table `quarantine` has them."""
+    """The rows of `parsed` that are no events, as the table `quarantine` has them."""
     bad = frame.where(f.col("reason").isNotNull())
     return conform(bad.withColumn("key", f.col("key").cast("string")), QUARANTINE)
 
@@ -86,12 +86,14 @@ def fingerprint(event: Column) -> Column:
 
 
 def fingerprint_of_text(text: Column) -> Column:
-    """Of the JSON that a table has kept of an event."""
+    """The fingerprint of the JSON that a table has kept of an event."""
     return fingerprint(f.from_json(text, EVENT))
 
 
 def without_repetitions(frame: DataFrame) -> DataFrame:
-    """Of `identified`: of each event the first, and whatever contradicts it."""
+    """The rows of `identified` without repetitions: of each event the first, and whatever
+    contradicts it.
+    """
     return (
         frame.groupBy(*IDENTITY, "fingerprint")
         .agg(f.min_by(f.struct(*RAW.names, "text", "event"), "offset").alias("first"))
@@ -100,7 +102,7 @@ def without_repetitions(frame: DataFrame) -> DataFrame:
 
 
 def refused(frame: DataFrame) -> DataFrame:
-    """Of `identified`: as quarantined, since another event has its sequence number."""
+    """The rows of `identified` as quarantined, since another event has their sequence number."""
     said = frame.select(
         *RAW.names,
         f.lit("sequence_taken").alias("reason"),

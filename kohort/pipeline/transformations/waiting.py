@@ -1,4 +1,4 @@
-"""Whom groups wait for, and how long it takes until members are heard of."""
+"""The members that groups wait for, and how long it takes until members are heard of."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f

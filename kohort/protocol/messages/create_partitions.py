@@ -23,7 +23,7 @@ class CreatePartitionsTopic:
     count: Int32
     """Partitions in all, not the number to add."""
     assignments: list[CreatePartitionsAssignment] | None
-    """None: the broker places the replicas; else one entry per new partition."""
+    """One entry per new partition; None if the broker places the replicas."""
 
 
 @request(key=37, versions="0-3", flexible="2+")

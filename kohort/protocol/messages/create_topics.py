@@ -56,7 +56,7 @@ class CreatableTopicConfigs:
     value: String | None
     read_only: Bool
     config_source: Int8 = field(default=-1, ignorable=True)
-    """As in DescribeConfigs."""
+    """The same values as in DescribeConfigs."""
     is_sensitive: Bool
 
 
@@ -73,7 +73,7 @@ class CreatableTopicResult:
     num_partitions: Int32 = field(default=-1, since=5, ignorable=True)
     replication_factor: Int16 = field(default=-1, since=5, ignorable=True)
     configs: list[CreatableTopicConfigs] | None = field(default=[], since=5, ignorable=True)
-    """None when they may not be seen."""
+    """The configs, None when they may not be seen."""
 
 
 @response(key=19, versions="2-7", flexible="5+")

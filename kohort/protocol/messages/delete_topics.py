@@ -32,7 +32,7 @@ class DeletableTopicResult:
     """The outcome for one topic."""
 
     name: String | None = field(nullable_since=6)
-    """None for an id that nobody has."""
+    """The name, None for an id that no topic has."""
     topic_id: Uuid = field(default=ZERO_UUID, since=6, ignorable=True)
     error_code: Int16
     error_message: String | None = field(default=None, since=5, ignorable=True)

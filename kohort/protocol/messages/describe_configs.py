@@ -16,7 +16,7 @@ class DescribeConfigsResource:
     """2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group."""
     resource_name: String
     configuration_keys: list[String] | None
-    """None is all of them."""
+    """Names of the configs, None for all of them."""
 
 
 @request(key=32, versions="1-4", flexible="4+")
@@ -43,7 +43,7 @@ class DescribeConfigsResourceResult:
 
     name: String
     value: String | None
-    """None for sensitive configs and for those without a value."""
+    """The value, None for sensitive configs and for those without a value."""
     read_only: Bool
     config_source: Int8 = field(default=-1, ignorable=True)
     """1 topic, 2 this broker's override, 3 all brokers' override, 4 properties file, 5 default, 6

@@ -24,7 +24,7 @@ class DescribedGroupMember:
     group_instance_id: String | None = field(default=None, since=4, ignorable=True)
     client_id: String
     client_host: String
-    """As "/127.0.0.1"."""
+    """The address in a form like "/127.0.0.1"."""
     member_metadata: Bytes
     """For the chosen protocol; empty unless the group is Stable."""
     member_assignment: Bytes

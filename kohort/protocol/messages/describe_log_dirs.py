@@ -22,7 +22,7 @@ class DescribeLogDirsRequest:
     """Which partitions to report."""
 
     topics: list[DescribableLogDirTopic] | None
-    """None is everything."""
+    """The topics, None for everything."""
 
 
 @struct
@@ -53,9 +53,9 @@ class DescribeLogDirsResult:
     log_dir: String
     topics: list[DescribeLogDirsTopic]
     total_bytes: Int64 = field(default=-1, since=4, ignorable=True)
-    """Of the volume, -1 if unknown."""
+    """Size of the volume, -1 if unknown."""
     usable_bytes: Int64 = field(default=-1, since=4, ignorable=True)
-    """Of the volume, -1 if unknown."""
+    """Usable bytes of the volume, -1 if unknown."""
     is_cordoned: Bool = field(default=False, since=5, ignorable=True)
     """The directory takes no new partitions."""
 

@@ -31,7 +31,7 @@ class DescribeTopicPartitionsRequest:
     response_partition_limit: Int32 = field(default=2000)
     """The broker may have a lower limit of its own."""
     cursor: Cursor | None = field(default=None)
-    """None: from the start; topics are answered in the order of their names."""
+    """Where to start, None for the start; topics are answered in the order of their names."""
 
 
 @struct
@@ -47,7 +47,7 @@ class DescribeTopicPartitionsResponsePartition:
     eligible_leader_replicas: list[Int32] | None = field(default=None)
     """Out of sync, yet known to have everything committed."""
     last_known_elr: list[Int32] | None = field(default=None)
-    """Those eligible before the last unclean end of all of them."""
+    """Replicas that were eligible before the last unclean end of all of them."""
     offline_replicas: list[Int32] = field(ignorable=True)
 
 
@@ -83,4 +83,4 @@ class DescribeTopicPartitionsResponse:
     throttle_time_ms: Int32 = field(default=0, ignorable=True)
     topics: list[DescribeTopicPartitionsResponseTopic]
     next_cursor: Cursor | None = field(default=None)
-    """None: this was the last page."""
+    """Where the next page starts, None if this was the last one."""

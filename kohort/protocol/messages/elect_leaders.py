@@ -22,7 +22,7 @@ class ElectLeadersRequest:
     election_type: Int8 = field(default=0, since=1)
     """0 elects the preferred replica, 1 any that is alive where none is in sync."""
     topic_partitions: list[TopicPartitions] | None
-    """None is all partitions."""
+    """The partitions, None for all."""
     timeout_ms: Int32 = field(default=60_000)
 
 

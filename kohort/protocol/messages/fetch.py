@@ -90,7 +90,7 @@ class EpochEndOffset:
 
 @struct
 class LeaderIdAndEpoch:
-    """Who leads the partition now."""
+    """The current leader of the partition."""
 
     leader_id: Int32 = field(default=-1)
     leader_epoch: Int32 = field(default=-1)
@@ -126,7 +126,7 @@ class PartitionData:
     current_leader: LeaderIdAndEpoch = field(default=LeaderIdAndEpoch, since=12, tag=1)
     snapshot_id: SnapshotId = field(default=SnapshotId, since=12, tag=2)
     aborted_transactions: list[AbortedTransaction] | None = field(ignorable=True)
-    """None unless read with isolation level 1."""
+    """The aborted transactions, None unless read with isolation level 1."""
     preferred_read_replica: Int32 = field(default=-1, since=11)
     """-1, or the closer replica to ask from now on."""
     records: Records | None

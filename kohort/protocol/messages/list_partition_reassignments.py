@@ -21,7 +21,7 @@ class ListPartitionReassignmentsRequest:
 
     timeout_ms: Int32 = field(default=60_000)
     topics: list[ListPartitionReassignmentsTopics] | None = field(default=None)
-    """None is all."""
+    """The topics, None for all."""
 
 
 @struct
@@ -44,7 +44,7 @@ class OngoingTopicReassignment:
 
 @response(key=46, versions="0", flexible="0+")
 class ListPartitionReassignmentsResponse:
-    """Those that were asked about and are being moved.
+    """The partitions that were asked about and are being moved.
 
     Error codes:
     - CLUSTER_AUTHORIZATION_FAILED: the principal may not describe the cluster.

@@ -24,7 +24,7 @@ class MetadataRequest:
     """Which topics to describe."""
 
     topics: list[MetadataRequestTopic] | None = field(nullable_since=1)
-    """None is all topics; so is an empty list in v0, which otherwise means none."""
+    """The topics, None for all; an empty list means all in v0 and none from v1 on."""
     allow_auto_topic_creation: Bool = field(default=True, since=4)
     include_cluster_authorized_operations: Bool = field(default=False, since=8, until=10)
     include_topic_authorized_operations: Bool = field(default=False, since=8)
@@ -59,7 +59,7 @@ class MetadataResponseTopic:
 
     error_code: Int16
     name: String | None = field(nullable_since=12)
-    """None only for an id that nobody has."""
+    """The name, None only for an id that no topic has."""
     topic_id: Uuid = field(default=ZERO_UUID, since=10, ignorable=True)
     """Zero only for a name that nobody has."""
     is_internal: Bool = field(default=False, since=1, ignorable=True)

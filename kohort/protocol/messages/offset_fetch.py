@@ -34,7 +34,7 @@ class OffsetFetchRequestGroup:
     member_id: String | None = field(default=None, since=9, ignorable=True)
     member_epoch: Int32 = field(default=-1, since=9, ignorable=True)
     topics: list[OffsetFetchRequestTopics] | None
-    """None is everything that the group has committed."""
+    """The topics, None for everything that the group has committed."""
 
 
 @request(key=9, versions="1-10", flexible="6+")
@@ -43,7 +43,7 @@ class OffsetFetchRequest:
 
     group_id: String = field(default="", until=7)
     topics: list[OffsetFetchRequestTopic] | None = field(default=[], until=7, nullable_since=2)
-    """None is everything that the group has committed."""
+    """The topics, None for everything that the group has committed."""
     groups: list[OffsetFetchRequestGroup] = field(default=[], since=8)
     require_stable: Bool = field(default=False, since=7)
     """Refuse partitions with a commit inside an open transaction."""

@@ -51,7 +51,7 @@ class BatchIndexAndErrorMessage:
 
 @struct
 class LeaderIdAndEpoch:
-    """Who leads the partition now; sent with NOT_LEADER_OR_FOLLOWER."""
+    """The current leader of the partition; sent with NOT_LEADER_OR_FOLLOWER."""
 
     leader_id: Int32 = field(default=-1)
     leader_epoch: Int32 = field(default=-1)

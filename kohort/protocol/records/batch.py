@@ -62,7 +62,7 @@ class Codec(IntEnum):
 
 
 class TimestampType(IntEnum):
-    """Who set the timestamps of a batch: the producer, or the broker at the append."""
+    """The party that set the timestamps of a batch: the producer, or the broker at the append."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1

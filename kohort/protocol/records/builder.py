@@ -72,7 +72,7 @@ def make_batch(
     is_transactional: bool = False,
     is_control: bool = False,
 ) -> tuple[bytes, BatchHeader]:
-    """As `encode_batch`, with the header of the batch, for who appends it."""
+    """Encodes a batch like `encode_batch`, with its header as well, for callers that append it."""
     if not records:
         raise EncodeError("a batch needs at least one record")
     base_timestamp = records[0].timestamp

@@ -56,7 +56,7 @@ def decompress(
 def decompress_steps(
     codec: Codec, data: Buffer, limit_bytes: int = INFLATED_BYTES_LIMIT
 ) -> Generator[None, None, bytes | memoryview]:
-    """As decompress, yielding after every PIECE_BYTES; the block is what it returns."""
+    """Decompresses like `decompress`, yielding after every PIECE_BYTES, and returns the block."""
     if codec is Codec.NONE:
         return data if isinstance(data, bytes) else memoryview(data)
     pieces: list[bytes] = []

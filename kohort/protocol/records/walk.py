@@ -30,8 +30,8 @@ RECORD_BYTES_MIN = 7
 """Length, attributes, two deltas, no key, no value, no headers: one byte each."""
 
 HEADERS_MAX = 10_000
-"""Of one record. Kafka knows no limit, and nobody sends more than a few; one record of a batch that
-inflates to 64 MiB could have thirty million, which take a minute to read."""
+"""Headers of one record. Kafka knows no limit, and nobody sends more than a few; one record of a
+batch that inflates to 64 MiB could have thirty million, which take a minute to read."""
 
 
 class RecordSpan(NamedTuple):
