@@ -162,7 +162,7 @@ class _Settings:
         return login
 
     def _check_types(self) -> None:
-        """Of stores; Kafka takes one of which nothing is said for one of Java's."""
+        """Checks the types of stores; Kafka takes one without a stated type for one of Java's."""
         for kind, name in ((TRUST_TYPE, TRUST), (KEY_TYPE, KEY)):
             given = self._value(kind)
             if given is None and name not in self._found:

@@ -20,7 +20,7 @@ _FLAGS: Final = {"required", "requisite", "sufficient", "optional"}
 
 
 class Login(NamedTuple):
-    """Who somebody says they are. The text of it does not have the password."""
+    """A user name and its password. The text of it does not have the password."""
 
     username: str
     password: str

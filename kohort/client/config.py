@@ -261,7 +261,7 @@ class ConsumerConfig:
 
     @property
     def first_reason(self) -> JoinReason:
-        """Of the first join."""
+        """Reason that the first join gives."""
         given = self.join_reason
         if isinstance(given, str):
             given = _FIRST_REASONS.get(given.lower(), JoinReason.UNKNOWN)

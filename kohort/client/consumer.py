@@ -45,7 +45,7 @@ from kohort.client.reporting import figures_of, health_of
 CLOSE_TIMEOUT_S: Final = 30.0
 
 _numbers: Final = itertools.count(1)
-"""Of the consumers of this process that were not given a client_id."""
+"""Numbers for the consumers of this process that were not given a client_id."""
 
 ToCommit: TypeAlias = int | tuple[int, str] | OffsetAndMetadata
 """The next offset to read, alone, with a text, or also with a leader epoch."""
@@ -212,7 +212,7 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         timeout_ms: int = 0,
         max_records: int | None = None,
     ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
-        """As `poll`, of these partitions only if there are any.
+        """Returns records like `poll`, of these partitions only if there are any.
 
         Tasks that each read partitions of their own get the records of theirs alone.
         """
@@ -478,7 +478,7 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         engine.fetcher.wake()
 
     def paused(self) -> set[TopicPartition]:
-        """Those that were paused."""
+        """The partitions that were paused."""
         return self._running().positions.paused()
 
     def highwater(self, partition: TopicPartition) -> int | None:
@@ -495,7 +495,7 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         return self._running().positions.lag(partition)
 
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
-        """As `highwater`, but before the first record of an open transaction."""
+        """The offset that `highwater` gives, but before the first record of an open transaction."""
         return self._running().positions.last_stable(partition)
 
     def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
@@ -602,7 +602,7 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
     # The cluster.
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Of a topic that is read or subscribed to; None if it is not known."""
+        """Partitions of a topic that is read or subscribed to; None if it is not known."""
         info = self._running().cluster.topics.get(topic)
         return None if info is None or not info.partition_count else {*range(info.partition_count)}
 
@@ -717,7 +717,7 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
 
 
 def _with_metadata(given: ToCommit) -> OffsetAndMetadata:
-    """As users write it, aiokafka's pairs included."""
+    """Converts an offset as users write it, aiokafka's pairs included."""
     made = OffsetAndMetadata(*given) if isinstance(given, tuple) else OffsetAndMetadata(given)
     check_offset(made.offset, made.leader_epoch)
     return made

@@ -76,7 +76,7 @@ such as receiving the next ones."""
 
 
 class Engine:
-    """That of one consumer, on the running loop."""
+    """The engine of one consumer, on the running loop."""
 
     def __init__(self, config: ConsumerConfig, subscription: Subscription) -> None:
         self.config = config
@@ -144,7 +144,7 @@ class Engine:
         """No polls any more; callbacks may still commit."""
         self.is_closed = False
         self.calls = OpenCalls()
-        """Of the application, that wait for the cluster."""
+        """Calls of the application that wait for the cluster."""
         self.runner: Runner | None = None
         """What handles records, while that goes on: it alone reads, and commits."""
         self._reader: asyncio.Task[Any] | None = None

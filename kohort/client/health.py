@@ -72,7 +72,7 @@ class Health:
     rebalance_seconds: float | None = None
     """How long the rebalance under way takes by now; None if there is none."""
     rebalance_cause: str | None = None
-    """Of the one under way."""
+    """Cause of the rebalance under way."""
     last_rebalance_cause: str | None = None
     last_rebalance_duration_seconds: float | None = None
     last_rebalance_seconds_ago: float | None = None

@@ -36,7 +36,7 @@ class MetadataConfig(NamedTuple):
 
 
 class MetadataKeeper:
-    """That of one consumer."""
+    """The metadata keeper of one consumer."""
 
     def __init__(
         self,

@@ -89,7 +89,7 @@ class WriterWriter(TypedWriter):
             self.value(con.subcon, f"item_of({items}, {index})")
 
     def _tagged(self, con: MessageStruct, tagged: TaggedFields, source: str) -> None:
-        """Of the known tags only those of a fixed width are written here."""
+        """Writes the known tags of a fixed width; no others are written here."""
         fields = {field.name: field for field in schema_of(con.message).fields}
         widths: list[tuple[str, int, int, str, str]] = []
         for known in tagged.known:

@@ -40,7 +40,7 @@ class Line:
 
     @property
     def text(self) -> str:
-        """As it stands where there are no colours."""
+        """The line as it stands where there are no colours."""
         return "".join(span.text for span in self.spans).rstrip()
 
 
@@ -123,7 +123,9 @@ def draw(
 
 
 def _slowest_first(record: Json) -> list[Json]:
-    """Who ceased to be a member, and who caused it or was waited for, are what one looks for."""
+    """Members in order of interest: one looks for who ceased to be a member, and who caused it or
+    was waited for.
+    """
     named = {record["trigger"]["member_id"], *record["waited_for"]["member_ids"]}
 
     def weight(member: Json) -> tuple[bool, int]:

@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 from kohort.broker.core.history.wording import shown
 
 Cell: TypeAlias = str | int | None
-"""None is a dash. Numbers stand right."""
+"""A cell: None is shown as a dash. Numbers stand right."""
 
 _GAP: Final = "  "
 

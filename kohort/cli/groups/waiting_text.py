@@ -1,4 +1,4 @@
-"""Whom a rebalance that hangs is waiting for, since when and until when."""
+"""Text on the members that a rebalance that hangs is waiting for, since when and until when."""
 
 from collections.abc import Iterator
 from typing import Any, Final

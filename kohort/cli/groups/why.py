@@ -51,7 +51,7 @@ def lines(answer: Json) -> Iterator[str]:
 
 
 def nothing_text(answer: Json) -> str:
-    """Of a group without records."""
+    """The text for a group without records."""
     avoided = answer["total_avoided"]
     text = f"Group {shown(answer['group'])} has not rebalanced, as far as its history goes back"
     if avoided:

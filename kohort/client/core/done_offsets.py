@@ -16,7 +16,7 @@ NOTHING_BEGUN: Final = -1
 
 
 class DoneOffsets:
-    """Those of one partition. Its memory grows with `open_count`, which the caller bounds."""
+    """Offsets of one partition. Memory grows with `open_count`, which the caller bounds."""
 
     __slots__ = ("_begun", "_done", "last_begun", "position")
 
@@ -24,7 +24,7 @@ class DoneOffsets:
         self._begun: deque[tuple[int, int]] = deque()
         """Offset and leader epoch, from the first that is not done."""
         self._done: set[int] = set()
-        """Those of them that are done already."""
+        """Offsets in `_begun` that are done already."""
         self.last_begun = NOTHING_BEGUN
         self.position: OffsetAndMetadata | None = None
         """Before this everything is done; None as long as nothing has begun. It is there from the

@@ -227,7 +227,7 @@ class DeserialisationError(RecordError):
             record.offset + 1,
         )
         self.record = record
-        """As it was written, for a dead letter topic: key and value are bytes (KIP-1036)."""
+        """The record as written, for a dead letter topic: key and value are bytes (KIP-1036)."""
 
 
 class HandlerError(ConsumerError):
@@ -246,7 +246,7 @@ class HandlerError(ConsumerError):
         self.offset = offset
         self.attempts = attempts
         self.record = record
-        """As it was read: key and value are bytes."""
+        """The record as it was read: key and value are bytes."""
 
 
 class UnexpectedResponseError(ConsumerError):

@@ -32,7 +32,7 @@ class Look(NamedTuple):
 
 
 class Expected:
-    """Of one consumer. Times are milliseconds of one clock."""
+    """Named topics and partitions of one consumer. Times are milliseconds of one clock."""
 
     def __init__(self, timeout_ms: int | None) -> None:
         """`timeout_ms`: how long what was named may be missing; None: for ever."""

@@ -25,7 +25,10 @@ class Failing(NamedTuple):
 
 
 class Failures:
-    """Of one kind, counted from success to success. Times are milliseconds of one clock."""
+    """Failures of one kind, counted from success to success.
+
+    Times are milliseconds of one clock.
+    """
 
     def __init__(self) -> None:
         self.total = 0
@@ -56,7 +59,7 @@ class Failures:
             self._count = 0
 
     def now(self, now_ms: int) -> Failing | None:
-        """None: it has not failed since it last succeeded."""
+        """Returns how it fails now, None if it has not failed since it last succeeded."""
         if not self._count:
             return None
         seconds = (now_ms - self._first_ms) / 1000

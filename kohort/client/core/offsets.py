@@ -22,7 +22,7 @@ class OffsetAndMetadata(NamedTuple):
     offset: int
     metadata: str = ""
     leader_epoch: int = UNKNOWN_EPOCH
-    """Of the last record before that offset (KIP-320), -1 if it is not known."""
+    """Leader epoch of the last record before that offset (KIP-320), -1 if it is not known."""
 
 
 OFFSET_MAX: Final = (1 << 63) - 1
@@ -113,7 +113,9 @@ _POLICIES: Final = {"earliest": RESET_EARLIEST, "latest": RESET_LATEST, "none": 
 
 
 def _milliseconds(text: str) -> int:
-    """Of a duration in days, hours, minutes and seconds, as Java's Duration.parse reads it."""
+    """Milliseconds of a duration in days, hours, minutes and seconds, as Java's Duration.parse
+    reads it.
+    """
     found = _DURATION.fullmatch(text.upper())
     parts = {unit: value for unit, value in found.groupdict().items() if value} if found else {}
     if not parts or text.upper().endswith("T"):

@@ -21,7 +21,7 @@ class PartitionInfo(NamedTuple):
     topic: str
     partition: int
     leader: Node | None
-    """None: it has none now."""
+    """The leader, None if there is none now."""
     replicas: Sequence[Node]
     """All of them. Of one that is down only the id is known."""
     in_sync_replicas: Sequence[Node]

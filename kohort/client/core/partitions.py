@@ -16,7 +16,7 @@ class TopicPartition(NamedTuple):
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> list[consumer_protocol.TopicPartition]:
-    """As the wire has them: sorted, the partitions of each topic together."""
+    """Partitions as the wire has them: sorted, those of each topic together."""
     return [
         consumer_protocol.TopicPartition(
             topic=topic, partitions=[partition.partition for partition in group]

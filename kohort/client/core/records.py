@@ -31,7 +31,7 @@ class ConsumerRecord(NamedTuple, Generic[K, V]):
     serialized_value_size: int
     headers: tuple[tuple[str, bytes | None], ...] = ()
     leader_epoch: int = UNKNOWN_EPOCH
-    """Of the leader that appended it."""
+    """Epoch of the leader that appended it."""
 
 
 AnyRecord: TypeAlias = ConsumerRecord[Any, Any]

@@ -27,7 +27,7 @@ class RetryRules(NamedTuple):
         return self.backoff(failed_count, random)
 
     def backoff(self, failed_count: int, random: Callable[[], float]) -> int:
-        """As `wait_ms`, however many there were."""
+        """How long to wait, like `wait_ms`, however many failed attempts there were."""
         # Past sixty doublings the limit holds in any case.
         wait_ms = min(self.backoff_ms << min(failed_count - 1, 60), self.backoff_max_ms)
         return int(wait_ms * (1 - self.jitter + 2 * self.jitter * random()))

@@ -20,7 +20,7 @@ GONE_MAX: Final = 1_000
 
 
 class Leader(NamedTuple):
-    """Who serves a partition."""
+    """The broker that serves a partition, and its leader epoch."""
 
     node_id: int
     epoch: int
@@ -43,7 +43,7 @@ class TopicInfo(NamedTuple):
 
 
 class KnownTopics:
-    """Those of one client."""
+    """Topics that one client knows."""
 
     def __init__(self) -> None:
         self.infos: dict[str, TopicInfo] = {}

@@ -140,7 +140,7 @@ class WorkLimits(NamedTuple):
     byte_count: int
     """Bytes of these. The last records that were taken may go beyond."""
     uncommitted: int
-    """Of one partition: records behind the position that can be committed, done or not."""
+    """Records of one partition behind the position that can be committed, done or not."""
 
 
 class Work:
@@ -291,7 +291,7 @@ class Work:
 
     @property
     def partitions(self) -> KeysView[TopicPartition]:
-        """Those of which something has come in, and that are still owned."""
+        """Partitions of which something has come in, and that are still owned."""
         return self._shares.keys()
 
     def hold(self, partitions: Iterable[TopicPartition]) -> None:
@@ -359,7 +359,7 @@ class Work:
     def uncommitted(
         self, positions: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Of `committable`, what was not committed yet."""
+        """The part of `committable` that was not committed yet."""
         found = self.committable(positions)
         return {one: at for one, at in found.items() if self._committed.get(one) != at}
 

@@ -20,7 +20,7 @@ CommitCallback: TypeAlias = Callable[[Offsets, Exception | None], Awaitable[None
 
 
 class CommitCallbacks:
-    """Those of one consumer whose commits are over."""
+    """Callbacks of one consumer whose commits are over."""
 
     def __init__(self) -> None:
         self.task: asyncio.Task[None] | None = None
@@ -61,7 +61,9 @@ class CommitCallbacks:
             raise kept
 
     async def close(self, timeout_s: float) -> None:
-        """As `tell`, for so long at most; one that still runs then is cancelled."""
+        """Calls all that are due, like `tell`, for so long at most; one that still runs then is
+        cancelled.
+        """
         try:
             async with asyncio.timeout(timeout_s):
                 await self.tell()

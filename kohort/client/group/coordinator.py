@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class Coordinator:
-    """That of one consumer's group."""
+    """The coordinator of one consumer's group."""
 
     def __init__(self, cluster: Cluster, group_id: str) -> None:
         self.group_id = group_id

@@ -52,7 +52,7 @@ LEAVE_TIMEOUT_S: Final = 5.0
 
 
 class HeartbeatThreadConfig(NamedTuple):
-    """Of whom it sends heartbeats, and how."""
+    """The member that the thread sends heartbeats for, and how it sends them."""
 
     group_id: str
     group_instance_id: str | None

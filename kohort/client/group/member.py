@@ -73,7 +73,7 @@ LARGE_GROUP: Final = 100
 
 
 class GroupMember:
-    """That of one consumer, for as long as it lives."""
+    """The group member that one consumer is, for as long as it lives."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class GroupMember:
         self._on_progress = on_progress
         self._round: asyncio.Task[None] | None = None
         self._beating = NOBODY
-        """Whom the heartbeat thread works for."""
+        """The identity that the heartbeat thread works for."""
         self._error: BaseException | None = None
         """What ended a round, for the next poll."""
         self._parked_on: Connection | None = None

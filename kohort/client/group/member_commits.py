@@ -37,7 +37,7 @@ class MemberCommits:
         return self._is_joining()
 
     def commit_identity(self) -> Identity:
-        """Who commits now.
+        """The identity that commits now.
 
         Raises:
             RebalanceInProgressError: nobody before the rebalance is over.

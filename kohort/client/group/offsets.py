@@ -87,7 +87,7 @@ class Committer(Protocol):
     """On whose behalf commits are made."""
 
     def commit_identity(self) -> Identity:
-        """Who commits. Raises a CommitError if that cannot be done now."""
+        """The identity that commits. Raises a CommitError if that cannot be done now."""
 
     def check_still(self, asked: Identity) -> None:
         """Raise a CommitError if `asked`, which a commit was made for, is not who commits now."""
@@ -120,7 +120,7 @@ class Outsider:
 
 
 class _Author(NamedTuple):
-    """Who asked for a commit, and as whom: what every attempt goes out under.
+    """The author of a commit: who asked for it, and as whom; every attempt goes out under that.
 
     The offsets are those of that moment. Under a later identity the coordinator would take them,
     although the partitions may have been another member's meanwhile, whose commit they would undo.
@@ -159,7 +159,7 @@ class GroupOffsets:
         """Done when the commit that was asked for last is over."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.callbacks = CommitCallbacks()
-        """Of commits that are over."""
+        """Callbacks of commits that are over."""
 
     # Commits.
 
@@ -334,7 +334,7 @@ class GroupOffsets:
         return await self._retrying(lambda: self._fetch_once(partitions), self._fetching, timeout_s)
 
     async def fetch_patiently(self, partitions: Collection[TopicPartition]) -> Committed:
-        """As `fetch`, for as long as it takes."""
+        """Fetches like `fetch`, for as long as it takes."""
         return await self._retrying(lambda: self._fetch_once(partitions), self._fetching, None)
 
     @property

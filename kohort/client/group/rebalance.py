@@ -36,7 +36,7 @@ NOTHING: Final[Partitions] = frozenset()
 
 
 class Rebalance:
-    """That of one consumer; nothing of it is left between two rebalances."""
+    """The rebalances of one consumer; nothing is left here between two of them."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Rebalance:
         self._commit: asyncio.Task[None] | None = None
         self._is_committed = False
         self.callbacks = Callbacks(self._callback_failed)
-        """Those of the step that is under way."""
+        """Callbacks of the step that is under way."""
         self._error: BaseException | None = None
 
     # Steps.

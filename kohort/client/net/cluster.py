@@ -84,7 +84,7 @@ class Cluster:
 
     @property
     def addresses(self) -> list[Address]:
-        """Of all brokers that are known, and those that were given to begin with."""
+        """Addresses of all brokers that are known, and those that were given to begin with."""
         return list(dict.fromkeys((*self._brokers.values(), *self.config.bootstrap)))
 
     def remember(self, node_id: int, address: Address) -> None:
@@ -111,7 +111,7 @@ class Cluster:
         return await asyncio.shield(task)
 
     def connected(self, address: Address, purpose: str = "") -> Connection | None:
-        """As `connection`, if it is there already."""
+        """The connection that `connection` would give, if it is there already; else None."""
         task = self._connections.get((address, purpose))
         if task is None or not task.done() or _is_useless(task):
             return None
@@ -234,7 +234,7 @@ class Cluster:
         self._known.learn(found, is_complete=is_complete)
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
-        """Of those that are known to exist."""
+        """Partition counts of those topics that are known to exist."""
         known = ((topic, self.topics.get(topic)) for topic in topics)
         return {
             topic: info.partition_count
@@ -249,7 +249,7 @@ class Cluster:
         return node_id in replicas and node_id in self._brokers
 
     def leader(self, partition: TopicPartition) -> Leader | None:
-        """Who serves it, None if that is not known."""
+        """The leader that serves a partition, None if it is not known."""
         info = self.topics.get(partition.topic)
         return None if info is None else info.leaders.get(partition.partition)
 

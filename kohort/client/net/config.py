@@ -8,7 +8,7 @@ from kohort.client.net.security import SecurityConfig
 
 
 class ConnectionConfig(NamedTuple):
-    """Who we are, how patient and how secure."""
+    """Settings of a connection: who we are, how patient and how secure."""
 
     client_id: str = "kohort"
     software_version: str = "0"

@@ -40,8 +40,8 @@ NEXT_ADDRESS_S: Final = 0.25
 proposes."""
 
 QUIET_ROUNDS: Final = 3
-"""Of the loop, in which nothing is read, before there is nothing to be read. Loops look at their
-timers and at their sockets in this order or the other one."""
+"""Rounds of the loop in which nothing is read, before there is nothing to be read. Loops look at
+their timers and at their sockets in this order or the other one."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -151,7 +151,7 @@ class Connection(asyncio.BufferedProtocol):
     def send(
         self, request: object, *, version: int | None = None, at_most: int | None = None
     ) -> asyncio.Future[Any]:
-        """As `call`, without waiting, and without a timeout; `answer` gives it one."""
+        """Sends like `call`, without waiting, and without a timeout; `answer` gives it one."""
         if version is None:
             version = self.versions.best(type(request), at_most)
         if self._why_closed is not None or self._transport is None:

@@ -44,12 +44,12 @@ class FrameReader:
     def __init__(self) -> None:
         self._scratch = bytearray(_SCRATCH_BYTES)
         self._begin = 0
-        """Of what is in the scratch buffer and not taken yet."""
+        """Where the bytes begin that are in the scratch buffer and not taken yet."""
         self._end = 0
         self._large: bytearray | None = None
         self._filled = 0
         self.bytes_max = GREETING_BYTES_MAX
-        """Of a frame; to be raised to FRAME_BYTES_MAX once the two sides know each other."""
+        """Limit for a frame; to be raised to FRAME_BYTES_MAX once the two sides know each other."""
 
     def buffer(self) -> memoryview:
         """Where the next bytes are to be put; never empty."""

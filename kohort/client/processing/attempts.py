@@ -12,7 +12,7 @@ from kohort.client.processing.options import Handler
 
 
 class Attempts:
-    """Those of one run."""
+    """Attempts of one run."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ INTERVAL_S_MIN: Final = 0.01
 
 
 class Commits:
-    """Those of one run. Only what has changed since it was stored is committed."""
+    """Commits of one run. Only what has changed since it was stored is committed."""
 
     def __init__(
         self,

@@ -45,7 +45,7 @@ class DeadLetter:
     """A record that could not be handled."""
 
     record: ConsumerRecord[bytes | None, bytes | None]
-    """As it was read: no deserialiser has touched it."""
+    """The record as it was read: no deserialiser has touched it."""
     error: Exception
     """What its last attempt raised; a DeserialisationError if it did not come to a handler."""
     attempts: int

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class EngineSource:
-    """That of one consumer: a `Source`."""
+    """The engine of one consumer as a `Source`."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -11,7 +11,7 @@ from kohort.client.core.partitions import TopicPartition
 
 @dataclass(slots=True, eq=False)
 class Counts:
-    """Of all runs of one consumer together."""
+    """Counts of all runs of one consumer together."""
 
     handled: int = 0
     """Records whose handler returned."""
@@ -47,7 +47,7 @@ class RunFigures:
     waiting: int
     """Records that are held and were not begun."""
     held_bytes: int
-    """Of both."""
+    """Bytes of the records in flight and of those waiting."""
     oldest_in_flight_seconds: float | None
     """Since the first attempt at the record that was begun first; None if there is none."""
     oldest_in_flight: tuple[TopicPartition, int] | None

@@ -57,7 +57,7 @@ GAUGES: Final = (
 
 
 def run_metrics(seen: Seen) -> Iterator[Metric]:
-    """Those of all consumers; one without a run has no series."""
+    """Metrics of the runs of all consumers; one without a run has no series."""
     for each in COUNTERS:
         yield _filled(
             CounterMetricFamily(PREFIX + each.name, each.text, labels=["client_id"]), each, seen

@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class Outcomes:
-    """Those of one run; counts them."""
+    """Outcomes of one run; counts them."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Outcomes:
         self._work.rest(item, now_ms + wait_ms)
 
     def figures(self, now_ms: int, *, is_running: bool) -> RunFigures:
-        """Those of now."""
+        """Figures of this moment."""
         work, counts = self._work, self._counts
         oldest = work.oldest()
         began_ms = None if oldest is None else oldest.began_ms

@@ -386,7 +386,7 @@ class Runner:
             self.over.set_result(None)
 
     def figures(self) -> RunFigures:
-        """Those of now."""
+        """Figures of this moment."""
         return self._outcomes.figures(self._now_ms(), is_running=not self.over.done())
 
     def _now_ms(self) -> int:

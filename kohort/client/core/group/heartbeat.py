@@ -91,7 +91,7 @@ _ENDS: Final = {
 
 
 class HeartbeatRules:
-    """Those of one consumer. At most one request is under way: after an action that sends one,
+    """Rules of one consumer. At most one request is under way: after an action that sends one,
     exactly one of `answered`, `failed`, `left` or `found_coordinator` is called.
     """
 

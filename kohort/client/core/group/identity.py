@@ -1,4 +1,4 @@
-"""Who this consumer is in its group, at one moment.
+"""The identity of this consumer in its group, at one moment.
 
 Requests remember the identity that they were sent with. An answer that says that it is not valid
 any more counts only if the consumer has not got another one meanwhile.

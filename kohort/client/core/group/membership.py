@@ -65,7 +65,7 @@ _FIRST_TEXTS: Final = {JoinReason.RESTART: "started", JoinReason.UPGRADE: "upgra
 
 
 class Membership:
-    """That of one consumer, for as long as it lives."""
+    """Membership of one consumer, for as long as it lives."""
 
     def __init__(
         self,
@@ -99,9 +99,9 @@ class Membership:
         self._joined_topics: frozenset[str] = frozenset()
         """What the last JoinGroup asked for."""
         self._known_topics: frozenset[str] | None = None
-        """Of a static member that is not one now: what the group goes on assuming it wants."""
+        """Topics that the group still takes for wanted by a static member that is none now."""
         self._watched: Mapping[str, int] | None = None
-        """Of a leader: the partition counts that the assignment was made from."""
+        """Partition counts that a leader's assignment was made from."""
         self._counts_meanwhile: Mapping[str, int] | None = None
         """The newest that came while that assignment was on its way."""
         self._handover = Handover(config.max_poll_interval_ms)

@@ -104,7 +104,7 @@ def coordinator_request(group_id: str, version: int) -> FindCoordinatorRequest:
 
 
 class FoundCoordinator(NamedTuple):
-    """Who looks after the group, or why that cannot be said."""
+    """The broker that looks after the group, or why it cannot be named."""
 
     error: ErrorCode
     node_id: int

@@ -112,13 +112,13 @@ class Sampled:
         return sum(window.count for window in windows) * 1000 / span_ms
 
     def average(self, now_ms: int) -> float | None:
-        """Of the latest values; None if there are none."""
+        """The average of the latest values; None if there are none."""
         windows = self._recent(now_ms)
         count = sum(window.count for window in windows)
         return sum(window.total for window in windows) / count if count else None
 
     def highest(self, now_ms: int) -> float | None:
-        """Of the latest values; None if there are none."""
+        """The highest of the latest values; None if there are none."""
         return max((window.highest for window in self._recent(now_ms)), default=None)
 
     def seconds_ago(self, now_ms: int) -> float:
@@ -134,7 +134,7 @@ class Sampled:
 
 
 class HeartbeatStatistics:
-    """Those of the heartbeat thread's requests, kept behind the lock of its rules."""
+    """Statistics of the heartbeat thread's requests, kept behind the lock of its rules."""
 
     def __init__(self) -> None:
         self._answers = Sampled()
@@ -154,7 +154,7 @@ class HeartbeatStatistics:
 
 
 class GroupStatistics:
-    """Those of one consumer's joins, syncs, rebalances and commits. Used on the loop alone."""
+    """Statistics of one consumer's joins, syncs, rebalances and commits. Used on the loop alone."""
 
     def __init__(self) -> None:
         self.phase = RebalancePhase.NONE
@@ -247,7 +247,7 @@ class GroupStatistics:
 
     @property
     def cause(self) -> str | None:
-        """Of the rebalance that is under way."""
+        """Cause of the rebalance that is under way."""
         return self._cause
 
     @property

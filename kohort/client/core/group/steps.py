@@ -52,7 +52,8 @@ class Assign(NamedTuple):
     """Lead: run the assignor with the partition counts of these topics; then call `assigned`."""
 
     assignor: Assignor | None
-    """None: the coordinator keeps the assignment (KIP-814), so that only the counts are needed."""
+    """The assignor to run; None: the coordinator keeps the assignment (KIP-814), so that only the
+    counts are needed."""
     members: Sequence[GroupMember]
     topics: frozenset[str]
 

@@ -1,4 +1,4 @@
-"""Who reads which partition: the leader of a group decides with one of these.
+"""Assignors: the leader of a group decides with one of these who reads which partition.
 
 Range, round robin, sticky and cooperative sticky assign as Java's classes of these names do where
 that can be seen from outside (rule, user data, names), so that either may lead a mixed group.

@@ -30,7 +30,7 @@ class GroupMember:
     topics: frozenset[str]
     """Subscribed to."""
     instance_id: str | None = None
-    """Of a static member (KIP-345)."""
+    """Instance id of a static member (KIP-345)."""
     owned: tuple[TopicPartition, ...] = ()
     """What it said to hold when it joined; nothing in eager groups."""
     generation: int = -1

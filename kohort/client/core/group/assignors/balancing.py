@@ -106,7 +106,8 @@ class _Balance:
                 self._add(member_id, partition)
 
     def assignment(self, held: Mapping[str, Sequence[TopicPartition]]) -> Assignment:
-        """As many of each topic as a member was left with, those that it held before all others.
+        """The share of each member: as many partitions of each topic as it was left with,
+        first of all those that it held.
 
         Moves may have taken a partition off a member and brought it another one of the same topic.
         A cooperative member would give up the one and wait for the other, and the next round might

@@ -1,4 +1,4 @@
-"""Who held what before: the members' claims, and which of them count.
+"""The members' claims: who held what before, and which of them count.
 
 A member that was away may come back and claim what was given to others meanwhile. The generation
 that it says its claim stems from decides (KIP-792).
