@@ -316,7 +316,7 @@ class CompactedLife:
             }
         for producer_id in self.sequences:
             producer = self.log.producers.get(producer_id)
-            sequence = -1 if producer is None else producer.last.last_sequence
+            sequence = -1 if producer is None else producer.batches[-1].last_sequence
             self.sequences[producer_id] = sequence + 1
         names = [entry.name for entry in files.entries("/data/t-0")]
         assert not [name for name in names if name.endswith((".swap", ".cleaned"))]

@@ -150,7 +150,7 @@ def test_every_key_keeps_its_latest_record_and_no_other(
     producer = keyed.log.producers.get(5)
     if keyed.sequence:
         assert producer is not None
-        assert producer.last.last_sequence == keyed.sequence - 1
+        assert producer.batches[-1].last_sequence == keyed.sequence - 1
 
 
 @hypothesis_settings(deadline=None, max_examples=50)

@@ -93,7 +93,7 @@ def test_a_log_with_a_damaged_byte_goes_on_where_it_ended(sample: Sample) -> Non
             producer = log.producers.get(5)
             if not path.endswith(".log"):
                 assert producer is not None
-                assert producer.last.last_sequence == 24
+                assert producer.batches[-1].last_sequence == 24
             log.flush()
             log.close()
 

@@ -1,13 +1,17 @@
-"""What a partition remembers of idempotent producers, and what it lets them send next (KIP-98).
+"""What a partition remembers of its producers, and what it lets them send next (KIP-98, KIP-890).
 
 Producers number their records per partition. The partition keeps the last five batches of each,
 as a client has at most five requests in flight: a batch sent again is answered with the offset it
 got the first time, a gap is refused, and a producer that was replaced (lower epoch) is fenced.
 
-Pure: nothing is appended here and time is an argument. `check` judges, `note_appended` records, and
-both are used alike for live batches and when a log is read again after a start. State is forgotten
-after producer.id.expiration.ms without an append by the broker's clock. (Kafka goes by the records'
-own timestamps, by which a producer of old records is forgotten while it is still sending.)
+A transactional batch opens a transaction of its producer here, and a marker of the coordinator ends
+it. A marker of a higher epoch fences what may still be under way in the old one.
+
+Pure: nothing is appended here and time is an argument. `check` and `check_marker` judge,
+`note_appended` and `note_marker` record; the latter two are used alike for live batches and when a
+log is read again after a start. State is forgotten after producer.id.expiration.ms without an
+append by the broker's clock, but never while a transaction is open. (Kafka goes by the records' own
+timestamps, by which a producer of old records is forgotten while it is still sending.)
 """
 
 from __future__ import annotations
@@ -15,15 +19,39 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from kohort.broker.core.partition.transactions import (
+    AbortedTransaction,
+    OpenTransaction,
+    TransactionSpans,
+)
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.records.batch import NO_PRODUCER_EPOCH, SEQUENCE_MODULUS, BatchHeader
+from kohort.protocol.records.batch import (
+    CONTROL_BIT,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    SEQUENCE_MODULUS,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+)
 
 BATCHES_REMEMBERED = 5
 PRODUCERS_MAX = 100_000
 """Per partition. Beyond it the one that was quiet longest is forgotten, as if it had expired: ids
-are free to invent, and this is about 50 MB. Kafka has no limit here."""
+are free to invent, and this is about 50 MB. Kafka has no limit here. One with an open transaction
+is not forgotten; the coordinator bounds how many those are."""
+_LOOKED_AT_MAX: Final = 8
+"""Producers looked at to find one to forget."""
+
+NO_COORDINATOR_EPOCH: Final = -1
+NO_TRANSACTION: Final = -1
+"""In the place of the first offset of an open transaction."""
+EXHAUSTED_EPOCH: Final = 32_767
+"""No client holds it; markers alone carry it, when 32766 was the last that a producer could use."""
+EPOCH_RISES_SINCE: Final = 2
+"""transaction.version from which a marker has a higher epoch than the batches it ends."""
 
 
 class AppendedBatch(NamedTuple):
@@ -37,18 +65,25 @@ class AppendedBatch(NamedTuple):
     """When it was appended."""
 
 
+class UnendedTransactionError(KafkaError):
+    """A transaction would span two epochs: the marker of the first one is missing (our fault)."""
+
+
 class ProducerSnapshot(NamedTuple):
     """One producer in the fields of Kafka's producer snapshot files, which hold one batch each."""
 
     producer_id: int
     producer_epoch: int
     last_sequence: int
+    """-1 without a batch: the epoch was raised by a marker, or there were only markers."""
     last_offset: int
+    """-1 without a batch."""
     offset_delta: int
     """Offset of the last record of the last batch, relative to the start of that batch."""
     timestamp: int
-    coordinator_epoch: int = -1
-    current_transaction_first_offset: int = -1
+    coordinator_epoch: int = NO_COORDINATOR_EPOCH
+    """-1 before the first marker."""
+    current_transaction_first_offset: int = NO_TRANSACTION
     """-1: none open."""
 
 
@@ -57,13 +92,14 @@ class ProducerEntry:
     """One producer as this partition knows it."""
 
     producer_epoch: int
+    last_ms: int
+    """When its last batch or marker was appended."""
     batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
-    """Oldest first, all of the current epoch; never empty."""
-
-    @property
-    def last(self) -> AppendedBatch:
-        """The youngest batch."""
-        return self.batches[-1]
+    """Oldest first, all of the current epoch; none if a marker raised that, or all were markers."""
+    coordinator_epoch: int = NO_COORDINATOR_EPOCH
+    """Of the last marker."""
+    transaction_first_offset: int = NO_TRANSACTION
+    """Where the open transaction begins."""
 
     def find(self, first_sequence: int, last_sequence: int) -> AppendedBatch | None:
         """The remembered batch with exactly these sequences."""
@@ -80,6 +116,8 @@ class ProducerState:
         self._producers_max = producers_max
         self._entries: dict[int, ProducerEntry] = {}
         """By producer id, in the order of their last append."""
+        self.spans: Final = TransactionSpans()
+        """Where their transactions lie."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -88,53 +126,104 @@ class ProducerState:
         """What is known of a producer; None if nothing is, or no longer."""
         return self._entries.get(producer_id)
 
-    def check(self, header: BatchHeader) -> AppendedBatch | None:
-        """Whether a batch may be appended next.
+    def check(
+        self, header: BatchHeader, *, is_first_of_epoch_zero: bool = False
+    ) -> AppendedBatch | None:
+        """Whether a batch of records may be appended next.
+
+        Args:
+            is_first_of_epoch_zero: the first sequence of an epoch must be 0 even where no batch of
+                the producer is known, as in transactions of version 2 (KIP-890). Producers of older
+                ones may have gone on from a partition's forgotten past.
 
         Returns:
             None if it may; the batch in the log that it repeats if it must not be appended again.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH for a producer that was replaced,
-                OUT_OF_ORDER_SEQUENCE_NUMBER for a gap or a repetition too old to be known.
+                OUT_OF_ORDER_SEQUENCE_NUMBER for a gap or a repetition too old to be known,
+                INVALID_TXN_STATE for a plain batch while a transaction of the producer is open.
+            UnendedTransactionError: KAFKA_STORAGE_ERROR for a transactional batch of a higher epoch
+                while a transaction of a lower one is open.
         """
-        if not header.has_producer_id:
+        if header.producer_id <= NO_PRODUCER_ID:
             return None
         entry = self._entries.get(header.producer_id)
-        if entry is None or entry.producer_epoch == NO_PRODUCER_EPOCH:
-            return None
-        if header.producer_epoch < entry.producer_epoch:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {header.producer_id} has epoch {entry.producer_epoch},"
-                f" not {header.producer_epoch}",
-            )
         first = header.base_sequence
-        if header.producer_epoch > entry.producer_epoch:
+        if entry is None or entry.producer_epoch == NO_PRODUCER_EPOCH:
+            expected = 0 if is_first_of_epoch_zero else first
+        elif header.producer_epoch < entry.producer_epoch:
+            raise _fenced(header.producer_id, entry.producer_epoch, header.producer_epoch)
+        elif header.producer_epoch > entry.producer_epoch:
             expected = 0
+        elif not entry.batches:
+            expected = 0 if is_first_of_epoch_zero else first
         else:
             duplicate = entry.find(first, header.last_sequence)
             if duplicate is not None:
                 return duplicate
-            expected = (entry.last.last_sequence + 1) % SEQUENCE_MODULUS
+            expected = (entry.batches[-1].last_sequence + 1) % SEQUENCE_MODULUS
         if first != expected:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {header.producer_id} sent sequence {first}, expected {expected}",
             )
+        if entry is not None and entry.transaction_first_offset != NO_TRANSACTION:
+            _check_goes_on(entry, header)
         return None
 
+    def check_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        coordinator_epoch: int,
+        transaction_version: int,
+    ) -> None:
+        """Whether a marker may be appended; one without an open transaction may, and ends nothing.
+
+        Args:
+            transaction_version: 2 or more if the epoch rises with every transaction.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED: a later marker is
+                there already, and what this one is about has ended.
+        """
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            return
+        if producer_epoch < entry.producer_epoch or (
+            transaction_version >= EPOCH_RISES_SINCE
+            and producer_epoch == entry.producer_epoch
+            and producer_epoch != EXHAUSTED_EPOCH
+            # A marker that is written again: the one before has ended the transaction.
+            and entry.transaction_first_offset != NO_TRANSACTION
+        ):
+            raise _fenced(producer_id, entry.producer_epoch, producer_epoch)
+        if coordinator_epoch < entry.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"a coordinator of epoch {entry.coordinator_epoch} has marked producer"
+                f" {producer_id}, which is later than {coordinator_epoch}",
+            )
+
     def note_appended(self, header: BatchHeader, *, base_offset: int, timestamp: int) -> None:
-        """Remember a batch that is in the log at `base_offset`, appended at `timestamp`.
+        """Remember a batch of records that is in the log at `base_offset`, appended at `timestamp`.
 
         It is not checked again: what the log holds was accepted, and a log that lost its beginning
-        continues a producer in the middle.
+        continues a producer in the middle. Control batches are left to `note_marker`.
         """
-        if not header.has_producer_id or header.is_control:
+        producer_id = header.producer_id
+        if producer_id <= NO_PRODUCER_ID or header.attributes & CONTROL_BIT:
             return
-        entry = self._entries.pop(header.producer_id, None)
-        if entry is None or entry.producer_epoch != header.producer_epoch:
-            entry = ProducerEntry(header.producer_epoch)
+        entry = self._entries.pop(producer_id, None)
+        if entry is None:
+            entry = ProducerEntry(header.producer_epoch, timestamp)
+        else:
+            entry.last_ms = timestamp
+            if entry.producer_epoch != header.producer_epoch:
+                entry.producer_epoch = header.producer_epoch
+                entry.batches.clear()
         entry.batches.append(
             AppendedBatch(
                 header.base_sequence,
@@ -144,14 +233,77 @@ class ProducerState:
                 timestamp,
             )
         )
-        self._put(header.producer_id, entry)
+        if (
+            header.attributes & TRANSACTIONAL_BIT
+            and entry.transaction_first_offset == NO_TRANSACTION
+        ):
+            entry.transaction_first_offset = base_offset
+            self.spans.begin(base_offset, producer_id)
+        self._put(producer_id, entry)
+
+    def note_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        is_commit: bool,
+        coordinator_epoch: int,
+        offset: int,
+        timestamp: int,
+    ) -> AbortedTransaction | None:
+        """Remember a marker that is in the log; what the index of aborted transactions gets."""
+        entry = self._note_epoch(producer_id, producer_epoch, timestamp)
+        entry.coordinator_epoch = coordinator_epoch
+        first_offset = entry.transaction_first_offset
+        if first_offset == NO_TRANSACTION:
+            return None
+        entry.transaction_first_offset = NO_TRANSACTION
+        last_stable_offset = self.spans.end(first_offset, offset)
+        if is_commit:
+            return None
+        return AbortedTransaction(producer_id, first_offset, offset, last_stable_offset)
+
+    def note_emptied_marker(self, header: BatchHeader, *, timestamp: int) -> None:
+        """Remember what compaction has left of a marker: that its producer reached the epoch.
+
+        Kafka forgets the epoch when it reads such a log again, and would let a fenced one send.
+        """
+        known = self._entries.get(header.producer_id)
+        if known is None or known.producer_epoch < header.producer_epoch:
+            self._note_epoch(header.producer_id, header.producer_epoch, timestamp)
+
+    def _note_epoch(self, producer_id: int, producer_epoch: int, timestamp: int) -> ProducerEntry:
+        """The entry of a producer whose marker came; a change of the epoch forgets its batches."""
+        entry = self._entries.pop(producer_id, None)
+        if entry is None:
+            entry = ProducerEntry(producer_epoch, timestamp)
+        elif entry.producer_epoch != producer_epoch:
+            entry.producer_epoch = producer_epoch
+            entry.batches.clear()
+        entry.last_ms = timestamp
+        self._put(producer_id, entry)
+        return entry
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """Every open transaction, by first offset."""
+        entries = self._entries
+        return [
+            OpenTransaction(
+                producer_id,
+                entries[producer_id].producer_epoch,
+                first_offset,
+                entries[producer_id].last_ms,
+            )
+            for first_offset, producer_id in self.spans.open.items()
+        ]
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers without an append for `expiration_ms`; how many that were."""
         expired = [
             producer_id
             for producer_id, entry in self._entries.items()
-            if now_ms - entry.last.timestamp >= expiration_ms
+            if now_ms - entry.last_ms >= expiration_ms
+            and entry.transaction_first_offset == NO_TRANSACTION
         ]
         for producer_id in expired:
             del self._entries[producer_id]
@@ -160,38 +312,87 @@ class ProducerState:
     def clear(self) -> None:
         """Forget everything, as before a log is read again."""
         self._entries.clear()
+        self.spans.clear()
 
     def snapshot(self) -> list[ProducerSnapshot]:
         """Every producer with its last batch, which is all that survives a start."""
-        return [
-            ProducerSnapshot(
-                producer_id,
-                entry.producer_epoch,
-                entry.last.last_sequence,
-                entry.last.last_offset,
-                entry.last.last_offset - entry.last.base_offset,
-                entry.last.timestamp,
-            )
-            for producer_id, entry in self._entries.items()
-        ]
+        return [_taken(producer_id, entry) for producer_id, entry in self._entries.items()]
 
     def restore(self, snapshot: Iterable[ProducerSnapshot]) -> None:
         """Replace everything by what a snapshot holds, in its order."""
-        self._entries.clear()
+        self.clear()
+        opened = []
         for taken in snapshot:
-            entry = ProducerEntry(taken.producer_epoch)
-            entry.batches.append(
-                AppendedBatch(
-                    (taken.last_sequence - taken.offset_delta) % SEQUENCE_MODULUS,
-                    taken.last_sequence,
-                    taken.last_offset - taken.offset_delta,
-                    taken.last_offset,
-                    taken.timestamp,
-                )
+            entry = ProducerEntry(
+                taken.producer_epoch,
+                taken.timestamp,
+                coordinator_epoch=taken.coordinator_epoch,
+                transaction_first_offset=taken.current_transaction_first_offset,
             )
+            if taken.last_offset >= 0:
+                entry.batches.append(
+                    AppendedBatch(
+                        (taken.last_sequence - taken.offset_delta) % SEQUENCE_MODULUS,
+                        taken.last_sequence,
+                        taken.last_offset - taken.offset_delta,
+                        taken.last_offset,
+                        taken.timestamp,
+                    )
+                )
+            if entry.transaction_first_offset != NO_TRANSACTION:
+                opened.append((entry.transaction_first_offset, taken.producer_id))
             self._put(taken.producer_id, entry)
+        for first_offset, producer_id in sorted(opened):
+            self.spans.begin(first_offset, producer_id)
 
     def _put(self, producer_id: int, entry: ProducerEntry) -> None:
         self._entries[producer_id] = entry
         if len(self._entries) > self._producers_max:
-            del self._entries[next(iter(self._entries))]
+            self._forget_one()
+
+    def _forget_one(self) -> None:
+        """Forget the producer that was quiet longest among those without an open transaction."""
+        for _ in range(_LOOKED_AT_MAX):
+            producer_id = next(iter(self._entries))
+            entry = self._entries.pop(producer_id)
+            if entry.transaction_first_offset == NO_TRANSACTION:
+                return
+            # Out of the way, or it would be looked at each time.
+            self._entries[producer_id] = entry
+
+
+def _taken(producer_id: int, entry: ProducerEntry) -> ProducerSnapshot:
+    last = entry.batches[-1] if entry.batches else None
+    return ProducerSnapshot(
+        producer_id,
+        entry.producer_epoch,
+        NO_SEQUENCE if last is None else last.last_sequence,
+        -1 if last is None else last.last_offset,
+        0 if last is None else last.last_offset - last.base_offset,
+        entry.last_ms,
+        entry.coordinator_epoch,
+        entry.transaction_first_offset,
+    )
+
+
+def _check_goes_on(entry: ProducerEntry, header: BatchHeader) -> None:
+    """Whether a batch belongs to the transaction that is open."""
+    if not header.attributes & TRANSACTIONAL_BIT:
+        raise KafkaError(
+            ErrorCode.INVALID_TXN_STATE,
+            f"producer {header.producer_id} has a transaction open and sent a batch outside it",
+        )
+    if header.producer_epoch > entry.producer_epoch:
+        raise UnendedTransactionError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"a transaction of producer {header.producer_id} and epoch {entry.producer_epoch} is"
+            f" open from {entry.transaction_first_offset}, and a batch of epoch"
+            f" {header.producer_epoch} has come",
+        )
+
+
+def _fenced(producer_id: int, known_epoch: int, epoch: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"producer {producer_id} has epoch {known_epoch}, not {epoch}",
+    )

@@ -36,8 +36,8 @@ def test_after_a_kill_the_last_five_batches_of_every_producer_are_known(
     assert sequences(log.producers, 2) == [0]
     entry = log.producers.get(1)
     assert entry is not None
-    assert entry.last.base_offset == 50
-    assert entry.last.timestamp == WALL_MS
+    assert entry.batches[-1].base_offset == 50
+    assert entry.batches[-1].timestamp == WALL_MS
 
 
 def test_after_a_clean_stop_the_last_batch_is_known_without_reading_the_log(

@@ -26,6 +26,25 @@ def test_what_is_written_is_read() -> None:
     assert read_snapshot(files, "/t-0", 1500) == PRODUCERS
 
 
+def test_producers_of_transactions_are_written_as_kafka_writes_them() -> None:
+    """A file of Kafka 4.4: one producer has a transaction open from offset 0; of the other a marker
+    has raised the epoch, which leaves it without a batch.
+    """
+    kafkas = bytes.fromhex(
+        "0001 94a306f2 00000002"
+        "00000000000003e8 0000 00000002 0000000000000002 00000001 000001a20290cf12 ffffffff"
+        "0000000000000000"
+        "00000000000003e9 0001 ffffffff ffffffffffffffff 00000000 000001a20290cf64 00000002"
+        "ffffffffffffffff"
+    )
+    producers = [
+        ProducerSnapshot(1000, 0, 2, 2, 1, 0x1A20290CF12, -1, 0),
+        ProducerSnapshot(1001, 1, -1, -1, 0, 0x1A20290CF64, 2, -1),
+    ]
+    assert decode_snapshot(kafkas) == producers
+    assert encode_snapshot(producers) == kafkas
+
+
 def test_no_producers_are_a_snapshot_as_well() -> None:
     assert decode_snapshot(encode_snapshot([])) == []
 

@@ -1,0 +1,338 @@
+"""Transactions in one partition: what may be appended, what is open, up to where it is stable."""
+
+import pytest
+
+from kohort.broker.core.partition.producers import (
+    ProducerSnapshot,
+    ProducerState,
+    UnendedTransactionError,
+)
+from kohort.broker.core.partition.transactions import (
+    AbortedTransaction,
+    OpenTransaction,
+    TransactionSpans,
+)
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
+from tests.batches import sequenced
+
+DAY = 86_400_000
+
+
+def transactional(producer_id: int, epoch: int, first: int, count: int = 1) -> BatchHeader:
+    return sequenced(producer_id, epoch, first, count)._replace(attributes=TRANSACTIONAL_BIT)
+
+
+class Log:
+    """A partition that appends whatever the rules let through."""
+
+    def __init__(self) -> None:
+        self.state = ProducerState()
+        self.end_offset = 0
+        self.now_ms = 0
+
+    def send(self, header: BatchHeader, *, version: int = 0) -> int:
+        """The base offset that the producer is told."""
+        duplicate = self.state.check(header, is_first_of_epoch_zero=version == 2)
+        if duplicate is not None:
+            return duplicate.base_offset
+        base_offset = self.end_offset
+        self.state.note_appended(header, base_offset=base_offset, timestamp=self.now_ms)
+        self.end_offset += header.record_count
+        return base_offset
+
+    def refuse(self, header: BatchHeader, *, version: int = 0) -> ErrorCode:
+        before = self.state.snapshot()
+        with pytest.raises(KafkaError) as refusal:
+            self.state.check(header, is_first_of_epoch_zero=version == 2)
+        assert self.state.snapshot() == before
+        return refusal.value.code
+
+    def mark(
+        self, producer_id: int, epoch: int, *, commit: bool = True, coordinator: int = 0
+    ) -> AbortedTransaction | None:
+        offset = self.end_offset
+        self.end_offset += 1
+        return self.state.note_marker(
+            producer_id,
+            epoch,
+            is_commit=commit,
+            coordinator_epoch=coordinator,
+            offset=offset,
+            timestamp=self.now_ms,
+        )
+
+    def answer_to_marker(
+        self, producer_id: int, epoch: int, *, version: int, coordinator: int = 0
+    ) -> ErrorCode:
+        try:
+            self.state.check_marker(
+                producer_id, epoch, coordinator_epoch=coordinator, transaction_version=version
+            )
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.NONE
+
+    def stable(self, high_watermark: int | None = None, start: int = 0) -> int:
+        reached = self.end_offset if high_watermark is None else high_watermark
+        self.state.spans.settle(reached)
+        return self.state.spans.last_stable_offset(reached, start)
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+OK = ErrorCode.NONE
+FENCED = ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+@pytest.mark.parametrize(
+    ("is_open", "known", "epoch", "version", "expected"),
+    [
+        # Below the known epoch: refused, whatever the version.
+        (True, 5, 4, 0, FENCED),
+        (True, 5, 4, 1, FENCED),
+        (True, 5, 4, 2, FENCED),
+        (False, 5, 4, 2, FENCED),
+        # The same epoch: the rule of old versions; of version 2 only where it is written again.
+        (True, 5, 5, 0, OK),
+        (True, 5, 5, 1, OK),
+        (True, 5, 5, 2, FENCED),
+        (False, 5, 5, 2, OK),
+        (False, 5, 5, 1, OK),
+        (True, 32_767, 32_767, 2, OK),
+        # Above it.
+        (True, 5, 6, 0, OK),
+        (True, 5, 6, 2, OK),
+        (False, 5, 9, 2, OK),
+    ],
+)
+def test_which_markers_are_accepted(
+    log: Log, is_open: bool, known: int, epoch: int, version: int, expected: ErrorCode
+) -> None:
+    log.send(transactional(1, known, 0) if is_open else sequenced(1, known, 0))
+    assert log.answer_to_marker(1, epoch, version=version) is expected
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_marker_of_a_producer_that_nothing_is_known_of_is_accepted(
+    log: Log, version: int
+) -> None:
+    assert log.answer_to_marker(1, 0, version=version) is OK
+    assert log.mark(1, 7, commit=False) is None
+    entry = log.state.get(1)
+    assert entry is not None
+    assert (entry.producer_epoch, list(entry.batches)) == (7, [])
+
+
+@pytest.mark.parametrize(
+    ("known", "coordinator", "expected"),
+    [
+        (3, 2, ErrorCode.TRANSACTION_COORDINATOR_FENCED),
+        (3, 3, OK),
+        (3, 4, OK),
+    ],
+)
+def test_a_marker_of_an_older_coordinator_is_refused(
+    log: Log, known: int, coordinator: int, expected: ErrorCode
+) -> None:
+    log.mark(1, 0, coordinator=known)
+    assert log.answer_to_marker(1, 0, version=1, coordinator=coordinator) is expected
+
+
+def test_an_old_epoch_is_told_before_an_old_coordinator(log: Log) -> None:
+    log.mark(1, 5, coordinator=3)
+    assert log.answer_to_marker(1, 4, version=1, coordinator=0) is FENCED
+
+
+def test_a_marker_of_a_higher_epoch_forgets_the_batches(log: Log) -> None:
+    log.send(transactional(1, 0, 0, 3))
+    log.now_ms = 9
+    log.mark(1, 1, commit=False, coordinator=2)
+    assert log.state.snapshot() == [ProducerSnapshot(1, 1, -1, -1, 0, 9, 2, -1)]
+    assert log.refuse(transactional(1, 0, 3)) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_a_marker_of_the_same_epoch_leaves_the_sequences_going_on(log: Log) -> None:
+    log.send(transactional(1, 0, 0, 3))
+    log.mark(1, 0)
+    assert log.refuse(transactional(1, 0, 0)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.send(transactional(1, 0, 0, 3)) == 0
+    assert log.send(transactional(1, 0, 3)) == 4
+
+
+@pytest.mark.parametrize(
+    ("version", "first", "is_taken"),
+    [(0, 0, True), (0, 7, True), (2, 0, True), (2, 7, False)],
+)
+@pytest.mark.parametrize("past", ["unknown", "cleared by a marker"])
+def test_where_no_batch_is_known_only_version_2_has_to_begin_at_zero(
+    log: Log, version: int, first: int, is_taken: bool, past: str
+) -> None:
+    if past != "unknown":
+        log.send(transactional(1, 0, 0, 3))
+        log.mark(1, 1)
+    header = transactional(1, 1, first)
+    if is_taken:
+        assert log.send(header, version=version) == log.end_offset - 1
+    else:
+        refused = log.refuse(header, version=version)
+        assert refused is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_plain_batch_may_not_come_within_a_transaction(log: Log) -> None:
+    log.send(transactional(1, 0, 0))
+    assert log.refuse(sequenced(1, 0, 1)) is ErrorCode.INVALID_TXN_STATE
+    assert log.refuse(sequenced(1, 1, 0)) is ErrorCode.INVALID_TXN_STATE
+    assert log.send(sequenced(2, 0, 0)) == 1
+    log.mark(1, 0)
+    assert log.send(sequenced(1, 0, 1)) == 3
+
+
+def test_a_transaction_never_spans_two_epochs(log: Log) -> None:
+    log.send(transactional(1, 0, 0))
+    with pytest.raises(UnendedTransactionError):
+        log.state.check(transactional(1, 1, 0))
+    assert log.refuse(transactional(1, 1, 0)) is ErrorCode.KAFKA_STORAGE_ERROR
+    log.mark(1, 0, commit=False)
+    assert log.send(transactional(1, 1, 0)) == 2
+
+
+def test_a_transaction_is_open_from_its_first_batch_to_its_marker(log: Log) -> None:
+    log.send(sequenced(9, 0, 0, 5))
+    assert log.state.open_transactions() == []
+    log.now_ms = 1
+    log.send(transactional(1, 4, 0))
+    log.send(transactional(2, 0, 0))
+    log.now_ms = 2
+    log.send(transactional(1, 4, 1))
+    assert log.state.open_transactions() == [
+        OpenTransaction(1, 4, 5, 2),
+        OpenTransaction(2, 0, 6, 1),
+    ]
+    log.mark(1, 4)
+    assert log.state.open_transactions() == [OpenTransaction(2, 0, 6, 1)]
+
+
+def test_the_stable_offset_is_the_first_one_of_an_open_transaction(log: Log) -> None:
+    log.send(sequenced(9, 0, 0, 2))
+    assert log.stable() == 2
+    log.send(transactional(1, 0, 0))
+    log.send(transactional(2, 0, 0))
+    log.send(transactional(1, 0, 1))
+    assert log.stable() == 2
+    log.mark(1, 0)
+    assert log.stable() == 3
+    log.mark(2, 0)
+    assert log.stable() == 7
+
+
+def test_an_ended_transaction_holds_until_its_marker_is_below_the_high_watermark(
+    log: Log,
+) -> None:
+    log.send(transactional(1, 0, 0, 3))
+    log.mark(1, 0)
+    log.send(transactional(2, 0, 0))
+    assert log.stable(high_watermark=2) == 0
+    assert log.stable(high_watermark=3) == 0
+    assert log.stable(high_watermark=4) == 4
+    assert log.stable(high_watermark=5) == 4
+
+
+def test_the_stable_offset_is_never_below_the_start_of_the_log(log: Log) -> None:
+    log.send(transactional(1, 0, 0, 20))
+    assert log.stable(start=11) == 11
+
+
+def test_an_abort_goes_into_the_index_with_what_is_stable_behind_it(log: Log) -> None:
+    """The example of the file format: 1001 aborted 3..4 while another was open from 0."""
+    log.send(transactional(1000, 0, 0, 3))
+    log.send(transactional(1001, 0, 0))
+    assert log.mark(1001, 1, commit=False) == AbortedTransaction(1001, 3, 4, 0)
+    assert log.mark(1000, 1, commit=False) == AbortedTransaction(1000, 0, 5, 6)
+
+
+def test_a_commit_and_an_abort_of_nothing_do_not_go_into_the_index(log: Log) -> None:
+    log.send(transactional(1, 0, 0))
+    assert log.mark(1, 0, commit=True) is None
+    assert log.mark(1, 0, commit=False) is None
+    assert log.stable() == 3
+
+
+def test_an_emptied_marker_raises_the_epoch_and_nothing_else(log: Log) -> None:
+    log.send(transactional(1, 4, 0, 3))
+    emptied = transactional(1, 4, -1)._replace(
+        attributes=TRANSACTIONAL_BIT | CONTROL_BIT, record_count=0
+    )
+    log.state.note_emptied_marker(emptied, timestamp=0)
+    assert log.send(transactional(1, 4, 3)) == 3
+    log.state.note_emptied_marker(emptied._replace(producer_epoch=6), timestamp=0)
+    assert log.refuse(transactional(1, 5, 0)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    log.state.note_emptied_marker(emptied._replace(producer_id=2), timestamp=0)
+    assert log.refuse(sequenced(2, 3, 0)) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_a_producer_with_an_open_transaction_does_not_expire(log: Log) -> None:
+    log.send(transactional(1, 0, 0))
+    log.send(sequenced(2, 0, 0))
+    assert log.state.expire(DAY, DAY) == 1
+    assert log.state.get(1) is not None
+    log.now_ms = DAY
+    log.mark(1, 0)
+    assert log.state.expire(2 * DAY - 1, DAY) == 0
+    assert log.state.expire(2 * DAY, DAY) == 1
+
+
+def test_of_too_many_producers_none_with_an_open_transaction_is_forgotten() -> None:
+    log = Log()
+    log.state = ProducerState(producers_max=3)
+    log.send(transactional(1, 0, 0))
+    for producer_id in range(2, 10):
+        log.send(sequenced(producer_id, 0, 0))
+    assert len(log.state) == 3
+    assert [log.state.get(one) is not None for one in (1, 7, 8, 9)] == [True, False, True, True]
+    for producer_id in range(20, 40):
+        log.send(transactional(producer_id, 0, 0))
+    assert len(log.state.open_transactions()) == 21
+    assert len(log.state) == 21
+
+
+def test_a_snapshot_carries_open_transactions_over(log: Log) -> None:
+    """The producers of the example of the file format, and one more that began between them."""
+    log.now_ms = 50
+    log.send(transactional(1000, 0, 0, 2))
+    log.send(transactional(1001, 0, 0))
+    log.send(transactional(1002, 0, 0))
+    log.mark(1001, 1, commit=False, coordinator=2)
+    log.send(transactional(1000, 0, 2))
+    taken = log.state.snapshot()
+    assert sorted(taken) == [
+        ProducerSnapshot(1000, 0, 2, 5, 0, 50, -1, 0),
+        ProducerSnapshot(1001, 1, -1, -1, 0, 50, 2, -1),
+        ProducerSnapshot(1002, 0, 0, 3, 0, 50, -1, 3),
+    ]
+    restored = ProducerState()
+    restored.restore(taken)
+    assert restored.snapshot() == taken
+    assert restored.open_transactions() == log.state.open_transactions()
+    assert restored.spans.last_stable_offset(6, 0) == 0
+    log.state = restored
+    assert log.answer_to_marker(1001, 1, version=1, coordinator=1) is (
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    )
+    assert log.send(transactional(1000, 0, 2)) == 5
+    assert log.mark(1000, 0, commit=False) == AbortedTransaction(1000, 0, 6, 3)
+
+
+def test_ten_thousand_open_transactions_cost_no_search() -> None:
+    """Ending them in any order leaves the first of the others in front."""
+    spans = TransactionSpans()
+    for offset in range(10_000):
+        spans.begin(offset, offset)
+    for offset in range(9_999):
+        assert spans.last_stable_offset(20_000 + offset, 0) == offset
+        assert spans.end(offset, 20_000 + offset) == offset + 1
+        spans.settle(20_001 + offset)
+        assert not spans.ended
