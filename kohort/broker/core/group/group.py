@@ -15,6 +15,7 @@ from kohort.broker.core.group.requests import (
     CommittedOffset,
     GroupDescription,
     Now,
+    OpenTransaction,
     Ticket,
     TopicPartition,
 )
@@ -35,6 +36,18 @@ class Group(OffsetsOwner, Protocol):
 
     def commit(self, request: CommitRequest, ticket: Ticket, now: Now) -> None:
         """OffsetCommit. Answer: CommitResult."""
+        ...
+
+    def commit_in_transaction(
+        self, request: CommitRequest, transaction: OpenTransaction, ticket: Ticket, now: Now
+    ) -> None:
+        """TxnOffsetCommit. Answer: CommitResult."""
+        ...
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """The marker of the producer's transaction is in the log. May be called at any time, also
+        while an append is under way.
+        """
         ...
 
     # Removal. Each wants a step of its own, with nothing on its way to the log.

@@ -4,6 +4,7 @@ A step changes what is passing at once. What must be durable first is *staged* a
 records go into one append with those of the other writes of the step, and it is told the outcome.
 """
 
+from itertools import takewhile
 from typing import Protocol
 
 from kohort.broker.core.group.effects import Append, Effect, Note, Reply
@@ -17,7 +18,9 @@ class Write(Protocol):
     """Records on their way to the log, and what follows."""
 
     def make_records(self) -> tuple[DurableRecord, ...]:
-        """Called once, at the end of the step; nothing to write drops the write."""
+        """Called once, right before the append; nothing to write drops the write, which then has
+        answered whoever waits for it.
+        """
         ...
 
     def on_durable(self, now: Now) -> None:
@@ -38,11 +41,13 @@ class Write(Protocol):
 class Outbox:
     """The requests of one group to its shell; one append is under way at a time."""
 
-    __slots__ = ("_effects", "_singly", "_staged", "in_flight")
+    __slots__ = ("_alone", "_effects", "_singly", "_staged", "in_flight")
 
     def __init__(self) -> None:
         self._effects: list[Effect] = []
         self._staged: list[Write] = []
+        self._alone: set[Write] = set()
+        """Of those that are staged, whose records are a batch of their own."""
         self._singly = 0
         """So many of those that are staged, the first, get an append of their own."""
         self.in_flight: list[Write] = []
@@ -62,6 +67,11 @@ class Outbox:
         assert not self.in_flight, "stepped while an append is under way"
         self._staged.append(write)
 
+    def stage_alone(self, write: Write) -> None:
+        """Have the records appended as a batch of their own, in the order of all writes."""
+        self.stage(write)
+        self._alone.add(write)
+
     @property
     def has_effects(self) -> bool:
         """Is there something to collect?"""
@@ -80,27 +90,44 @@ class Outbox:
             # Nearly always: straight through.
             assert not self.in_flight
             self._staged = []
+            self._alone.clear()
             records = staged[0].make_records()
             if records:
                 self.in_flight = staged
                 effects.append(Append(records))
+            elif self._effects:
+                effects += self._take_late()
         elif staged:
             assert not self.in_flight
+            effects += self._collect_several()
+        return effects
+
+    def _collect_several(self) -> list[Effect]:
+        records: tuple[DurableRecord, ...] = ()
+        while self._staged and not records:
             made = [(write, write.make_records()) for write in self._take_staged()]
             # A write may have become pointless by a later event of the same step.
-            self.in_flight = [write for write, records in made if records]
-            if self.in_flight:
-                effects.append(Append(tuple(record for _, records in made for record in records)))
-        return effects
+            self.in_flight = [write for write, of_write in made if of_write]
+            records = tuple(record for _, of_write in made for record in of_write)
+        return [*self._take_late(), Append(records)] if records else self._take_late()
+
+    def _take_late(self) -> list[Effect]:
+        """What writes asked for that came to nothing when their records were to be made."""
+        late, self._effects = self._effects, []
+        return late
 
     def _take_staged(self) -> list[Write]:
         """Takes the writes that share the next append."""
         staged, self._staged = self._staged, []
         if self._singly:
             self._singly -= 1
-            self._staged = staged[1:]
-            return staged[:1]
-        return staged
+            count = 1
+        else:
+            together = takewhile(lambda write: write not in self._alone, staged)
+            count = len(list(together)) or 1
+        self._staged = staged[count:]
+        self._alone.difference_update(staged[:count])
+        return staged[:count]
 
     def append_singly(self) -> bool:
         """Something in the records cannot be stored: have each write of the append tried for

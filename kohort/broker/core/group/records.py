@@ -63,6 +63,20 @@ class OffsetRecord(NamedTuple):
     committed: CommittedOffset
 
 
+class PendingOffset(NamedTuple):
+    """A position that holds once its producer's transaction commits.
+
+    Lies in a batch that bears the producer's id and epoch, and looks like any other there.
+    """
+
+    group_id: str
+    topic: str
+    partition: int
+    committed: CommittedOffset
+    producer_id: int
+    producer_epoch: int
+
+
 class OffsetTombstone(NamedTuple):
     """A position is gone."""
 
@@ -71,7 +85,9 @@ class OffsetTombstone(NamedTuple):
     partition: int
 
 
-DurableRecord: TypeAlias = GroupRecord | GroupTombstone | OffsetRecord | OffsetTombstone
+DurableRecord: TypeAlias = (
+    GroupRecord | GroupTombstone | OffsetRecord | PendingOffset | OffsetTombstone
+)
 
 _OFFSET_KEY_VERSION: Final = 1
 _GROUP_KEY_VERSION: Final = 2
@@ -114,7 +130,7 @@ def value_steps(record: DurableRecord) -> Steps[bytes | None]:
 
 def encode_value(record: DurableRecord) -> bytes | None:
     """Returns the encoded value, None for a tombstone."""
-    if isinstance(record, OffsetRecord):
+    if isinstance(record, OffsetRecord | PendingOffset):
         committed = record.committed
         expires = committed.expire_timestamp_ms != -1
         version = _OFFSET_VALUE_VERSION_WITH_EXPIRY if expires else _OFFSET_VALUE_VERSION

@@ -7,7 +7,7 @@ Named tuples where a rebalance makes one for every member, or a commit for itsel
 a third of the time that a frozen dataclass takes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
@@ -159,6 +159,21 @@ class CommitRequest(NamedTuple):
     """-1 with an empty member id: from outside any membership."""
     retention_time_ms: int = -1
     """v2-4: expire this long from now, whatever the broker's retention; -1 for the broker's."""
+
+
+def _always() -> ErrorCode:
+    return ErrorCode.NONE
+
+
+class OpenTransaction(NamedTuple):
+    """The transaction that a TxnOffsetCommit belongs to."""
+
+    producer_id: int
+    producer_epoch: int
+    check: Callable[[], ErrorCode] = _always
+    """Tells whether it is still open, with the group's partition of the log in it. Asked when its
+    records are about to be appended, which may be long after the request has come: what is appended
+    behind the marker would wait for another that never comes."""
 
 
 class CommitResult(NamedTuple):

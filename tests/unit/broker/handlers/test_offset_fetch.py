@@ -2,6 +2,7 @@
 
 import pytest
 
+from kohort.broker.core.group.records import PendingOffset
 from kohort.broker.core.group.requests import CommitRequest, OffsetToCommit
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.offset_fetch import (
@@ -34,7 +35,7 @@ async def with_offsets(g: RunningGroups) -> bytes:
     assert topic is not None
     committed = group.committed("t", 0)
     assert committed is not None
-    group.offsets.set_transactional(9, "t", 1, committed)
+    group.offsets.apply(PendingOffset("g", "t", 1, committed, 9, 0))
     return topic.topic_id
 
 

@@ -19,6 +19,7 @@ from kohort.broker.core.group.records import (
     GroupTombstone,
     OffsetRecord,
     OffsetTombstone,
+    PendingOffset,
 )
 from kohort.broker.core.group.requests import JoinResult, Now
 from kohort.broker.core.group.states import GroupState
@@ -29,7 +30,7 @@ def apply(group: GroupData, record: DurableRecord, now: Now) -> None:
     """Let the group be what `record` says."""
     assert record.group_id == group.group_id
     match record:
-        case OffsetRecord() | OffsetTombstone():
+        case OffsetRecord() | PendingOffset() | OffsetTombstone():
             group.offsets.apply(record)
         case GroupTombstone():
             group.move_to(GroupState.DEAD, now)

@@ -30,7 +30,7 @@ from kohort.broker.core.group.effects import (
 )
 from kohort.broker.core.group.events import GroupRestored, Trigger, TriggerKind
 from kohort.broker.core.group.offsets import commit as offsets
-from kohort.broker.core.group.offsets import removal
+from kohort.broker.core.group.offsets import pending, removal
 from kohort.broker.core.group.protocols import PartitionCount
 from kohort.broker.core.group.records import DurableRecord, GroupRecord
 from kohort.broker.core.group.requests import (
@@ -43,6 +43,7 @@ from kohort.broker.core.group.requests import (
     JoinResult,
     LeaveEntry,
     Now,
+    OpenTransaction,
     SyncRequest,
     SyncResult,
     Ticket,
@@ -200,18 +201,18 @@ class ClassicGroup:
             offsets.store(self, request, ticket, now)
 
     def commit_in_transaction(
-        self, request: CommitRequest, producer_id: int, ticket: Ticket, now: Now
+        self, request: CommitRequest, transaction: OpenTransaction, ticket: Ticket, now: Now
     ) -> None:
-        """TxnOffsetCommit of a producer with an open transaction. Answer: CommitResult."""
+        """TxnOffsetCommit. Answer: CommitResult."""
         error = commit_error(self.data, request, now, transactional=True)
         if error:
             self.outbox.reply(ticket, CommitResult((error,) * len(request.offsets)))
         else:
-            offsets.store(self, request, ticket, now, producer_id=producer_id)
+            offsets.store(self, request, ticket, now, transaction)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """The producer's transaction has ended, durably."""
-        self.offsets.end_transaction(producer_id, commit=commit)
+        """The marker of the producer's transaction is in the log. May be called at any time."""
+        pending.end_transaction(self, producer_id, commit=commit)
 
     # Removal. Each wants a step of its own, with nothing on its way to the log.
 

@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch's view, and commits that belong to a transaction.
+"""OffsetCommit, and TxnOffsetCommit as far as it is the same.
 
 A commit changes nothing before it is durable: until then OffsetFetch finds what was there before.
 """
@@ -8,12 +8,14 @@ from typing import Final
 
 from kohort.broker.core.group.events import OffsetsStored
 from kohort.broker.core.group.offsets.owner import OffsetsOwner
+from kohort.broker.core.group.offsets.pending import PendingWrite
 from kohort.broker.core.group.records import DurableRecord, OffsetRecord
 from kohort.broker.core.group.requests import (
     CommitRequest,
     CommitResult,
     CommittedOffset,
     Now,
+    OpenTransaction,
     Ticket,
 )
 from kohort.protocol.errors import ErrorCode
@@ -37,15 +39,9 @@ def store(
     request: CommitRequest,
     ticket: Ticket,
     now: Now,
-    *,
-    producer_id: int | None = None,
+    transaction: OpenTransaction | None = None,
 ) -> None:
-    """Store positions for one who may; answered when they are durable.
-
-    Args:
-        producer_id: the positions become visible when the transaction of this producer commits.
-            Whether it has one open is not for the group to know.
-    """
+    """Store positions for one who may, be it in a transaction; answered when they are durable."""
     expire_ms = -1
     if request.retention_time_ms != -1:
         expire_ms = min(now.wall_ms + request.retention_time_ms, TIMESTAMP_MAX)
@@ -62,10 +58,12 @@ def store(
         )
         records.append(OffsetRecord(owner.group_id, offset.topic, offset.partition, committed))
     result = CommitResult(tuple(errors))
-    if records:
-        owner.outbox.stage(OffsetsWrite(owner, tuple(records), ticket, result, producer_id))
-    else:
+    if not records:
         owner.outbox.reply(ticket, result)
+    elif transaction is None:
+        owner.outbox.stage(OffsetsWrite(owner, tuple(records), ticket, result))
+    else:
+        owner.outbox.stage_alone(PendingWrite(owner, records, transaction, ticket, result))
 
 
 def _utf16_units(text: str) -> int:
@@ -82,8 +80,6 @@ class OffsetsWrite:
     ticket: Ticket | None
     """Ticket of the commit; None once answered."""
     result: CommitResult
-    producer_id: int | None
-    """Producer id of the transaction that the positions belong to."""
 
     def make_records(self) -> tuple[DurableRecord, ...]:
         return self.records
@@ -93,11 +89,7 @@ class OffsetsWrite:
         del now
         table = self.owner.offsets
         for record in self.records:
-            if self.producer_id is None:
-                table.apply(record)
-            else:
-                place = (record.topic, record.partition)
-                table.set_transactional(self.producer_id, *place, record.committed)
+            table.apply(record)
         outbox = self.owner.outbox
         outbox.note(OffsetsStored(len(self.records)))
         if self.ticket is not None:

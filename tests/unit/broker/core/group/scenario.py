@@ -7,7 +7,7 @@ Append comes last, and whoever is parked has a deadline.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
@@ -31,6 +31,7 @@ from kohort.broker.core.group.records import (
     GroupRecord,
     OffsetRecord,
     OffsetTombstone,
+    PendingOffset,
 )
 from kohort.broker.core.group.requests import (
     CommitRequest,
@@ -42,6 +43,7 @@ from kohort.broker.core.group.requests import (
     LeaveResult,
     Now,
     OffsetToCommit,
+    OpenTransaction,
     SyncRequest,
     SyncResult,
     TopicPartition,
@@ -64,6 +66,53 @@ def subscription(*topics: str, version: int = 3) -> bytes:
 
 
 RANGE = (("range", subscription("t")),)
+
+
+@dataclass
+class Ended:
+    """The marker of a transaction, as it lies between the records of the log."""
+
+    producer_id: int
+    commit: bool
+
+
+def settled(log: Sequence[DurableRecord | Ended]) -> list[DurableRecord]:
+    """The records of a log that still count, in their order: of each key the last whose transaction
+    is not aborted, and behind or before it those of open transactions. This is what positions are
+    by definition, worked out from the whole log for every record anew.
+    """
+    counting: list[DurableRecord] = []
+    taken: set[object] = set()
+    """Keys whose last record was found, going backwards."""
+    ends: dict[int, bool] = {}
+    """The next marker of each producer, seen from where we are."""
+    held: set[object] = set()
+    for entry in reversed(log):
+        match entry:
+            case Ended(producer_id, commit):
+                ends[producer_id] = commit
+            case PendingOffset(group_id, topic, partition, committed, producer_id, _):
+                place = (topic, partition)
+                is_buried = (place, "buried") in taken
+                if producer_id not in ends:
+                    if not is_buried and (place, producer_id) not in held:
+                        held.add((place, producer_id))
+                        counting.append(entry)
+                elif ends[producer_id] and place not in taken and not is_buried:
+                    taken.add(place)
+                    counting.append(OffsetRecord(group_id, topic, partition, committed))
+            case OffsetTombstone(_, topic, partition):
+                taken |= {(topic, partition), ((topic, partition), "buried")}
+            case OffsetRecord(_, topic, partition, _):
+                if (topic, partition) not in taken:
+                    taken.add((topic, partition))
+                    counting.append(entry)
+            case _:
+                if () not in taken:
+                    taken.add(())
+                    counting.append(entry)
+    counting.reverse()
+    return counting
 
 
 @dataclass(eq=False)
@@ -97,8 +146,10 @@ class Scenario:
         self.timers_fired = 0
         self.appends: list[tuple[DurableRecord, ...]] = []
         """Every append that was asked for."""
-        self.log: list[DurableRecord] = []
+        self.log: list[DurableRecord | Ended] = []
         """What became durable."""
+        self._behind: list[Ended] = []
+        """Markers behind the append that is under way."""
         self.hold_appends = False
         self.fail_appends: ErrorCode | None = None
         self.events: list[Event] = []
@@ -180,10 +231,12 @@ class Scenario:
 
     def finish_append(self) -> None:
         if self.fail_appends is None:
-            self.log.extend(self.appends[-1])
+            self.log += self.appends[-1]
             self.group.on_appended(self.now)
         else:
             self.group.on_append_failed(self.fail_appends, self.now)
+        self.log += self._behind
+        self._behind.clear()
         self.take_effects()
 
     def check(self) -> None:
@@ -223,18 +276,10 @@ class Scenario:
 
     def restart(self) -> None:
         """The process dies and starts again: all that is left is the log."""
-        last: dict[object, DurableRecord] = {}
-        for record in self.log:
-            place = (
-                (record.topic, record.partition)
-                if isinstance(record, OffsetRecord | OffsetTombstone)
-                else ()
-            )
-            last[place] = record
         self.timers.clear()
         self.tickets.clear()
         self.group = self.make_group()
-        self.step(lambda: self.group.restore(last.values(), self.now))
+        self.step(lambda: self.group.restore(settled(self.log), self.now))
 
     # Requests.
 
@@ -299,7 +344,11 @@ class Scenario:
         return ticket
 
     def commit(
-        self, *offsets: OffsetToCommit, producer_id: int | None = None, **changes: Change
+        self,
+        *offsets: OffsetToCommit,
+        producer_id: int | None = None,
+        check: Callable[[], ErrorCode] = lambda: ErrorCode.NONE,
+        **changes: Change,
     ) -> Ticket:
         listed = offsets or (OffsetToCommit("t", 0, 42),)
         request = CommitRequest(listed, instance_id=changes.pop("instance", None), **changes)
@@ -307,10 +356,18 @@ class Scenario:
         if producer_id is None:
             self.step(lambda: self.group.commit(request, ticket, self.now))
         else:
+            transaction = OpenTransaction(producer_id, 0, check)
             self.step(
-                lambda: self.group.commit_in_transaction(request, producer_id, ticket, self.now)
+                lambda: self.group.commit_in_transaction(request, transaction, ticket, self.now)
             )
         return ticket
+
+    def end_transaction(self, producer_id: int = 7, *, commit: bool = True) -> None:
+        """The marker is appended, be it behind an append whose outcome is not known."""
+        marker = Ended(producer_id, commit)
+        (self._behind if self.group.outbox.in_flight else self.log).append(marker)
+        self.group.end_transaction(producer_id, commit=commit)
+        self.check()
 
     def commit_error(self, *offsets: OffsetToCommit, **changes: Change) -> ErrorCode:
         answer: CommitResult = self.commit(*offsets, **changes).answer

@@ -4,7 +4,12 @@ import pytest
 
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.events import GroupRemoved, OffsetsRemoved
-from kohort.broker.core.group.records import GroupTombstone, OffsetRecord, OffsetTombstone
+from kohort.broker.core.group.records import (
+    GroupTombstone,
+    OffsetRecord,
+    OffsetTombstone,
+    PendingOffset,
+)
 from kohort.broker.core.group.requests import DeleteOffsetsResult, OffsetToCommit
 from kohort.protocol.errors import ErrorCode
 from tests.unit.broker.core.group.scenario import MINUTE, SECOND, Scenario
@@ -125,17 +130,18 @@ class TestForgetTopics:
         living_id, former_id = bytes(range(16)), bytes(range(1, 17))
         for partition, topic_id in enumerate((living_id, former_id)):
             committed = record.committed._replace(topic_id=topic_id)
-            s.group.offsets.set("t", partition, committed)
-            s.group.offsets.set_transactional(7, "t", 2 + partition, committed)
+            s.group.offsets.apply(record._replace(partition=partition, committed=committed))
+            place = ("g", "t", 2 + partition)
+            s.group.offsets.apply(PendingOffset(*place, committed, 7, 0))
         s.step(lambda: s.group.forget_topics({"t": living_id}))
-        s.group.end_transaction(7, commit=True)
+        s.end_transaction()
         assert sorted(s.group.offsets.topics()["t"]) == [0, 2]
 
     def test_so_do_those_of_open_transactions(self) -> None:
         s = Scenario()
         s.commit(producer_id=7)
         s.step(lambda: s.group.forget_topics({"t": None}))
-        s.group.end_transaction(7, commit=True)
+        s.end_transaction()
         assert s.offset() is None
 
 

@@ -1,0 +1,85 @@
+"""TxnOffsetCommit: positions that hold once a producer's transaction commits (KIP-98, KIP-447).
+
+They lie in the log like others, in a batch of their own that bears the producer's id and epoch; the
+marker behind it tells what becomes of them. Until then they are visible to nobody, but that who
+asks for stable positions is told that there is none yet.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kohort.broker.core.group.events import OffsetsStored
+from kohort.broker.core.group.offsets.owner import OffsetsOwner
+from kohort.broker.core.group.records import DurableRecord, OffsetRecord, PendingOffset
+from kohort.broker.core.group.requests import (
+    CommitResult,
+    Now,
+    OpenTransaction,
+    Ticket,
+)
+from kohort.protocol.errors import ErrorCode
+
+
+def end_transaction(owner: OffsetsOwner, producer_id: int, *, commit: bool) -> None:
+    """The marker of the producer's transaction is in the log, behind all that was appended."""
+    owner.offsets.end_transaction(producer_id, commit=commit)
+    for write in owner.outbox.in_flight:
+        if isinstance(write, PendingWrite):
+            write.on_marker(producer_id, commit=commit)
+
+
+@dataclass(slots=True, eq=False)
+class PendingWrite:
+    """One commit in a transaction."""
+
+    owner: OffsetsOwner
+    positions: Sequence[OffsetRecord]
+    transaction: OpenTransaction
+    ticket: Ticket | None
+    """Ticket of the commit; None once answered."""
+    result: CommitResult
+    is_committed: bool | None = None
+    """How the transaction has ended, if it did so before these records were known to be durable."""
+
+    def make_records(self) -> tuple[DurableRecord, ...]:
+        """Nothing if the transaction has ended while the commit waited for its turn."""
+        error = self.transaction.check()
+        if error:
+            self.answer_early(error)
+            return ()
+        return self._records()
+
+    def _records(self) -> tuple[PendingOffset, ...]:
+        stamp = (self.transaction.producer_id, self.transaction.producer_epoch)
+        return tuple(PendingOffset(*position, *stamp) for position in self.positions)
+
+    def on_marker(self, producer_id: int, *, commit: bool) -> None:
+        """A marker lies behind the records; the first one decides."""
+        if producer_id == self.transaction.producer_id and self.is_committed is None:
+            self.is_committed = commit
+
+    def on_durable(self, now: Now) -> None:
+        """Hold the positions; of one that is repeated in the request, the last."""
+        del now
+        table = self.owner.offsets
+        for record in self._records():
+            table.apply(record)
+        if self.is_committed is not None:
+            table.end_transaction(self.transaction.producer_id, commit=self.is_committed)
+        self.owner.outbox.note(OffsetsStored(len(self.positions)))
+        self._answer(self.result)
+
+    def on_failed(self, error: ErrorCode, now: Now) -> None:
+        """Nothing has changed."""
+        del now
+        self.answer_early(error)
+
+    def answer_early(self, error: ErrorCode) -> None:
+        """Positions that were refused for themselves keep their own error."""
+        errors = (own or error for own in self.result.errors)
+        self._answer(CommitResult(tuple(errors)))
+
+    def _answer(self, result: CommitResult) -> None:
+        ticket, self.ticket = self.ticket, None
+        if ticket is not None:
+            self.owner.outbox.reply(ticket, result)
