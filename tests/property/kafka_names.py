@@ -13,6 +13,7 @@ from kohort.protocol.messages.offsets_topic import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from kohort.protocol.messages.transaction_log import TransactionLogKey, TransactionLogValue
 from tests.property.message_values import Message
 
 EXTENSIONS: Final = {("JoinGroupRequest", "join_reason")}
@@ -22,6 +23,7 @@ RENAMED: Final = {"TopicAsked": "TopicData", "PartitionAsked": "PartitionData"}
 """Structures, and Kafka's names of them: DescribeQuorum's request and response have these twice."""
 
 CLIENTS, COORDINATOR = "kafka-clients", "kafka-group-coordinator"
+TRANSACTIONS = "kafka-transaction-coordinator"
 
 DATA_RECORDS: Final[dict[Message, str]] = {
     RequestHeader: CLIENTS,
@@ -30,13 +32,15 @@ DATA_RECORDS: Final[dict[Message, str]] = {
     ConsumerProtocolAssignment: CLIENTS,
     OffsetCommitValue: COORDINATOR,
     GroupMetadataValue: COORDINATOR,
+    TransactionLogValue: TRANSACTIONS,
 }
 """Headers and records whose versions are Kafka's, and the jar that defines them."""
 
-RECORD_KEYS: Final[dict[tuple[Message, int], str]] = {
-    (OffsetCommitKey, 0): "LegacyOffsetCommitKey",
-    (OffsetCommitKey, 1): "OffsetCommitKey",
-    (GroupMetadataKey, 2): "GroupMetadataKey",
+RECORD_KEYS: Final[dict[tuple[Message, int], tuple[str, str]]] = {
+    (OffsetCommitKey, 0): (COORDINATOR, "LegacyOffsetCommitKey"),
+    (OffsetCommitKey, 1): (COORDINATOR, "OffsetCommitKey"),
+    (GroupMetadataKey, 2): (COORDINATOR, "GroupMetadataKey"),
+    (TransactionLogKey, 0): (TRANSACTIONS, "TransactionLogKey"),
 }
 """The int16 before a key is the type of the record: Kafka's definitions call it apiKey and define
 one version of each, ours call it the version."""

@@ -45,7 +45,14 @@ NOT_IN_KIO: Final = {
 } | {
     # Records of the broker's own topics are none of a client's business.
     (name, version)
-    for name in ("OffsetCommitKey", "OffsetCommitValue", "GroupMetadataKey", "GroupMetadataValue")
+    for name in (
+        "OffsetCommitKey",
+        "OffsetCommitValue",
+        "GroupMetadataKey",
+        "GroupMetadataValue",
+        "TransactionLogKey",
+        "TransactionLogValue",
+    )
     for version in range(5)
 }
 
@@ -117,6 +124,9 @@ _LONG_TIMES = st.integers(-(2**46), 2**46)  # timedelta ends at a billion days.
 def _leaf(field: Field) -> st.SearchStrategy[int] | None:
     return {
         "error_code": _ERROR_CODES,
+        "partition_error_code": _ERROR_CODES,
+        # Here kio has no None for -1.
+        "transaction_start_time_ms": _DATES.filter(lambda time_ms: time_ms != -1),
         "log_append_time_ms": _DATES,
         "retention_time_ms": _LONG_TIMES,
         "session_lifetime_ms": _LONG_TIMES,

@@ -20,7 +20,6 @@ from kohort.protocol.types import ZERO_UUID, WireType
 from tests.java_env import jar
 from tests.property.kafka_names import (
     CLIENTS,
-    COORDINATOR,
     DATA_RECORDS,
     EXTENSIONS,
     RECORD_KEYS,
@@ -65,7 +64,7 @@ def test_a_header_or_record_is_declared_as_kafka_defines_it(message: Message) ->
 
 @pytest.mark.parametrize(("message", "version"), RECORD_KEYS, ids=identify)
 def test_a_record_key_is_declared_as_kafka_defines_it(message: Message, version: int) -> None:
-    kafka = definition(COORDINATOR, RECORD_KEYS[message, version])
+    kafka = definition(*RECORD_KEYS[message, version])
 
     assert kafka["apiKey"] == version
     assert kafka["validVersions"] == "0"
@@ -144,7 +143,7 @@ def _defined(
     """Kafka's fields; ``alive`` are the versions in which the structure around them occurs."""
     found = []
     for field in fields:
-        own = _versions(field["versions"], alive)
+        own = _versions(field.get("versions") or field["taggedVersions"], alive)
         if not own:
             continue
         kind = field["type"].removeprefix("[]")

@@ -1,0 +1,38 @@
+"""AddOffsetsToTxn (key 25): the offsets of a group join a transaction (KIP-98).
+
+v1 answers before throttling; v2 PRODUCER_FENCED (KIP-588); v3 flexible; v4 TRANSACTION_ABORTABLE
+(KIP-890).
+"""
+
+from kohort.protocol.message import field, request, response
+from kohort.protocol.types import Int16, Int32, Int64, String
+
+
+@request(key=25, versions="0-4", flexible="3+")
+class AddOffsetsToTxnRequest:
+    """Adds the partition of __consumer_offsets in which the group lives."""
+
+    transactional_id: String
+    producer_id: Int64
+    producer_epoch: Int16
+    group_id: String
+
+
+@response(key=25, versions="0-4", flexible="3+")
+class AddOffsetsToTxnResponse:
+    """Whether the offsets are part of the transaction now.
+
+    Error codes:
+    - NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: find the
+      coordinator again, or wait.
+    - INVALID_REQUEST: the transactional id is empty.
+    - INVALID_PRODUCER_ID_MAPPING: the id is not known, or belongs to another producer id.
+    - INVALID_PRODUCER_EPOCH, PRODUCER_FENCED (v2): not the current epoch of the id.
+    - CONCURRENT_TRANSACTIONS: the previous transaction is still being ended; ask again.
+    - TRANSACTION_ABORTABLE (v4): the producer should abort its transaction and go on.
+    - GROUP_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED: the principal may not read
+      the group, or not write as this producer.
+    """
+
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16

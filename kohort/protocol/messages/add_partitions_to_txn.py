@@ -1,0 +1,88 @@
+"""AddPartitionsToTxn (key 24): partitions join a transaction before their first record in it.
+
+v2 PRODUCER_FENCED (KIP-588); v3 flexible; v4 several transactions in one request, and a question
+instead of an addition (KIP-890), for brokers among themselves; v5 TRANSACTION_ABORTABLE (KIP-890).
+"""
+
+from kohort.protocol.message import field, request, response, struct
+from kohort.protocol.types import Bool, Int16, Int32, Int64, String
+
+
+@struct
+class AddPartitionsToTxnTopic:
+    """Partitions of one topic."""
+
+    name: String
+    partitions: list[Int32]
+
+
+@struct
+class AddPartitionsToTxnTransaction:
+    """One transaction of a request of v4 and later."""
+
+    transactional_id: String = field(since=4)
+    producer_id: Int64 = field(since=4)
+    producer_epoch: Int16 = field(since=4)
+    verify_only: Bool = field(default=False, since=4)
+    """Ask whether the partitions are in the transaction, and add nothing."""
+    topics: list[AddPartitionsToTxnTopic] = field(since=4)
+
+
+@request(key=24, versions="0-5", flexible="3+")
+class AddPartitionsToTxnRequest:
+    """One transaction up to v3, any number of them from v4."""
+
+    transactions: list[AddPartitionsToTxnTransaction] = field(default=[], since=4)
+    v3_and_below_transactional_id: String = field(default="", until=3)
+    v3_and_below_producer_id: Int64 = field(default=0, until=3)
+    v3_and_below_producer_epoch: Int16 = field(default=0, until=3)
+    v3_and_below_topics: list[AddPartitionsToTxnTopic] = field(default=[], until=3)
+
+
+@struct
+class AddPartitionsToTxnPartitionResult:
+    """The outcome for one partition."""
+
+    partition_index: Int32
+    partition_error_code: Int16
+
+
+@struct
+class AddPartitionsToTxnTopicResult:
+    """The outcomes for one topic."""
+
+    name: String
+    results_by_partition: list[AddPartitionsToTxnPartitionResult]
+
+
+@struct
+class AddPartitionsToTxnResult:
+    """The outcomes for one transaction, from v4."""
+
+    transactional_id: String = field(since=4)
+    topic_results: list[AddPartitionsToTxnTopicResult] = field(since=4)
+
+
+@response(key=24, versions="0-5", flexible="3+")
+class AddPartitionsToTxnResponse:
+    """One outcome per partition; up to v3 all are added or none.
+
+    Error codes, per partition:
+    - NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: find the
+      coordinator again, or wait.
+    - INVALID_REQUEST: the transactional id is empty.
+    - INVALID_PRODUCER_ID_MAPPING: the id is not known, or belongs to another producer id.
+    - INVALID_PRODUCER_EPOCH, PRODUCER_FENCED (v2): not the current epoch of the id.
+    - CONCURRENT_TRANSACTIONS: the previous transaction is still being ended; ask again.
+    - OPERATION_NOT_ATTEMPTED: another partition of the request was refused.
+    - UNKNOWN_TOPIC_OR_PARTITION: there is none.
+    - TRANSACTION_ABORTABLE (v5): asked about, and not in the transaction.
+    - TOPIC_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED: the principal may not
+      write there, or not as this producer; internal topics are nobody's to write.
+    """
+
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16 = field(default=0, since=4, ignorable=True)
+    """Concerns the request as a whole."""
+    results_by_transaction: list[AddPartitionsToTxnResult] = field(default=[], since=4)
+    results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = field(default=[], until=3)

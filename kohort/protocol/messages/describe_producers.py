@@ -1,0 +1,67 @@
+"""DescribeProducers (key 61): what partitions remember of producers (KIP-664)."""
+
+from kohort.protocol.message import field, request, response, struct
+from kohort.protocol.types import Int16, Int32, Int64, String
+
+
+@struct
+class TopicRequest:
+    """Partitions of one topic."""
+
+    name: String
+    partition_indexes: list[Int32]
+
+
+@request(key=61, versions="0", flexible="0+")
+class DescribeProducersRequest:
+    """The partitions to describe."""
+
+    topics: list[TopicRequest]
+
+
+@struct
+class ProducerState:
+    """One producer as a partition knows it."""
+
+    producer_id: Int64
+    producer_epoch: Int32
+    last_sequence: Int32 = field(default=-1)
+    """-1 after a marker that raised the epoch."""
+    last_timestamp: Int64 = field(default=-1)
+    coordinator_epoch: Int32
+    """-1 before any marker."""
+    current_txn_start_offset: Int64 = field(default=-1)
+    """Where its open transaction begins, -1 for none."""
+
+
+@struct
+class PartitionResponse:
+    """One partition, or why it cannot be described."""
+
+    partition_index: Int32
+    error_code: Int16
+    error_message: String | None = field(default=None)
+    active_producers: list[ProducerState]
+
+
+@struct
+class TopicResponse:
+    """Partitions of one topic."""
+
+    name: String
+    partitions: list[PartitionResponse]
+
+
+@response(key=61, versions="0", flexible="0+")
+class DescribeProducersResponse:
+    """One entry per partition.
+
+    Error codes, per partition:
+    - UNKNOWN_TOPIC_OR_PARTITION: there is none.
+    - INVALID_TOPIC_EXCEPTION: not the name of a topic.
+    - NOT_LEADER_OR_FOLLOWER: another broker leads the partition.
+    - TOPIC_AUTHORIZATION_FAILED: the principal may not read the topic.
+    """
+
+    throttle_time_ms: Int32 = field(default=0)
+    topics: list[TopicResponse]

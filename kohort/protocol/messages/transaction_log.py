@@ -1,0 +1,47 @@
+"""Records of __transaction_state: what the transaction coordinator knows of each id.
+
+Key and value are each preceded by an int16: the type of the record for a key, 0 for a transactional
+id, and the version of its layout for a value. A null value deletes the id. Value v1 is flexible
+(KIP-915), with what KIP-890 added as tags.
+"""
+
+from kohort.protocol.message import field, record, struct
+from kohort.protocol.types import Int8, Int16, Int32, Int64, String
+
+
+@record(versions="0", flexible="none")
+class TransactionLogKey:
+    """Names a transactional id."""
+
+    transactional_id: String
+
+
+@struct
+class PartitionsSchema:
+    """Partitions of one topic that are in the transaction."""
+
+    topic: String
+    partition_ids: list[Int32]
+
+
+@record(versions="0-1", flexible="1+")
+class TransactionLogValue:
+    """A transactional id in one of its states."""
+
+    producer_id: Int64
+    previous_producer_id: Int64 = field(default=-1, since=1, tag=0)
+    """The producer id before this change of state."""
+    next_producer_id: Int64 = field(default=-1, since=1, tag=1)
+    """The producer id that replaces one whose epochs are used up, until the transaction ends."""
+    producer_epoch: Int16
+    next_producer_epoch: Int16 = field(default=-1, since=1, tag=3)
+    """Only with two-phase commits (KIP-939)."""
+    transaction_timeout_ms: Int32
+    transaction_status: Int8
+    """The state, as a number: 0 Empty, 1 Ongoing, 2 PrepareCommit, 3 PrepareAbort,
+    4 CompleteCommit, 5 CompleteAbort."""
+    transaction_partitions: list[PartitionsSchema] | None
+    """Null in Empty."""
+    transaction_last_update_timestamp_ms: Int64
+    transaction_start_timestamp_ms: Int64
+    client_transaction_version: Int16 = field(default=0, since=1, tag=2)
