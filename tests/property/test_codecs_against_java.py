@@ -16,7 +16,14 @@ from kohort.protocol.codec import codec
 from kohort.protocol.message import schema_of
 from kohort.protocol.schema import Field
 from tests.java_process import JavaProcess
-from tests.property.kafka_names import CLIENTS, DATA_RECORDS, EXTENSIONS, RECORD_KEYS
+from tests.property.kafka_names import (
+    CLIENTS,
+    COORDINATOR,
+    DATA_RECORDS,
+    EXTENSIONS,
+    RECORD_KEYS,
+    TRANSACTIONS,
+)
 from tests.property.message_values import (
     Message,
     codec_settings,
@@ -62,17 +69,20 @@ def test_kafka_reads_what_we_write_and_we_read_what_kafka_writes(
 def _java_class(message: Message, version: int) -> dict[str, object]:
     name = schema_of(message).name
     if (message, version) in RECORD_KEYS:
-        package, name, version = _COORDINATOR_PACKAGE, RECORD_KEYS[message, version], 0
-    elif DATA_RECORDS.get(message, CLIENTS) != CLIENTS:
-        package = _COORDINATOR_PACKAGE
+        artifact, name = RECORD_KEYS[message, version]
+        package, version = _PACKAGES[artifact], 0
     else:
-        package = "org.apache.kafka.common.message"
-        if not name.startswith("ConsumerProtocol"):
+        package = _PACKAGES[DATA_RECORDS.get(message, CLIENTS)]
+        if package == _PACKAGES[CLIENTS] and not name.startswith("ConsumerProtocol"):
             name += "Data"
     return {"class": f"{package}.{name}", "version": version}
 
 
-_COORDINATOR_PACKAGE = "org.apache.kafka.coordinator.group.generated"
+_PACKAGES = {
+    CLIENTS: "org.apache.kafka.common.message",
+    COORDINATOR: "org.apache.kafka.coordinator.group.generated",
+    TRANSACTIONS: "org.apache.kafka.coordinator.transaction.generated",
+}
 
 
 def _without_extensions(value: Any) -> Any:  # noqa: ANN401
