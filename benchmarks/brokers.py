@@ -22,10 +22,10 @@ from benchmarks.processes import cpu_s, resident_mib
 from benchmarks.profiling import Profiler
 from kohort.protocol.codec import codec
 from kohort.protocol.messages.api_versions import ApiVersionsResponse
-from tests import java_env
-from tests.kafka_server import KafkaServer
-from tests.kohort_server import KohortServer
-from tests.server_process import ServerProcess, answers_metadata, free_port
+from tests.support.brokers.kafka_server import KafkaServer
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.brokers.server_process import ServerProcess, answers_metadata, free_port
+from tests.support.processes import java_env
 
 _KAFKA_FLAGS: Final = (
     # What bin/kafka-server-start.sh and bin/kafka-run-class.sh give it.
@@ -173,7 +173,7 @@ class _KafkaServer(KafkaServer):
 
 def contenders(*, with_kafka: bool, profiles: Path | None = None) -> list[Contender]:
     """Ours, profiled if wanted, and Kafka if it is wanted and Java and its jars are there."""
-    jars = Path(java_env.__file__).parents[1] / ".cache" / "java" / "broker"
+    jars = java_env.CACHE / "broker"
     is_there = shutil.which("java") is not None and jars.is_dir()
     kohort = Kohort(profiles)
     return [kohort, Kafka()] if with_kafka and is_there else [kohort]

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from kohort.protocol.codec import STRICT_OPTION
-from tests import budgets, left_out, side_by_side
+from tests.support.suites import budgets, left_out, side_by_side
 
 # How long an example takes says how busy the machine is. A failure prints what repeats it, and the
 # build machine tries new examples, too, where Hypothesis would go by CI=true and repeat the same.

@@ -23,8 +23,8 @@ from kohort.protocol.messages.sync_group import (
 )
 from kohort.protocol.records.batch import split_batches
 from kohort.protocol.records.record import decode_records
-from tests.kohort_server import KohortServer
-from tests.wire import RawClient, framed, request_body, response_in
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.network.wire import RawClient, framed, request_body, response_in
 
 Generation = tuple[str, int]
 

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.kohort_server import KohortServer
+from tests.support.brokers.kohort_server import KohortServer
 
 PARTITIONS = 3
 

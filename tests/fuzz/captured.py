@@ -21,7 +21,7 @@ from kohort.protocol.records.crc import crc32c
 from kohort.protocol.schema import Field
 from kohort.protocol.types import WireType
 from tests.fuzz.frames import FrameFuzzer
-from tests.wire import framed
+from tests.support.network.wire import framed
 
 CAPTURED: Final = Path(__file__).with_name("captured.jsonl.gz")
 CRC_AT: Final = 17

@@ -12,7 +12,7 @@ from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from kohort.protocol.schema import Field
 from kohort.protocol.types import WireType
-from tests.wire import framed, header
+from tests.support.network.wire import framed, header
 
 TOPICS: Final = ("fuzz-a", "fuzz-b", "fuzz-new", "__consumer_offsets", "", "../x", "ü" * 40)
 GROUPS: Final = ("group-a", "group-b", "", "g" * 200)

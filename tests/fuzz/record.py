@@ -22,15 +22,15 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tests.broker_thread import BrokerThread
-from tests.interop.clients.aiokafka_client import AiokafkaClient
-from tests.interop.clients.confluent_client import ConfluentClient, admin_client
-from tests.interop.clients.java_client import JavaClient
-from tests.interop.clients.kafka_python_client import KafkaPythonClient
-from tests.interop.clients.kohort_client import KohortMember
-from tests.interop.model import CODECS, Client, Record, Seat, wait_until
-from tests.interop.relay import Relay
-from tests.java_process import JavaProcess
+from tests.support.brokers.broker_thread import BrokerThread
+from tests.support.clients.aiokafka_client import AiokafkaClient
+from tests.support.clients.confluent_client import ConfluentClient, admin_client
+from tests.support.clients.java_client import JavaClient
+from tests.support.clients.kafka_python_client import KafkaPythonClient
+from tests.support.clients.kohort_client import KohortMember
+from tests.support.clients.model import CODECS, Client, Record, Seat, wait_until
+from tests.support.network.relay import Relay
+from tests.support.processes.java_process import JavaProcess
 
 CAPTURED: Final = Path(__file__).with_name("captured.jsonl.gz")
 KEPT_MAX: Final = 8

@@ -34,9 +34,9 @@ from kohort.protocol.messages.produce import (
 )
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
+from kohort.testing.memory_transport import MemoryTransport
 from tests.fuzz.frames import GROUPS, FrameFuzzer
-from tests.memory_transport import MemoryTransport
-from tests.wire import framed, request_body, response_in
+from tests.support.network.wire import framed, request_body, response_in
 
 SETTINGS = {
     "listeners": "PLAINTEXT://127.0.0.1:0",

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from tests.broker_thread import BrokerThread
 from tests.fuzz.captured import CapturedFuzzer
 from tests.fuzz.frames import FrameFuzzer
 from tests.fuzz.storm import SETTINGS, Alarms, storm_in_this_process
-from tests.wire import RawClient
+from tests.support.brokers.broker_thread import BrokerThread
+from tests.support.network.wire import RawClient
 
 GROWTH_MAX_BYTES = 16 * 1024 * 1024
 GROWTH_MAX_BYTES_OF_CAPTURED = 96 * 1024 * 1024

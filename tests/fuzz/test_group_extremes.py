@@ -47,6 +47,7 @@ from kohort.protocol.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from kohort.testing.memory_transport import MemoryTransport
 from tests.fuzz.extremes import (
     LONGEST,
     SUBSCRIPTION,
@@ -58,8 +59,7 @@ from tests.fuzz.extremes import (
     group_requests,
 )
 from tests.fuzz.storm import SETTINGS, Alarms
-from tests.memory_transport import MemoryTransport
-from tests.wire import framed, request_body, response_in
+from tests.support.network.wire import framed, request_body, response_in
 
 T = TypeVar("T")
 MAY_WAIT: Final = ("JoinGroupRequest", "SyncGroupRequest")

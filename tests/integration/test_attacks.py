@@ -32,10 +32,10 @@ from kohort.protocol.messages.produce import (
     TopicProduceData,
 )
 from kohort.protocol.records.batch import Codec
-from tests.batches import with_block
-from tests.kohort_server import KohortServer
-from tests.watch import MIB, resident_bytes, undisturbed, warmed_up
-from tests.wire import RawClient, framed, header
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.measures.watch import MIB, resident_bytes, undisturbed, warmed_up
+from tests.support.network.wire import RawClient, framed, header
+from tests.support.records.batches import with_block
 
 FRAME_TIMEOUT_S = 3
 NO_TAGS = b"\x00"

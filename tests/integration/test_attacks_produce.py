@@ -25,10 +25,10 @@ from kohort.protocol.messages.produce import (
 from kohort.protocol.records.batch import Codec
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
-from tests.batches import one_record, with_block
-from tests.kohort_server import KohortServer
-from tests.watch import MIB, forget_peak, resident_bytes, undisturbed, warmed_up
-from tests.wire import RawClient
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.measures.watch import MIB, forget_peak, resident_bytes, undisturbed, warmed_up
+from tests.support.network.wire import RawClient
+from tests.support.records.batches import one_record, with_block
 
 TOPIC = "topic"
 

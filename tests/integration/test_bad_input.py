@@ -31,8 +31,8 @@ from kohort.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from tests.broker_thread import BrokerThread
-from tests.wire import RawClient, framed, header, request_body, response_in
+from tests.support.brokers.broker_thread import BrokerThread
+from tests.support.network.wire import RawClient, framed, header, request_body, response_in
 
 FRAME_TIMEOUT_MS = 600
 HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")

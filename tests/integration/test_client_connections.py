@@ -18,8 +18,8 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kohort.protocol.messages.heartbeat import HeartbeatRequest
 from kohort.protocol.messages.metadata import MetadataRequest
-from tests.broker_thread import BrokerThread
-from tests.server_process import free_port
+from tests.support.brokers.broker_thread import BrokerThread
+from tests.support.brokers.server_process import free_port
 
 CONFIG = ConnectionConfig(client_id="tests", request_timeout_ms=5_000)
 

@@ -17,7 +17,7 @@ from kohort.client.net.errors import DisconnectedError
 from kohort.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kohort.protocol.messages.metadata import MetadataRequest
-from tests.broker_thread import BrokerThread
+from tests.support.brokers.broker_thread import BrokerThread
 
 CONFIG = ConnectionConfig(client_id="tests")
 PATIENCE_S = 30

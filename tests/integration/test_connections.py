@@ -33,8 +33,8 @@ from kohort.protocol.messages.produce import (
 )
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
-from tests.broker_thread import BrokerThread
-from tests.wire import RawClient, framed, request_body, response_in
+from tests.support.brokers.broker_thread import BrokerThread
+from tests.support.network.wire import RawClient, framed, request_body, response_in
 
 MIB = 1024 * 1024
 HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")

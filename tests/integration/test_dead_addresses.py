@@ -18,7 +18,7 @@ from kohort.client.net.blocking import BlockingConnection
 from kohort.client.net.config import ConnectionConfig
 from kohort.client.net.connection import open_connection
 from kohort.client.net.errors import DisconnectedError
-from tests.broker_thread import BrokerThread
+from tests.support.brokers.broker_thread import BrokerThread
 
 HOST = "brokers.test"
 DEAD_HOST = "127.0.0.2"

@@ -12,8 +12,8 @@ from kohort.broker.storage.log.log import PartitionLog
 from kohort.protocol.records.batch import Codec
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
-from tests.java_process import JavaProcess
-from tests.storage_tools import WALL_MS, append, open_log, settings
+from tests.support.processes.java_process import JavaProcess
+from tests.support.records.storage_tools import WALL_MS, append, open_log, settings
 
 COUNT = 300
 CONFIG = {"cleanup_policy": ("compact",), "min_cleanable_dirty_ratio": 0.0, "segment_bytes": 12_000}

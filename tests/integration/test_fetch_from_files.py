@@ -35,8 +35,8 @@ from kohort.protocol.messages.produce import (
 from kohort.protocol.records.batch import split_batches
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
-from tests.broker_thread import BrokerThread
-from tests.wire import RawClient, framed, request_body, response_in
+from tests.support.brokers.broker_thread import BrokerThread
+from tests.support.network.wire import RawClient, framed, request_body, response_in
 
 MIB = 1024 * 1024
 PARTITIONS = 3

@@ -9,7 +9,7 @@ import pytest
 from kohort.broker.app import Broker
 from kohort.broker.config import load
 from kohort.broker.topics.creation import NewTopic
-from tests.running_topics import append, running_topics
+from tests.support.brokers.running_topics import append, running_topics
 
 RECORDS = 50
 

@@ -44,7 +44,7 @@ from tests.integration.test_metrics import (
     scrape,
     value,
 )
-from tests.wire import RawClient
+from tests.support.network.wire import RawClient
 
 SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
 PARTITIONS = 6

@@ -26,10 +26,10 @@ from kohort.protocol.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from tests.kafka_server import KafkaServer
-from tests.kohort_server import KohortServer
-from tests.server_process import ServerProcess, free_port
-from tests.wire import RawClient
+from tests.support.brokers.kafka_server import KafkaServer
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.brokers.server_process import ServerProcess, free_port
+from tests.support.network.wire import RawClient
 
 ROOT = Path(__file__).parents[2]
 TOPIC = "orders"

@@ -21,8 +21,8 @@ from kohort.protocol.messages.join_group import (
     JoinGroupResponse,
 )
 from kohort.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from tests.broker_thread import BrokerThread
-from tests.wire import RawClient
+from tests.support.brokers.broker_thread import BrokerThread
+from tests.support.network.wire import RawClient
 
 SESSION_MS = 3_000
 """Fifteen heartbeats long, so that a busy machine does not end it."""

@@ -9,7 +9,7 @@ from kohort.client.fetch.offset_lookup import list_offsets
 from kohort.client.net.address import Address
 from kohort.client.net.cluster import Cluster, ClusterConfig
 from kohort.client.net.config import ConnectionConfig
-from tests.broker_thread import BrokerThread
+from tests.support.brokers.broker_thread import BrokerThread
 
 LATEST_RECORD = -3
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.interop.clients.confluent_client import ConfluentClient
-from tests.interop.model import Record
-from tests.kohort_server import KohortServer
-from tests.server_process import free_port
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.brokers.server_process import free_port
+from tests.support.clients.confluent_client import ConfluentClient
+from tests.support.clients.model import Record
 
 
 @pytest.fixture

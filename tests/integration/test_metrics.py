@@ -22,7 +22,7 @@ from kohort.broker.app import Broker, StartError
 from kohort.broker.config import load
 from kohort.broker.metrics.catalogue import METRICS
 from kohort.broker.metrics.docs import document
-from tests.server_process import free_port
+from tests.support.brokers.server_process import free_port
 
 ROOT = Path(__file__).parents[2]
 DASHBOARDS = sorted((ROOT / "deploy" / "grafana" / "dashboards").glob("*.json"))

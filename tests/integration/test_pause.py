@@ -18,8 +18,8 @@ from kohort.protocol.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from tests.kohort_server import KohortServer
-from tests.wire import RawClient, framed, request_body, response_in
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.network.wire import RawClient, framed, request_body, response_in
 
 SESSIONS_MS = (1_000, 4_000, 16_000)
 """Longer ones for a machine that is too busy to begin the pause within the shorter ones."""

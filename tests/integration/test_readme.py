@@ -12,9 +12,9 @@ from urllib.request import urlopen
 import pytest
 
 from kohort.broker.config import load
-from tests.java_env import missing
-from tests.kohort_server import KohortServer
-from tests.server_process import free_port
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.brokers.server_process import free_port
+from tests.support.processes.java_env import missing
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 BROKER = "localhost:9092"

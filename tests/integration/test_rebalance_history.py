@@ -36,8 +36,8 @@ from kohort.protocol.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from tests.unit.broker.core.history.chronicle import share
-from tests.wire import RawClient
+from tests.support.groups.chronicle import share
+from tests.support.network.wire import RawClient
 
 
 @asynccontextmanager

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kohort_server import KohortServer
-from tests.wire import RawClient, framed, header
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.network.wire import RawClient, framed, header
 
 MB = 1_000_000
 ANSWER_S_MAX = 5.0

@@ -26,9 +26,9 @@ from kohort.protocol.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from tests.broker_thread import BrokerThread
-from tests.kohort_server import KohortServer
-from tests.wire import RawClient
+from tests.support.brokers.broker_thread import BrokerThread
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.network.wire import RawClient
 
 START_FAILED = 1
 BAD_CONFIG = 2

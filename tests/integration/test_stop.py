@@ -19,8 +19,8 @@ from kohort.protocol.messages.produce import (
 )
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
-from tests.broker_thread import BrokerThread
-from tests.wire import RawClient
+from tests.support.brokers.broker_thread import BrokerThread
+from tests.support.network.wire import RawClient
 
 
 class HeldFiles(OsFileSystem):

@@ -41,8 +41,8 @@ from kohort.protocol.messages.produce import (
 )
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
-from tests.broker_thread import BrokerThread
-from tests.wire import RawClient
+from tests.support.brokers.broker_thread import BrokerThread
+from tests.support.network.wire import RawClient
 
 SOURCES = str(Path(kohort.__file__).parent) + "/"
 BY_THE_CLOCK = ("broker/metrics/loop_lag.py", "broker/metrics/tally.py")

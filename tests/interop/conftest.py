@@ -14,20 +14,20 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.interop.clients.aiokafka_client import AiokafkaClient
-from tests.interop.clients.confluent_client import ConfluentClient, admin_client
-from tests.interop.clients.java_client import JavaClient
-from tests.interop.clients.kafka_python_client import KafkaPythonClient
-from tests.interop.clients.kcat_client import KcatClient, kcat
-from tests.interop.model import Client, wait_until
 from tests.interop.same_answers import scenes
 from tests.interop.same_answers.pair import TWIN_SETTINGS, Pair, Twins, wait_ready
 from tests.interop.same_answers.scenes import Topic
 from tests.interop.tools import Tools
-from tests.java_process import JavaProcess
-from tests.kafka_server import KafkaServer
-from tests.kohort_server import KohortServer
-from tests.server_process import ServerProcess
+from tests.support.brokers.kafka_server import KafkaServer
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.brokers.server_process import ServerProcess
+from tests.support.clients.aiokafka_client import AiokafkaClient
+from tests.support.clients.confluent_client import ConfluentClient, admin_client
+from tests.support.clients.java_client import JavaClient
+from tests.support.clients.kafka_python_client import KafkaPythonClient
+from tests.support.clients.kcat_client import KcatClient, kcat
+from tests.support.clients.model import Client, wait_until
+from tests.support.processes.java_process import JavaProcess
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

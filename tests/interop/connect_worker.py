@@ -7,12 +7,10 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from tests import java_env
-from tests.interop.model import wait_until
 from tests.interop.trouble import SESSION_TIMEOUT_MS
-from tests.server_process import free_port
-
-_LOG_SETTINGS = Path(__file__).parents[1] / "java" / "log4j2.properties"
+from tests.support.brokers.server_process import free_port
+from tests.support.clients.model import wait_until
+from tests.support.processes import java_env
 
 GROUP = "connect-workers"
 
@@ -36,7 +34,7 @@ class ConnectWorker:
             "-Xmx256M",
             "-XX:TieredStopAtLevel=1",
             "-XX:+UseSerialGC",
-            f"-Dlog4j2.configurationFile={_LOG_SETTINGS}",
+            f"-Dlog4j2.configurationFile={java_env.LOG_SETTINGS}",
             *("-cp", java_env.classpath("apps")),
             *("org.apache.kafka.connect.cli.ConnectDistributed", str(settings)),
         ]

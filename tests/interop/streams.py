@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from tests.interop.model import Client, Member, Record, wait_until
+from tests.support.clients.model import Client, Member, Record, wait_until
 
 
 class Stream(threading.Thread):

@@ -35,7 +35,7 @@ from kafka.admin import ConfigResourceType as PythonConfigResourceType
 from kafka.admin import KafkaAdminClient
 
 from tests.interop.conftest import ClientNamed, CreateTopic
-from tests.interop.model import Record, wait_until
+from tests.support.clients.model import Record, wait_until
 
 
 @pytest.fixture

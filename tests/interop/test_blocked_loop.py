@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from tests.interop.clients.blocking_reader import AiokafkaReader, BlockingReader, KohortReader
-from tests.interop.clients.confluent_client import ConfluentClient, admin_client
-from tests.interop.model import Member, Record, Seat, wait_until
 from tests.interop.same_answers.pair import Twins
+from tests.support.clients.blocking_reader import AiokafkaReader, BlockingReader, KohortReader
+from tests.support.clients.confluent_client import ConfluentClient, admin_client
+from tests.support.clients.model import Member, Record, Seat, wait_until
 
 RECORDS = 10
 """In each of two partitions before the loop is held up, and as many meanwhile."""

@@ -7,10 +7,10 @@ from typing import Literal
 
 import pytest
 
-from tests.interop.model import wait_until
 from tests.interop.trouble import LONG_SESSION_MS, Scene, Troop, scene
-from tests.kafka_server import KafkaServer
-from tests.kohort_server import KohortServer
+from tests.support.brokers.kafka_server import KafkaServer
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.clients.model import wait_until
 
 FOUR = ("confluent", "java", "aiokafka", "kafka-python")
 TEN = ("confluent", "java", "aiokafka", "confluent", "kafka-python") * 2

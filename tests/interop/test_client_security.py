@@ -34,9 +34,9 @@ from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.security import SecurityConfig
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.metadata import MetadataRequest
-from tests.interop.clients.confluent_client import ConfluentClient, admin_client
-from tests.interop.model import Record
-from tests.secure_kafka import LISTENERS, PASSWORD, SESSION_MS, USER, SecureKafka
+from tests.support.brokers.secure_kafka import LISTENERS, PASSWORD, SESSION_MS, USER, SecureKafka
+from tests.support.clients.confluent_client import ConfluentClient, admin_client
+from tests.support.clients.model import Record
 
 TIMEOUT_MS = 10_000
 

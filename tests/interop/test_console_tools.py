@@ -1,8 +1,8 @@
 """Kafka's console producer and consumer, and their other direction with Python clients."""
 
 from tests.interop.conftest import ClientNamed
-from tests.interop.model import AN_HOUR_AGO_MS, Record
 from tests.interop.tools import Tools
+from tests.support.clients.model import AN_HOUR_AGO_MS, Record
 
 
 def test_lines_go_in_and_come_out_of_the_console(tools: Tools, topic: str) -> None:

@@ -20,11 +20,11 @@ from kohort.protocol.messages.leave_group import (
     LeaveGroupResponse,
     MemberIdentity,
 )
-from tests.interop.clients.confluent_client import ConfluentClient, admin_client
-from tests.interop.model import Codec, Record
 from tests.interop.same_answers.pair import Twins
-from tests.server_process import ServerProcess, free_port
-from tests.wire import RawClient
+from tests.support.brokers.server_process import ServerProcess, free_port
+from tests.support.clients.confluent_client import ConfluentClient, admin_client
+from tests.support.clients.model import Codec, Record
+from tests.support.network.wire import RawClient
 
 PATIENCE_S = 60
 

@@ -20,9 +20,9 @@ from confluent_kafka.admin import (
 )
 
 from kohort import Consumer, errors
-from tests.interop.clients.confluent_client import ConfluentClient, admin_client
-from tests.interop.model import Record
-from tests.kafka_server import KafkaServer
+from tests.support.brokers.kafka_server import KafkaServer
+from tests.support.clients.confluent_client import ConfluentClient, admin_client
+from tests.support.clients.model import Record
 
 PATIENCE_S = 60
 SETTINGS = {

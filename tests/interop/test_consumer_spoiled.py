@@ -16,13 +16,13 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from kohort import Consumer, TopicPartition, errors
-from tests.interop.clients.confluent_client import ConfluentClient, admin_client
-from tests.interop.model import Record
-from tests.interop.relay import Relay, Spoiled
 from tests.interop.same_answers.pair import wait_ready
-from tests.kafka_server import KafkaServer
-from tests.kohort_server import KohortServer
-from tests.server_process import ServerProcess, free_port
+from tests.support.brokers.kafka_server import KafkaServer
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.brokers.server_process import ServerProcess, free_port
+from tests.support.clients.confluent_client import ConfluentClient, admin_client
+from tests.support.clients.model import Record
+from tests.support.network.relay import Relay, Spoiled
 
 RECORD_COUNT = 200
 REQUEST_TIMEOUT_MS = 1_500

@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from kohort import Consumer, TopicPartition, errors
-from tests.interop.clients.confluent_client import ConfluentClient, admin_client
-from tests.interop.model import Record, wait_until
-from tests.kafka_server import KafkaServer
+from tests.support.brokers.kafka_server import KafkaServer
+from tests.support.clients.confluent_client import ConfluentClient, admin_client
+from tests.support.clients.model import Record, wait_until
 
 TOPIC = "cut-off"
 PARTITION = TopicPartition(TOPIC, 0)

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop.conftest import CLIENT_NAMES, ClientNamed
-from tests.interop.model import AN_HOUR_AGO_MS, CODECS, Client, Codec, Record, content
+from tests.support.clients.model import AN_HOUR_AGO_MS, CODECS, Client, Codec, Record, content
 
 RECORDS = [
     Record(b"value", key=b"key", timestamp_ms=AN_HOUR_AGO_MS + 1),

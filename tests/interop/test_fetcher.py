@@ -35,11 +35,11 @@ from kohort.client.core.offsets import (
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.fetch.offset_lookup import list_offsets
 from kohort.protocol.types import ZERO_UUID
-from tests.interop.clients.confluent_client import admin_client
 from tests.interop.fetching import EARLIEST, produce, reading
-from tests.interop.model import wait_until
 from tests.interop.same_answers.pair import Twins
-from tests.server_process import ServerProcess
+from tests.support.brokers.server_process import ServerProcess
+from tests.support.clients.confluent_client import admin_client
+from tests.support.clients.model import wait_until
 
 CreateTopic = Callable[..., str]
 

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from tests.interop.conftest import ClientNamed, CreateTopic
-from tests.interop.model import Client, Record, wait_until
 from tests.interop.tools import Tools
+from tests.support.clients.model import Client, Record, wait_until
 
 
 @pytest.fixture

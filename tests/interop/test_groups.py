@@ -7,8 +7,8 @@ from contextlib import ExitStack
 import pytest
 
 from tests.interop.conftest import ClientNamed, CreateTopic
-from tests.interop.model import Client, Member, Record, wait_until
 from tests.interop.streams import Stream, check_order, streaming, wait_until_all_read
+from tests.support.clients.model import Client, Member, Record, wait_until
 
 PARTITIONS = 6
 

@@ -12,9 +12,9 @@ from confluent_kafka.admin import NewTopic
 
 from kohort import Consumer
 from kohort.cli import main
-from tests.interop.clients.confluent_client import ConfluentClient, admin_client
-from tests.interop.model import Record
-from tests.secure_kafka import LISTENERS, PASSWORD, USER, SecureKafka
+from tests.support.brokers.secure_kafka import LISTENERS, PASSWORD, USER, SecureKafka
+from tests.support.clients.confluent_client import ConfluentClient, admin_client
+from tests.support.clients.model import Record
 
 MODULES = "org.apache.kafka.common.security"
 GROUP = f"billing-{uuid.uuid4().hex[:8]}"

@@ -13,12 +13,14 @@ from confluent_kafka.admin import NewTopic
 
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
-from tests.interop.clients.confluent_client import admin_client
-from tests.interop.clients.java_client import JavaMember
 from tests.interop.conftest import BuildClient
-from tests.interop.group_probe import GroupProbe
-from tests.interop.model import ANY_SEAT, wait_until
-from tests.interop.raw_members import (
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.brokers.server_process import free_port
+from tests.support.clients.confluent_client import admin_client
+from tests.support.clients.java_client import JavaMember
+from tests.support.clients.model import ANY_SEAT, wait_until
+from tests.support.groups.group_probe import GroupProbe
+from tests.support.groups.raw_members import (
     NEWEST,
     PendingJoin,
     RawMember,
@@ -26,15 +28,13 @@ from tests.interop.raw_members import (
     settle,
     share,
 )
-from tests.java_process import JavaProcess
-from tests.kohort_server import KohortServer
-from tests.server_process import free_port
+from tests.support.processes.java_process import JavaProcess
 
 TOPIC = "t"
 PARTITIONS = 6
 TIMES = 5
 RAW_CLIENT_ID = "test"
-"""What tests.wire says."""
+"""What tests.support.network.wire says."""
 FORCING = (
     JoinReason.UPGRADE,
     JoinReason.SUBSCRIPTION_CHANGE,

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tests.interop.connect_worker import GROUP, ConnectWorker
-from tests.interop.group_probe import GroupProbe
-from tests.interop.model import wait_until
 from tests.interop.trouble import scene
-from tests.kafka_server import KafkaServer
-from tests.kohort_server import KohortServer
+from tests.support.brokers.kafka_server import KafkaServer
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.clients.model import wait_until
+from tests.support.groups.group_probe import GroupProbe
 
 
 class Cluster:

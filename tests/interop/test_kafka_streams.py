@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from tests.interop.clients.confluent_client import ConfluentClient, admin_client
-from tests.interop.group_probe import GroupProbe
-from tests.interop.model import Record, wait_until
 from tests.interop.trouble import SESSION_TIMEOUT_MS, Scene, scene
-from tests.java_process import JavaProcess
-from tests.kafka_server import KafkaServer
-from tests.kohort_server import KohortServer
+from tests.support.brokers.kafka_server import KafkaServer
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.clients.confluent_client import ConfluentClient, admin_client
+from tests.support.clients.model import Record, wait_until
+from tests.support.groups.group_probe import GroupProbe
+from tests.support.processes.java_process import JavaProcess
 
 PARTITIONS = 4
 LINES = ("the quick brown fox", "the lazy dog", "quick quick dog")

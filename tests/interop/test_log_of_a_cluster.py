@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from tests.interop.clients.confluent_client import (
+from tests.support.brokers.kafka_server import KafkaServer
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.brokers.server_process import ServerProcess
+from tests.support.clients.confluent_client import (
     ConfluentClient,
     ConfluentMember,
     admin_client,
 )
-from tests.interop.clients.java_client import JavaMember
-from tests.interop.model import ANY_SEAT, Member, Record, wait_until
-from tests.java_process import JavaProcess
-from tests.kafka_server import KafkaServer
-from tests.kohort_server import KohortServer
-from tests.server_process import ServerProcess
+from tests.support.clients.java_client import JavaMember
+from tests.support.clients.model import ANY_SEAT, Member, Record, wait_until
+from tests.support.processes.java_process import JavaProcess
 
 TOPIC = "epochs"
 COUNT = 10

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from tests.interop.clients.confluent_client import admin_client
 from tests.interop.conftest import CLIENT_NAMES, BuildClient
-from tests.interop.lossy_proxy import LossyProxy
-from tests.interop.model import Record
-from tests.kafka_server import KafkaServer
-from tests.kohort_server import KohortServer
-from tests.server_process import free_port
+from tests.support.brokers.kafka_server import KafkaServer
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.brokers.server_process import free_port
+from tests.support.clients.confluent_client import admin_client
+from tests.support.clients.model import Record
+from tests.support.network.lossy_proxy import LossyProxy
 
 LOSSES = 3
 

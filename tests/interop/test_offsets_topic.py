@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from kafka import KafkaConsumer
 
 from tests.interop.conftest import ClientNamed, CreateTopic
-from tests.interop.model import Record, wait_until
 from tests.interop.tools import Tools
+from tests.support.clients.model import Record, wait_until
 
 OFFSETS = "__consumer_offsets"
 SHOWN_WITHIN_MS = 30_000

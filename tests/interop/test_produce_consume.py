@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.interop.conftest import CreateTopic
-from tests.interop.model import AN_HOUR_AGO_MS, CODECS, Client, Codec, Record, content
+from tests.support.clients.model import AN_HOUR_AGO_MS, CODECS, Client, Codec, Record, content
 
 
 def letters(count: int, seed: int) -> bytes:

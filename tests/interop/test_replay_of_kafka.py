@@ -38,17 +38,17 @@ from kohort.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
 )
-from tests.interop.clients.confluent_client import admin_client
-from tests.interop.group_probe import GroupProbe
-from tests.interop.model import wait_until
-from tests.interop.raw_members import RawMember, bring_together, settle
 from tests.interop.same_answers.pair import wait_ready
 from tests.interop.tools import Tools
-from tests.java_process import JavaProcess
-from tests.kafka_server import KafkaServer
-from tests.kohort_server import KohortServer
-from tests.server_process import ServerProcess
-from tests.wire import RawClient
+from tests.support.brokers.kafka_server import KafkaServer
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.brokers.server_process import ServerProcess
+from tests.support.clients.confluent_client import admin_client
+from tests.support.clients.model import wait_until
+from tests.support.groups.group_probe import GroupProbe
+from tests.support.groups.raw_members import RawMember, bring_together, settle
+from tests.support.network.wire import RawClient
+from tests.support.processes.java_process import JavaProcess
 
 SETTINGS = {
     # All groups in one partition.

@@ -8,12 +8,12 @@ import re
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from tests.interop.clients.confluent_client import ConfluentClient, admin_client
-from tests.interop.clients.java_client import JavaClient
-from tests.interop.model import Record, content, wait_until
 from tests.interop.tools import Tools
-from tests.java_process import JavaProcess
-from tests.server_process import ServerProcess
+from tests.support.brokers.server_process import ServerProcess
+from tests.support.clients.confluent_client import ConfluentClient, admin_client
+from tests.support.clients.java_client import JavaClient
+from tests.support.clients.model import Record, content, wait_until
+from tests.support.processes.java_process import JavaProcess
 
 TOPIC = "survivor"
 RECORDS = [Record(b"%d" % number, key=b"k%d" % number) for number in range(500)]

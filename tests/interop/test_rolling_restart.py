@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from tests.interop.clients.confluent_client import admin_client
 from tests.interop.conftest import BuildClient
-from tests.interop.group_probe import GroupProbe
-from tests.interop.model import Client, Member, Seat, wait_until
 from tests.interop.streams import Stream, check_order, streaming, wait_until_all_read
-from tests.kafka_server import KafkaServer
-from tests.kohort_server import KohortServer
-from tests.server_process import ServerProcess, free_port
+from tests.support.brokers.kafka_server import KafkaServer
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.brokers.server_process import ServerProcess, free_port
+from tests.support.clients.confluent_client import admin_client
+from tests.support.clients.model import Client, Member, Seat, wait_until
+from tests.support.groups.group_probe import GroupProbe
 
 PARTITIONS = 20
 TOPIC = "rolling"

@@ -15,7 +15,7 @@ from tests.interop.same_answers import differences
 from tests.interop.same_answers.each import Value, each
 from tests.interop.same_answers.pair import Pair
 from tests.interop.same_answers.scenes import NOWHERE, batch, create_topic, produce
-from tests.wire import RawClient, framed, header, response_in
+from tests.support.network.wire import RawClient, framed, header, response_in
 
 
 def api_versions_request(

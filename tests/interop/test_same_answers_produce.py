@@ -8,7 +8,6 @@ from kohort.protocol.messages.metadata import MetadataRequest
 from kohort.protocol.messages.produce import ProduceRequest
 from kohort.protocol.records.batch import Codec, TimestampType
 from kohort.protocol.records.record import Record
-from tests.batches import one_record, with_block, with_header
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.differences import CLOSED
 from tests.interop.same_answers.pair import SESSION_STARTED_MS, Pair
@@ -20,6 +19,7 @@ from tests.interop.same_answers.scenes import (
     fetch_request,
     produce_request,
 )
+from tests.support.records.batches import one_record, with_block, with_header
 
 VERSIONS = range(3, 14)
 DAY_MS = 24 * 3_600_000

@@ -28,7 +28,7 @@ from tests.interop.same_answers.offsets import (
 )
 from tests.interop.same_answers.pair import Pair, Twins
 from tests.interop.same_answers.scenes import NOWHERE, Topic, create_topic, fresh_name
-from tests.server_process import ServerProcess
+from tests.support.brokers.server_process import ServerProcess
 
 COMMIT_VERSIONS = range(2, 11)
 

@@ -6,8 +6,8 @@ import uuid
 import pytest
 
 from tests.interop.conftest import ClientNamed, CreateTopic
-from tests.interop.model import AN_HOUR_AGO_MS, Record
 from tests.interop.tools import Tools
+from tests.support.clients.model import AN_HOUR_AGO_MS, Record
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.interop.lossy_proxy import LossyProxy
-from tests.interop.model import wait_until
 from tests.interop.trouble import Scene, Troop, scene
-from tests.kafka_server import KafkaServer
-from tests.kohort_server import KohortServer
-from tests.server_process import free_port
+from tests.support.brokers.kafka_server import KafkaServer
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.brokers.server_process import free_port
+from tests.support.clients.model import wait_until
+from tests.support.network.lossy_proxy import LossyProxy
 
 LIBRARIES = ("confluent", "java", "aiokafka")
 

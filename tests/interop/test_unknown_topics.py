@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from tests.interop.model import Client, Record
+from tests.support.clients.model import Client, Record
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tests.java_process import JavaProcess
+from tests.support.processes.java_process import JavaProcess
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,16 @@ from typing import Self
 
 from confluent_kafka.admin import NewTopic
 
-from tests.interop.clients.confluent_client import ConfluentClient, admin_client
-from tests.interop.clients.member_process import MemberProcess
-from tests.interop.clients.remote_member import RemoteMember
-from tests.interop.group_probe import GroupProbe
-from tests.interop.model import Seat, wait_until
 from tests.interop.streams import Stream, streaming
-from tests.kafka_server import KafkaServer
-from tests.kohort_server import KohortServer
-from tests.line_process import RemoteError
-from tests.server_process import ServerProcess, free_port
+from tests.support.brokers.kafka_server import KafkaServer
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.brokers.server_process import ServerProcess, free_port
+from tests.support.clients.confluent_client import ConfluentClient, admin_client
+from tests.support.clients.member_process import MemberProcess
+from tests.support.clients.model import Seat, wait_until
+from tests.support.clients.remote_member import RemoteMember
+from tests.support.groups.group_probe import GroupProbe
+from tests.support.processes.line_process import RemoteError
 
 SESSION_TIMEOUT_MS = 3_000
 """Of members that are to die by it: many heartbeats long, and still something to wait for."""

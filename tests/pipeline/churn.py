@@ -14,12 +14,12 @@ from kohort.protocol.messages.leave_group import (
     LeaveGroupResponse,
     MemberIdentity,
 )
-from tests.interop.group_probe import GroupProbe
-from tests.interop.model import wait_until
-from tests.interop.raw_members import RawMember, bring_together, settle, share
-from tests.kohort_server import KohortServer
 from tests.pipeline.topics import Topics
-from tests.wire import RawClient
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.clients.model import wait_until
+from tests.support.groups.group_probe import GroupProbe
+from tests.support.groups.raw_members import RawMember, bring_together, settle, share
+from tests.support.network.wire import RawClient
 
 Record: TypeAlias = dict[str, Any]
 """An event of the history, as JSON."""

@@ -14,9 +14,9 @@ import pytest
 
 from kohort.cli import main
 from kohort.pipeline.java import LOGGING
-from tests import java_env
-from tests.kohort_server import KohortServer
 from tests.pipeline.topics import Topics
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.processes import java_env
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,8 +22,8 @@ from kohort.pipeline.rebalances.ingest import Ingest
 from kohort.pipeline.schemas import REBALANCES
 from kohort.pipeline.schemas.advice import ADVICE
 from kohort.pipeline.transformations import advice as steps
-from tests.kohort_server import KohortServer
 from tests.pipeline.conftest import Pipeline
+from tests.support.brokers.kohort_server import KohortServer
 
 S = 1_000
 Json = dict[str, Any]

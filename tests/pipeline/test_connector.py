@@ -17,8 +17,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from tests.kafka_server import KafkaServer
 from tests.pipeline.topics import Row, Topics, in_order
+from tests.support.brokers.kafka_server import KafkaServer
 
 T = TypeVar("T")
 Both = Callable[[Callable[[Topics], T]], T]

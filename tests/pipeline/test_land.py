@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from tests.kohort_server import KohortServer
 from tests.pipeline.conftest import Pipeline
 from tests.pipeline.topics import Row, Topics, in_order
+from tests.support.brokers.kohort_server import KohortServer
 
 
 class Land:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kohort_server import KohortServer
 from tests.pipeline.driver import Driver, table_rows
 from tests.pipeline.topics import Topics
+from tests.support.brokers.kohort_server import KohortServer
 
 PARTITIONS = 3
 BATCH = 200

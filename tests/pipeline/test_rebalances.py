@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kohort.broker.core.history.model import HistoryRecord
-from tests.kohort_server import KohortServer
 from tests.pipeline.churn import Churn, Record
 from tests.pipeline.conftest import Pipeline
 from tests.pipeline.events import avoided, line, member, rebalance
 from tests.pipeline.topics import Topics
-from tests.server_process import free_port
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.brokers.server_process import free_port
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.model import wait_until
-from tests.kohort_server import KohortServer
 from tests.pipeline.churn import Churn
 from tests.pipeline.driver import Driver, added_rows
 from tests.pipeline.topics import Topics
-from tests.server_process import free_port
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.brokers.server_process import free_port
+from tests.support.clients.model import wait_until
 
 
 def in_tables(lake: Path) -> list[tuple[str, int]]:

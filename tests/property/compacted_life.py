@@ -16,11 +16,11 @@ from kohort.broker.storage.compaction.cleaner import Compaction, plan_compaction
 from kohort.broker.storage.compaction.key_offsets import KEY_MEMORY_BYTES
 from kohort.broker.storage.errors import OffsetOutOfRangeError, StorageError
 from kohort.broker.storage.log.log import PartitionLog
-from kohort.broker.storage.simulated_filesystem import Operation, SimulatedFileSystem
 from kohort.protocol.records.batch import Codec, split_batches
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record, decode_records
-from tests.storage_tools import WALL_MS, append, memory_log, open_log, settings
+from kohort.testing.simulated_filesystem import Operation, SimulatedFileSystem
+from tests.support.records.storage_tools import WALL_MS, append, memory_log, open_log, settings
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     "create", "pread", "pwritev", "sync", "sync_directory", "rename", "remove",

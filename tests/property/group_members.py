@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from kohort.broker.core.group.events import Outcome, RebalanceEnded
 from kohort.broker.core.group.requests import JoinResult, LeaveEntry, OffsetToCommit, SyncResult
 from kohort.protocol.errors import ErrorCode
-from tests.unit.broker.core.group.scenario import Scenario, Ticket
+from tests.support.groups.scenario import Scenario, Ticket
 
 PARTITIONS = 6
 RETRIABLE = {

@@ -20,7 +20,7 @@ from kohort.client.core.group.assignors import (
 from kohort.client.core.group.assignors.assignor import Assignment
 from kohort.client.core.group.assignors.user_data import encode_held
 from kohort.client.core.partitions import TopicPartition
-from tests.bytecodes import metered
+from tests.support.measures.bytecodes import metered
 
 TOPICS = ("a", "b", "c", "d", "gone")
 Counts = dict[str, int]

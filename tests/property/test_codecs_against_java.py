@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from kohort.protocol.codec import codec
 from kohort.protocol.message import schema_of
 from kohort.protocol.schema import Field
-from tests.java_process import JavaProcess
 from tests.property.kafka_names import (
     CLIENTS,
     COORDINATOR,
@@ -31,6 +30,7 @@ from tests.property.message_values import (
     message_versions,
     values,
 )
+from tests.support.processes.java_process import JavaProcess
 
 every_message_version = pytest.mark.parametrize(
     ("message", "version"), message_versions(), ids=identify

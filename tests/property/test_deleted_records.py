@@ -6,9 +6,9 @@ from random import Random
 
 from kohort.broker.storage.filesystem import read_file
 from kohort.broker.storage.log.log import PartitionLog
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from kohort.broker.topics.directories import PartitionDirectories
-from tests.storage_tools import WALL_MS, fill, settings
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.support.records.storage_tools import WALL_MS, fill, settings
 
 ROOT = Path("/data")
 TOPIC_ID = bytes(range(16))

@@ -27,7 +27,7 @@ from kohort.protocol.messages.fetch import FetchableTopicResponse, FetchResponse
 from kohort.protocol.records.batch import Codec
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
-from tests.unit.client.known_cluster import TOPIC_ID, OneTopic
+from tests.support.known_cluster import TOPIC_ID, OneTopic
 
 PARTITIONS = [TopicPartition("t", index) for index in range(5)]
 BROKERS = (0, 1)

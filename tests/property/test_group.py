@@ -13,8 +13,8 @@ from kohort.broker.core.group.records import GroupTombstone, OffsetRecord
 from kohort.broker.core.group.requests import LeaveEntry
 from kohort.protocol.errors import ErrorCode
 from tests.property.group_members import PARTITIONS, Member, Witness
-from tests.property.walk import choice, first_step, flag, nothing, number, row, several, step, walk
-from tests.unit.broker.core.group.scenario import SECOND, Scenario, Ticket, subscription
+from tests.support.groups.scenario import SECOND, Scenario, Ticket, subscription
+from tests.support.walk import choice, first_step, flag, nothing, number, row, several, step, walk
 
 MEMBERS_MAX = 5
 INSTANCES = ["a", "b", "c"]

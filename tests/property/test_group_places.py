@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kohort.broker.coordinator.log.offsets_log import partition_of
-from tests.java_process import JavaProcess
+from tests.support.processes.java_process import JavaProcess
 
 NAMES = [
     *("", "g", "billing", "orders", "my-group", "group-\xe9", "\u65e5\u672c", "\U0001f600"),

@@ -14,8 +14,15 @@ import pytest
 
 from kohort.broker.storage.filesystem import read_file
 from kohort.broker.storage.log.log import PartitionLog
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
-from tests.storage_tools import WALL_MS, append, batch_of, open_log, read_all, settings
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.support.records.storage_tools import (
+    WALL_MS,
+    append,
+    batch_of,
+    open_log,
+    read_all,
+    settings,
+)
 
 HOUR = 3_600_000
 CONFIG = settings(cleanup_policy=("delete",), retention_ms=30 * HOUR, index_interval_bytes=100)

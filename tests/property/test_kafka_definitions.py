@@ -17,7 +17,6 @@ from kohort.broker.dispatch.registry import load_handlers
 from kohort.protocol.message import REQUESTS, RESPONSES, Struct, schema_of
 from kohort.protocol.schema import Field
 from kohort.protocol.types import ZERO_UUID, WireType
-from tests.java_env import jar
 from tests.property.kafka_names import (
     CLIENTS,
     DATA_RECORDS,
@@ -26,6 +25,7 @@ from tests.property.kafka_names import (
     RENAMED,
 )
 from tests.property.message_values import Message, identify, top_level_messages, versions
+from tests.support.processes.java_env import jar
 
 every_api_message = pytest.mark.parametrize(
     "message",

@@ -17,9 +17,16 @@ from hypothesis.stateful import (
 
 from kohort.broker.storage.errors import OffsetOutOfRangeError, StorageError
 from kohort.broker.storage.log.log import PartitionLog
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
-from tests.storage_tools import WALL_MS, append, batch_of, open_log, read_all, stored
-from tests.storage_tools import settings as log_settings
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.support.records.storage_tools import (
+    WALL_MS,
+    append,
+    batch_of,
+    open_log,
+    read_all,
+    stored,
+)
+from tests.support.records.storage_tools import settings as log_settings
 
 
 class LogMachine(RuleBasedStateMachine):

@@ -13,11 +13,18 @@ from hypothesis import strategies as st
 from kohort.broker.storage.compaction.cleaner import Compaction, plan_compaction
 from kohort.broker.storage.errors import CorruptBatchError, StorageError
 from kohort.broker.storage.log.log import PartitionLog
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from kohort.protocol.records.batch import Codec, read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record, decode_records
-from tests.storage_tools import WALL_MS, append, memory_log, open_log, read_all, settings
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.support.records.storage_tools import (
+    WALL_MS,
+    append,
+    memory_log,
+    open_log,
+    read_all,
+    settings,
+)
 
 HOUR_MS = 3_600_000
 RETENTION_MS = 24 * HOUR_MS

@@ -9,9 +9,9 @@ import pytest
 from kohort.broker.storage.errors import CorruptBatchError
 from kohort.broker.storage.filesystem import read_file
 from kohort.broker.storage.log.log import PartitionLog
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from kohort.protocol.records.batch import split_batches
-from tests.storage_tools import WALL_MS, append, batch_of, fill, open_log, stored
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.support.records.storage_tools import WALL_MS, append, batch_of, fill, open_log, stored
 
 TIMES = [WALL_MS, WALL_MS + 55, WALL_MS + 200, WALL_MS + 400, WALL_MS + 10_000]
 

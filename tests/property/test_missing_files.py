@@ -14,7 +14,7 @@ import pytest
 
 from kohort.broker.topics.partition import Partition
 from kohort.protocol.records.batch import split_batches
-from tests.running_topics import append, running_topics
+from tests.support.brokers.running_topics import append, running_topics
 
 SETTINGS = ("log.segment.bytes=1048576", "log.flush.interval.messages=1")
 BATCH_BYTES = 300_000

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from kohort.broker.core.partition.producers import ProducerState
 from kohort.protocol.errors import ErrorCode, KafkaError
-from tests.batches import sequenced
+from tests.support.records.batches import sequenced
 
 TOP = 2147483647
 EXPIRATION_MS = 100

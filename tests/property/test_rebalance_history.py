@@ -25,7 +25,7 @@ from kohort.broker.core.history.text import parse_text, text_steps
 from kohort.broker.core.steps import at_once
 from tests.property.group_members import Witness
 from tests.property.test_group import GroupMachine
-from tests.unit.broker.core.group.scenario import Scenario
+from tests.support.groups.scenario import Scenario
 
 
 class HistoryWitness(Witness):

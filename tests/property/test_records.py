@@ -42,7 +42,7 @@ from kohort.protocol.records.varint import (
     read_varlong,
 )
 from kohort.protocol.records.walk import read_span, skip_records
-from tests.batches import one_record, with_block
+from tests.support.records.batches import one_record, with_block
 
 few = settings(max_examples=60, deadline=None)
 

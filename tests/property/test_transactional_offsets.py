@@ -11,7 +11,7 @@ from kohort.broker.core.group.offsets.table import OffsetTable
 from kohort.broker.core.group.records import OffsetRecord, PendingOffset
 from kohort.broker.core.group.requests import OffsetToCommit, TopicPartition
 from kohort.protocol.errors import ErrorCode
-from tests.unit.broker.core.group.scenario import MINUTE, Scenario, settled
+from tests.support.groups.scenario import MINUTE, Scenario, settled
 
 PARTITIONS = 2
 PRODUCERS = (7, 8, 9)

@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from kohort.client.core.group.assignors import ASSIGNORS
 from tests.property.test_group import GroupMachine
-from tests.property.walk import WalkError, walk
 from tests.simulation.campaign import (
     CLIMATES,
     EVENTS,
@@ -24,6 +23,7 @@ from tests.simulation.consuming.life import LifeError
 from tests.simulation.consuming.life import Tally as ConsumingTally
 from tests.simulation.consuming.life import live as live_consuming
 from tests.simulation.world import SimulationError
+from tests.support.walk import WalkError, walk
 
 STEPS = 200_000
 STEPS_PER_EVENT = 10

@@ -13,8 +13,8 @@ from kohort.client.core.group.identity import Identity
 from kohort.client.core.group.steps import Apply, Join, Step, Sync
 from kohort.client.core.partitions import TopicPartition
 from kohort.protocol.errors import ErrorCode
-from tests.driven_members import DrivenMember
-from tests.unit.broker.core.group.scenario import MINUTE, Scenario
+from tests.support.groups.driven_members import DrivenMember
+from tests.support.groups.scenario import MINUTE, Scenario
 
 STEP_MS = 100
 MEMBERS = 6

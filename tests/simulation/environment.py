@@ -12,9 +12,9 @@ from typing import cast
 
 from kohort.broker.environment import Environment
 from kohort.broker.metrics.loop_lag import LoopLagMeter
-from kohort.broker.runtime.clock import VirtualClock
 from kohort.broker.storage.metadata.store import MetadataStore
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from kohort.testing.virtual_clock import VirtualClock
 from tests.simulation.network import Network, Port
 
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kohort.broker.runtime.clock import VirtualClock
 from kohort.client.core.errors import (
     CommitFailedError,
     OperationTimedOutError,
@@ -30,7 +29,8 @@ from kohort.client.processing.options import RunOptions
 from kohort.client.processing.runner import Runner
 from kohort.client.processing.source import CommitDone, Positions
 from kohort.protocol.records.batch import TimestampType
-from tests.virtual_loop import VirtualClockLoop
+from kohort.testing.virtual_clock import VirtualClock
+from kohort.testing.virtual_loop import VirtualClockLoop
 
 PARTITIONS: Final = [TopicPartition("t", number) for number in range(4)]
 KEYS: Final = [b"a", b"b", b"c", None]

@@ -11,7 +11,7 @@ import selectors
 from collections.abc import Callable
 from typing import Any
 
-from kohort.broker.runtime.clock import VirtualClock
+from kohort.testing.virtual_clock import VirtualClock
 
 
 class NothingToDoError(Exception):

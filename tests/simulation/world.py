@@ -21,8 +21,6 @@ from kohort.broker.coordinator.log.offsets_log import partition_of
 from kohort.broker.core.group.events import Event
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.history.model import HistoryRecord
-from kohort.broker.runtime.clock import VirtualClock
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.framing import encode_request
@@ -34,6 +32,8 @@ from kohort.protocol.messages.offset_commit import (
     OffsetCommitResponse,
 )
 from kohort.protocol.messages.sync_group import SyncGroupRequest
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from kohort.testing.virtual_clock import VirtualClock
 from tests.simulation.assigning import PARTITIONS, TOPIC
 from tests.simulation.environment import (
     DurableMetadata,

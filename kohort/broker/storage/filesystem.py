@@ -1,7 +1,7 @@
 """The file system as storage uses it: a narrow seam, so that tests can break everything behind it.
 
 Two implementations: :class:`OsFileSystem` here, and
-:mod:`kohort.broker.storage.simulated_filesystem`, an in-memory one that can fill up, fail and lose
+:mod:`kohort.testing.simulated_filesystem`, an in-memory one that can fill up, fail and lose
 power. Both raise OSError and nothing else.
 
 A :class:`File` is a handle on a path, not an open descriptor. OsFileSystem opens descriptors when

@@ -15,8 +15,8 @@ from confluent_kafka import Producer
 from kohort import Consumer, RebalanceListener, TopicPartition, errors
 from kohort.client.core.group.membership import MemberState
 from kohort.client.group.listener import Partitions
-from tests.interop.clients.confluent_client import QUIET
 from tests.interop.consumer.members import numbers
+from tests.support.clients.confluent_client import QUIET
 
 POLL_S = 0.05
 COMMIT_EVERY = 10

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.interop.consumer.members import Members, Topics
-from tests.kafka_server import KafkaServer
-from tests.kohort_server import KohortServer
-from tests.server_process import ServerProcess
+from tests.support.brokers.kafka_server import KafkaServer
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.brokers.server_process import ServerProcess
 
 BROKERS: dict[str, type[ServerProcess]] = {"kohort": KohortServer, "kafka": KafkaServer}
 OVERRIDES = {

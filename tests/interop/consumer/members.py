@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kohort import Consumer, ConsumerRecord, RebalanceListener, TopicPartition
 from kohort.client.core.group.membership import MemberState
 from kohort.client.group.listener import Partitions
-from tests.interop.clients.confluent_client import admin_client
-from tests.interop.model import wait_until
+from tests.support.clients.confluent_client import admin_client
+from tests.support.clients.model import wait_until
 
 PATIENCE_S = 60
 """For what takes a moment on a machine that has nothing else to do."""

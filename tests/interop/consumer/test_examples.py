@@ -17,8 +17,8 @@ import pytest
 from confluent_kafka import Consumer as ConfluentConsumer
 
 from tests.interop.consumer.members import Topics
-from tests.kohort_server import KohortServer
-from tests.server_process import ServerProcess
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.brokers.server_process import ServerProcess
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 PATIENCE_S = 60

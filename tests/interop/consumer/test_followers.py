@@ -12,10 +12,10 @@ from kohort.client.core.fetch.read_replicas import LEADER_ALONE_MS
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.net.address import Address
 from kohort.client.net.cluster import FETCHING
-from tests.interop.clients.confluent_client import admin_client
 from tests.interop.fetching import EARLIEST, Reader, produce, reading
-from tests.interop.model import wait_until
-from tests.kafka_server import KafkaServer
+from tests.support.brokers.kafka_server import KafkaServer
+from tests.support.clients.confluent_client import admin_client
+from tests.support.clients.model import wait_until
 
 pytestmark = pytest.mark.long
 

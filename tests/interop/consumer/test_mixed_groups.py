@@ -6,13 +6,13 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.interop.clients.confluent_client import ConfluentClient, ConfluentMember
-from tests.interop.clients.java_client import JavaMember
-from tests.interop.clients.kohort_client import KohortMember
 from tests.interop.consumer.members import Topics
-from tests.interop.model import Member, Seat, wait_until
 from tests.interop.streams import Stream, check_order, streaming, wait_until_all_read
-from tests.java_process import JavaProcess
+from tests.support.clients.confluent_client import ConfluentClient, ConfluentMember
+from tests.support.clients.java_client import JavaMember
+from tests.support.clients.kohort_client import KohortMember
+from tests.support.clients.model import Member, Seat, wait_until
+from tests.support.processes.java_process import JavaProcess
 
 PARTITIONS = 7
 LIBRARIES = ("kohort", "java", "confluent", "kohort")

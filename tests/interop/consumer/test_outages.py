@@ -13,7 +13,7 @@ import pytest
 from kohort import TopicPartition, errors
 from tests.interop.consumer.conftest import BROKERS, OVERRIDES
 from tests.interop.consumer.members import Members, Note, Topics, generation, read, values
-from tests.server_process import ServerProcess
+from tests.support.brokers.server_process import ServerProcess
 
 
 @pytest.fixture(params=BROKERS)

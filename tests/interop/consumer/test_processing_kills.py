@@ -21,14 +21,14 @@ from confluent_kafka import TopicPartition as Place
 
 from kohort import TopicPartition
 from kohort.client.processing.dead_letters import PREFIX
-from tests.interop.clients.handling_process import (
+from tests.interop.consumer.members import Members, Topics
+from tests.support.clients.handling_process import (
     KEYS,
     TAKEN_OVER,
     Entry,
     entries,
     is_poison,
 )
-from tests.interop.consumer.members import Members, Topics
 
 PARTITIONS = 6
 MEMBERS = 3
@@ -65,7 +65,7 @@ class Troop:
     def start(self) -> None:
         path = self._folder / f"handled-{len(self.paths)}"
         bootstrap, topic, group, dead_topic, settings = self._arguments
-        module = "tests.interop.clients.handling_process"
+        module = "tests.support.clients.handling_process"
         process = subprocess.Popen(
             [sys.executable, "-m", module, bootstrap, topic, group, dead_topic, path, settings],
             stdout=subprocess.PIPE,

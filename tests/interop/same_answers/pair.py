@@ -14,8 +14,8 @@ from tests.interop.same_answers.compare import Correspondence, Mismatch, mismatc
 from tests.interop.same_answers.differences import ALWAYS, CLOSED, SILENT, Difference
 from tests.interop.same_answers.each import Value, each, for_broker
 from tests.interop.same_answers.normal import Facts, normalised
-from tests.server_process import ServerProcess
-from tests.wire import RawClient, framed, request_body, response_in
+from tests.support.brokers.server_process import ServerProcess
+from tests.support.network.wire import RawClient, framed, request_body, response_in
 
 TWIN_SETTINGS: Final = {
     # Groups settle at once, silent members are soon missed, and groups are soon full.

@@ -22,7 +22,7 @@ from kohort.protocol.messages.describe_groups import DescribeGroupsRequest
 from tests.interop.same_answers.differences import Later
 from tests.interop.same_answers.groups import Group
 from tests.interop.same_answers.pair import Answers, Pair, Pending, Twins
-from tests.wire import RawClient
+from tests.support.network.wire import RawClient
 
 EARLY_S: Final = 0.3
 SLACK_S: Final = 0.9

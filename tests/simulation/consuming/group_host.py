@@ -10,7 +10,7 @@ from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.effects import Reply
 from kohort.broker.core.group.requests import JoinResult
 from kohort.client.core.group.wire_forms import decode_member, decode_share
-from tests.unit.broker.core.group.scenario import Scenario, Ticket
+from tests.support.groups.scenario import Scenario, Ticket
 
 Answered = Callable[[Any], None]
 

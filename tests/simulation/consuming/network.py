@@ -16,8 +16,8 @@ from enum import Enum
 from random import Random
 from typing import Any, Final, Protocol
 
-from kohort.broker.runtime.clock import VirtualClock
 from kohort.client.net.address import Address
+from kohort.testing.virtual_clock import VirtualClock
 from tests.simulation.loop import SimulatedLoop
 
 PROCESS: contextvars.ContextVar[int] = contextvars.ContextVar("process", default=0)

@@ -11,7 +11,6 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Coroutine
 from typing import Any, Final, cast
 
-from kohort.broker.runtime.clock import VirtualClock
 from kohort.client.config import ConsumerConfig
 from kohort.client.core.fetch.deserialisers import NO_DESERIALISERS, Deserialisers
 from kohort.client.core.fetch.positions import Positions
@@ -47,7 +46,8 @@ from kohort.protocol.messages.offset_for_leader_epoch import (
 )
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
-from tests.virtual_loop import VirtualClockLoop
+from kohort.testing.virtual_clock import VirtualClock
+from kohort.testing.virtual_loop import VirtualClockLoop
 
 TOPIC: Final = "t"
 TOPIC_ID: Final = b"i" * 16

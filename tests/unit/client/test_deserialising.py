@@ -20,7 +20,7 @@ from kohort.client.deserialising import (
 )
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
-from tests.batches import READ
+from tests.support.records.batches import READ
 
 A, B = (TopicPartition("t", index) for index in range(2))
 Read: TypeAlias = Callable[[bytes], Awaitable[int]]

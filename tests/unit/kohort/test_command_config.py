@@ -8,7 +8,7 @@ from kohort.cli.command_config import in_file_words, read_command_config
 from kohort.cli.errors import UsageError
 from kohort.cli.jaas import JaasError, Login, parse_jaas
 from kohort.client.net.security import TLS_HINT, SecurityConfig
-from tests.certificates import Authority
+from tests.support.brokers.certificates import Authority
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"

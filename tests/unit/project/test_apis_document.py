@@ -10,7 +10,7 @@ import pytest
 
 from kohort.broker.dispatch.registry import Api, load_handlers
 from kohort.protocol.schema import VersionRange
-from tests.java_env import jar
+from tests.support.processes.java_env import jar
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "apis.md").read_text(encoding="utf-8")
 SERVED, _, _REST = DOCUMENT.partition("## Not served")

@@ -19,6 +19,7 @@ DOCUMENTS = [
     *sorted((ROOT / "docs").rglob("*.md")),
     ROOT / "changelog.d" / "README.md",
     *sorted((ROOT / "kohort").rglob("README.md")),
+    *sorted((ROOT / "tests").rglob("README.md")),
 ]
 SOURCES = ("broker", "client", "kohort", "pipeline", "protocol", "scripts")
 

@@ -11,7 +11,8 @@ ROOT = Path(__file__).parents[3]
 
 CONFTEST = """
 import os
-from tests import budgets, left_out
+from tests.support.suites import budgets
+from tests.support.suites import left_out
 
 def pytest_configure(config):
     config.pluginmanager.register(left_out.NothingLeftOut())

@@ -1,4 +1,4 @@
-"""Where groups write: __consumer_offsets as the coordinator sees it, and one that forgets.
+"""Where groups write: __consumer_offsets as the coordinator sees it.
 
 A group lives in one partition, chosen as Kafka does, so that tools find it. The records of one call
 become one batch, all or nothing.
@@ -6,7 +6,6 @@ become one batch, all or nothing.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
@@ -23,9 +22,7 @@ from kohort.broker.core.steps import Steps
 from kohort.protocol.errors import EncodeError, ErrorCode, KafkaError
 from kohort.protocol.records.batch import BatchHeader
 from kohort.protocol.records.builder import make_batch
-from kohort.protocol.records.record import Record, decode_records
-
-PARTITION_COUNT_DEFAULT: Final = 50
+from kohort.protocol.records.record import Record
 
 _JAVA_INT_MIN: Final = -0x8000_0000
 
@@ -152,72 +149,3 @@ def batch_steps(records: Sequence[DurableRecord], wall_ms: int) -> Steps[Batch]:
 
 def _stored(record: DurableRecord, value: bytes | None, wall_ms: int) -> Record:
     return Record(value, key=encode_key(record), headers=encode_headers(record), timestamp=wall_ms)
-
-
-class MemoryOffsetsLog:
-    """Keeps batches in memory; for tests, and for brokers whose groups need not outlive them.
-
-    Can be made slow (`hold`, `release`) and made to fail (`failure`), as a disk can.
-    """
-
-    def __init__(self, partition_count: int = PARTITION_COUNT_DEFAULT) -> None:
-        self._batches: list[list[bytes]] = [[] for _ in range(partition_count)]
-        self._held: list[tuple[asyncio.Future[None], int, bytes]] | None = None
-        self.failure: KafkaError | None = None
-        """Raised by every append that begins, or is released, while it is set."""
-        self.append_count = 0
-
-    @property
-    def partition_count(self) -> int:
-        return len(self._batches)
-
-    def append(
-        self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
-    ) -> Awaitable[None] | None:
-        """Durable at once unless held."""
-        return self._append(partition, encode_as_batch(records, wall_ms)[0])
-
-    def append_stored(
-        self, partition: int, records: Sequence[StoredRecord], *, wall_ms: int
-    ) -> Awaitable[None] | None:
-        del wall_ms
-        return self._append(partition, encode_stored(records)[0])
-
-    async def force(self, partition: int) -> None:
-        """Memory is as durable as it gets."""
-
-    def _append(self, partition: int, batch: bytes) -> Awaitable[None] | None:
-        self.append_count += 1
-        if self._held is None:
-            self._store(partition, batch)
-            return None
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._held.append((future, partition, batch))
-        return asyncio.shield(future)
-
-    def read(self, partition: int) -> Iterator[StoredRecord]:
-        for batch in self._batches[partition]:
-            for record in decode_records(batch):
-                assert record.key is not None
-                yield StoredRecord(record.key, record.value, record.headers, record.timestamp)
-
-    def hold(self) -> None:
-        """Appends from now on wait for `release`."""
-        if self._held is None:
-            self._held = []
-
-    def release(self) -> None:
-        """What waits becomes durable, or fails, and so does what comes, at once."""
-        held, self._held = self._held or [], None
-        for future, partition, batch in held:
-            try:
-                self._store(partition, batch)
-            except KafkaError as error:
-                future.set_exception(error)
-            else:
-                future.set_result(None)
-
-    def _store(self, partition: int, batch: bytes) -> None:
-        if self.failure is not None:
-            raise self.failure
-        self._batches[partition].append(batch)

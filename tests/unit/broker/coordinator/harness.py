@@ -12,7 +12,7 @@ from typing import Any
 
 from kohort.broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
 from kohort.broker.coordinator.host import GroupHost
-from kohort.broker.coordinator.log.offsets_log import MemoryOffsetsLog, OffsetsLog
+from kohort.broker.coordinator.log.offsets_log import OffsetsLog
 from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.events import Event
@@ -28,11 +28,12 @@ from kohort.broker.core.group.requests import (
 )
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.answer import Later
-from kohort.broker.runtime.clock import VirtualClock
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.types import ZERO_UUID
-from tests.virtual_loop import VirtualClockLoop
+from kohort.testing.memory_offsets_log import MemoryOffsetsLog
+from kohort.testing.virtual_clock import VirtualClock
+from kohort.testing.virtual_loop import VirtualClockLoop
 
 TOPIC_ID = bytes(range(16))
 """Of the topic "t"."""

@@ -9,14 +9,15 @@ import pytest
 from kohort.broker.coordinator.actor import FAULTS_MAX
 from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
-from kohort.broker.coordinator.log.offsets_log import MemoryOffsetsLog, encode_as_batch
+from kohort.broker.coordinator.log.offsets_log import encode_as_batch
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.group import Group
 from kohort.broker.core.group.records import DurableRecord
 from kohort.broker.core.group.requests import JoinResult, LeaveEntry, Now, SyncResult
 from kohort.broker.runtime.answer import Later
-from kohort.broker.runtime.clock import VirtualClock
 from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.testing.memory_offsets_log import MemoryOffsetsLog
+from kohort.testing.virtual_clock import VirtualClock
 from tests.unit.broker.coordinator.harness import Harness, running, virtual
 
 UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE

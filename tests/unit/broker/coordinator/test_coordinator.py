@@ -8,7 +8,7 @@ import pytest
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
 from kohort.broker.coordinator.host import SWEEP_TURN_MS
 from kohort.broker.coordinator.loading import read_group
-from kohort.broker.coordinator.log.offsets_log import MemoryOffsetsLog, StoredRecord, partition_of
+from kohort.broker.coordinator.log.offsets_log import StoredRecord, partition_of
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.events import RebalanceStarted
 from kohort.broker.core.group.records import DurableRecord, OffsetRecord
@@ -25,9 +25,10 @@ from kohort.broker.core.group.requests import (
     TopicPartition,
 )
 from kohort.broker.runtime.answer import Later
-from kohort.broker.runtime.clock import VirtualClock
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.types import ZERO_UUID
+from kohort.testing.memory_offsets_log import MemoryOffsetsLog
+from kohort.testing.virtual_clock import VirtualClock
 from tests.unit.broker.coordinator.harness import TOPIC_ID, running, virtual
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from kohort.broker.coordinator.loading import RECORDS_PER_TURN, load_groups, read_group
-from kohort.broker.coordinator.log.offsets_log import MemoryOffsetsLog, StoredRecord, partition_of
+from kohort.broker.coordinator.log.offsets_log import StoredRecord, partition_of
 from kohort.broker.core.group.group_value import StoredMember
 from kohort.broker.core.group.records import (
     DurableRecord,
@@ -17,8 +17,9 @@ from kohort.broker.core.group.records import (
     OffsetTombstone,
 )
 from kohort.broker.core.group.requests import CommittedOffset
-from kohort.broker.runtime.clock import VirtualClock
 from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.testing.memory_offsets_log import MemoryOffsetsLog
+from kohort.testing.virtual_clock import VirtualClock
 
 
 def offset(group_id: str, position: int, topic: str = "t") -> OffsetRecord:

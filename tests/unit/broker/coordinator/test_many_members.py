@@ -13,8 +13,8 @@ from kohort.broker.core.group.events import MemberRemoved, RebalanceStarted
 from kohort.broker.core.group.requests import JoinResult, LeaveEntry, SyncResult
 from kohort.broker.core.keyed_timers import KeyedEntry, KeyedTimers
 from kohort.broker.runtime.answer import Later
-from kohort.broker.runtime.clock import VirtualClock
 from kohort.protocol.errors import ErrorCode
+from kohort.testing.virtual_clock import VirtualClock
 from tests.unit.broker.coordinator.harness import Harness, running, virtual
 
 SIZES = {"large": 2_000} | {f"small-{number}": 10 for number in range(200)}

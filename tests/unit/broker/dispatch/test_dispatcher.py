@@ -19,7 +19,6 @@ from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.peer_log import LINES_PER_INTERVAL, PeerLog
 from kohort.broker.network.service import Answer, CloseConnection, ConnectionInfo
 from kohort.broker.runtime.answer import Later
-from kohort.broker.runtime.clock import VirtualClock
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.message import RESPONSES, schema_of
@@ -32,6 +31,7 @@ from kohort.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from kohort.testing.virtual_clock import VirtualClock
 
 T = TypeVar("T")
 CONNECTION = ConnectionInfo(peer_host="/10.0.0.1")

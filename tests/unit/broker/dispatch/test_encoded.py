@@ -11,7 +11,6 @@ from kohort.broker.dispatch.encoded import KEPT_MAX, KEPT_MAX_BYTES, Prepared, T
 from kohort.broker.handlers.metadata import TOPICS_REMEMBERED_MAX, metadata
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.storage.metadata.store import MetadataStore
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from kohort.broker.topics.manager import TopicManager
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -21,7 +20,8 @@ from kohort.protocol.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from tests.running_topics import InlineExecutor, context, running_topics
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.support.brokers.running_topics import InlineExecutor, context, running_topics
 
 VERSION = 13
 

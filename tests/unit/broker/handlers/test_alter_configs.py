@@ -7,7 +7,7 @@ import pytest
 from kohort.broker.topics.manager import TopicManager
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import alter_configs, incremental_alter_configs
-from tests.running_topics import ask, running_topics
+from tests.support.brokers.running_topics import ask, running_topics
 
 TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)

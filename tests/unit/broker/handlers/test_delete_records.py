@@ -12,7 +12,7 @@ from kohort.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from tests.running_topics import append, ask, running_topics
+from tests.support.brokers.running_topics import append, ask, running_topics
 
 
 async def answer(

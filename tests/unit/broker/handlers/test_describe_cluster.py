@@ -6,7 +6,7 @@ import pytest
 
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_cluster import DescribeClusterRequest
-from tests.running_topics import ask, running_topics
+from tests.support.brokers.running_topics import ask, running_topics
 
 
 @pytest.mark.parametrize("version", range(3))

@@ -10,7 +10,7 @@ from kohort.protocol.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResult,
 )
-from tests.running_topics import ask, running_topics
+from tests.support.brokers.running_topics import ask, running_topics
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 

@@ -10,7 +10,7 @@ from kohort.protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
 )
-from tests.running_topics import append, ask, running_topics
+from tests.support.brokers.running_topics import append, ask, running_topics
 
 
 async def sizes(topics: TopicManager, *asked: tuple[str, list[int]]) -> dict[tuple[str, int], int]:

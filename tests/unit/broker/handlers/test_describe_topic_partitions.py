@@ -13,7 +13,7 @@ from kohort.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
-from tests.running_topics import ask, running_topics
+from tests.support.brokers.running_topics import ask, running_topics
 
 ALL = ("c", "a", "b")
 Page = tuple[list[tuple[str, list[int]]], tuple[str, int] | None]

@@ -30,7 +30,7 @@ from kohort.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from tests.running_topics import InlineExecutor, append, context, running_topics
+from tests.support.brokers.running_topics import InlineExecutor, append, context, running_topics
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -31,7 +31,7 @@ from kohort.protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from tests.running_groups import SUBSCRIPTION, RunningGroups, running_groups
+from tests.support.groups.running_groups import SUBSCRIPTION, RunningGroups, running_groups
 
 NOT_ASKED = -0x8000_0000
 

@@ -4,7 +4,7 @@ import pytest
 
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from tests.running_groups import running_groups
+from tests.support.groups.running_groups import running_groups
 
 
 @pytest.mark.parametrize("version", range(5))

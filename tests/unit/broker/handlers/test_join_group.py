@@ -11,7 +11,7 @@ from kohort.protocol.messages.join_group import (
     JoinGroupResponse,
     JoinGroupResponseMember,
 )
-from tests.running_groups import SUBSCRIPTION, running_groups
+from tests.support.groups.running_groups import SUBSCRIPTION, running_groups
 
 
 @pytest.mark.parametrize("version", range(10))

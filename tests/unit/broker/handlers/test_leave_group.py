@@ -9,7 +9,7 @@ from kohort.protocol.messages.leave_group import (
     MemberIdentity,
     MemberResponse,
 )
-from tests.running_groups import running_groups
+from tests.support.groups.running_groups import running_groups
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from kohort.broker.storage.metadata.store import MetadataStore, TopicRecord
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from kohort.broker.topics.names import CLUSTER_METADATA, CONSUMER_OFFSETS
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.metadata import (
@@ -16,7 +15,8 @@ from kohort.protocol.messages.metadata import (
     MetadataResponsePartition,
 )
 from kohort.protocol.types import ZERO_UUID
-from tests.running_topics import ask, running_topics
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.support.brokers.running_topics import ask, running_topics
 
 
 def asking(*names: str | None, create: bool = False, **more: bool) -> MetadataRequest:

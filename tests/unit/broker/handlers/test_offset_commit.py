@@ -14,7 +14,7 @@ from kohort.protocol.messages.offset_commit import (
     OffsetCommitResponse,
 )
 from kohort.protocol.types import ZERO_UUID
-from tests.running_groups import RunningGroups, running_groups
+from tests.support.groups.running_groups import RunningGroups, running_groups
 
 VERSIONS = range(2, 11)
 A_TOPIC_ID = bytes(range(16))

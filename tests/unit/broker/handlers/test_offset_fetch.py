@@ -18,7 +18,7 @@ from kohort.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from kohort.protocol.types import ZERO_UUID
-from tests.running_groups import RunningGroups, running_groups
+from tests.support.groups.running_groups import RunningGroups, running_groups
 
 A_TOPIC_ID = bytes(range(16))
 old_versions = pytest.mark.parametrize("version", range(1, 8))

@@ -23,7 +23,7 @@ from kohort.protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 from kohort.protocol.types import ZERO_UUID
-from tests.running_topics import ask, running_topics
+from tests.support.brokers.running_topics import ask, running_topics
 
 
 def topic(name: str, partitions: int = 1, **configs: str | None) -> CreatableTopic:

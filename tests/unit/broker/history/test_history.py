@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
-from kohort.broker.coordinator.log.offsets_log import MemoryOffsetsLog
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.events import (
     CauseAdded,
@@ -35,7 +34,8 @@ from kohort.broker.core.steps import at_once
 from kohort.broker.history import closing_queue
 from kohort.broker.history.history import LONG_RUNNING_MS, HistoryLimits, RebalanceHistory
 from kohort.broker.history.topic import RUNNING, Entry
-from kohort.broker.runtime.clock import VirtualClock
+from kohort.testing.memory_offsets_log import MemoryOffsetsLog
+from kohort.testing.virtual_clock import VirtualClock
 from tests.unit.broker.coordinator.harness import Harness, virtual
 
 

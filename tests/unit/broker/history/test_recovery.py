@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 import pytest
 
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
-from kohort.broker.coordinator.log.offsets_log import MemoryOffsetsLog
 from kohort.broker.core.group.begun import CHARS, Begun, decode_begun, encode_begun
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.events import MemberRef, Trigger, TriggerKind
@@ -23,8 +22,9 @@ from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.history.recovery import RecordedGenerations
 from kohort.broker.history.topic import Entry
 from kohort.broker.runtime.answer import Later
-from kohort.broker.runtime.clock import VirtualClock
 from kohort.protocol.join_reason import JoinReason
+from kohort.testing.memory_offsets_log import MemoryOffsetsLog
+from kohort.testing.virtual_clock import VirtualClock
 from tests.unit.broker.coordinator.harness import Harness, virtual
 from tests.unit.broker.history.test_history import MemoryHistoryLog
 

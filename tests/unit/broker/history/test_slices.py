@@ -11,8 +11,8 @@ from kohort.broker.history.history import LONG_RUNNING_MS, MORE_AFTER_MS, Rebala
 from kohort.broker.history.restoring import BYTES_PER_TURN, restore
 from kohort.broker.history.rings import Rings
 from kohort.broker.history.topic import RUNNING, Entry
-from kohort.broker.runtime.clock import VirtualClock
-from tests.bytecodes import metered
+from kohort.testing.virtual_clock import VirtualClock
+from tests.support.measures.bytecodes import metered
 from tests.unit.broker.coordinator.harness import virtual
 from tests.unit.broker.history.test_history import (
     MemoryHistoryLog,

@@ -15,14 +15,14 @@ from kohort.broker.history.restoring import restore
 from kohort.broker.history.rings import Rings
 from kohort.broker.history.topic import RUNNING, Entry, TopicHistoryLog
 from kohort.broker.storage.metadata.store import MetadataStore
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from kohort.broker.topics import internal
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.names import REBALANCE_HISTORY
 from kohort.protocol.records.batch import read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
-from tests.running_topics import InlineExecutor, running_topics
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.support.brokers.running_topics import InlineExecutor, running_topics
 from tests.unit.broker.core.history.test_json_form import AVOIDED, TRIGGER
 
 

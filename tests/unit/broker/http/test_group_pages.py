@@ -13,7 +13,6 @@ import pytest
 
 from kohort.broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
 from kohort.broker.coordinator.host import GroupHost
-from kohort.broker.coordinator.log.offsets_log import MemoryOffsetsLog
 from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.reasons import NO_REASON
@@ -34,6 +33,7 @@ from kohort.broker.runtime.clock import SystemClock
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
 from kohort.protocol.codec import encode_versioned
 from kohort.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
+from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 
 ALL_OF_T = encode_versioned(
     ConsumerProtocolAssignment(assigned_partitions=[TopicPartition(topic="t", partitions=[2, 0])]),

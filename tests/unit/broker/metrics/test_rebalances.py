@@ -35,8 +35,8 @@ from kohort.broker.core.history.model import (
 from kohort.broker.metrics.rebalance_collector import HistoryCollector, RebalanceCollector
 from kohort.broker.metrics.rebalances import RebalanceMetrics, Running
 from kohort.broker.metrics.text_format import TextFormat, write
-from kohort.broker.runtime.clock import VirtualClock
 from kohort.protocol.join_reason import JoinReason
+from kohort.testing.virtual_clock import VirtualClock
 from tests.unit.broker.metrics.sources import History, values
 
 MEMBER = MemberRef("member", None, "client", "/127.0.0.1")

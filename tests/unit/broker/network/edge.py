@@ -11,9 +11,9 @@ from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.server import NetworkServer
 from kohort.broker.network.service import Answer, CloseConnection, ConnectionInfo
 from kohort.broker.runtime.answer import Later, Tasks
-from kohort.broker.runtime.clock import VirtualClock
 from kohort.protocol.codec import Buffer
-from tests.memory_transport import MemoryTransport
+from kohort.testing.memory_transport import MemoryTransport
+from kohort.testing.virtual_clock import VirtualClock
 
 
 def framed(body: bytes) -> bytes:

@@ -10,9 +10,9 @@ import pytest_asyncio
 
 from kohort.broker.network.frames import FrameReader
 from kohort.broker.network.limits import REQUESTS_PER_TURN, WRITE_HIGH_WATER_BYTES, NetworkLimits
-from kohort.broker.runtime.clock import VirtualClock
+from kohort.testing.virtual_clock import VirtualClock
+from kohort.testing.virtual_loop import VirtualClockLoop
 from tests.unit.broker.network.edge import Edge, bodies, framed, turns
-from tests.virtual_loop import VirtualClockLoop
 
 
 @pytest_asyncio.fixture

@@ -9,7 +9,7 @@ from kohort.broker.network.peer_log import (
     SAME_PEER_MS,
     PeerLog,
 )
-from kohort.broker.runtime.clock import VirtualClock
+from kohort.testing.virtual_clock import VirtualClock
 
 
 def test_lines_of_one_kind_are_rationed_and_the_rest_is_counted(

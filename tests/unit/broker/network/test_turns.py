@@ -9,9 +9,9 @@ from kohort.broker.network.server import NetworkServer
 from kohort.broker.network.service import Answer, ConnectionInfo
 from kohort.broker.network.turns import CONNECTIONS_PER_TURN, UNWRITTEN_MAX_BYTES
 from kohort.broker.runtime.answer import Later
-from kohort.broker.runtime.clock import VirtualClock
 from kohort.protocol.codec import Buffer
-from tests.memory_transport import MemoryTransport
+from kohort.testing.memory_transport import MemoryTransport
+from kohort.testing.virtual_clock import VirtualClock
 
 
 class Counting:

@@ -8,9 +8,10 @@ import uvloop
 
 from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.purgatory import Completion, DelayedOperation, Purgatory
-from kohort.broker.runtime.clock import Clock, SystemClock, VirtualClock
+from kohort.broker.runtime.clock import Clock, SystemClock
 from kohort.broker.runtime.purgatory_shell import TURN_MS, PurgatoryShell
-from tests.virtual_loop import VirtualClockLoop
+from kohort.testing.virtual_clock import VirtualClock
+from kohort.testing.virtual_loop import VirtualClockLoop
 
 Run = Callable[[Coroutine[None, None, None]], None]
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kohort.broker.storage.filesystem import FileSystem, OsFileSystem, read_file, write_fully
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
 
 
 def test_a_file_that_is_never_used_holds_no_descriptor(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from kohort.broker.storage.filesystem import read_file
 from kohort.broker.storage.formats import OFFSET_INDEX, PRODUCER_SNAPSHOT, TIME_INDEX
 from kohort.broker.storage.segment.offset_index import OffsetIndex
 from kohort.broker.storage.segment.time_index import TimeIndex
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
 
 INT16, INT32, INT64 = (st.integers(-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (16, 32, 64))
 

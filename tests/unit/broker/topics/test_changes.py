@@ -9,12 +9,12 @@ import pytest
 
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.metadata.store import MetadataStore
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from kohort.broker.topics.changes import Alteration, PlannedTopic
 from kohort.broker.topics.creation import NewTopic
 from kohort.broker.topics.manager import TopicManager
 from kohort.protocol.errors import ErrorCode, KafkaError
-from tests.running_topics import append, directories, running_topics
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.support.brokers.running_topics import append, directories, running_topics
 
 
 async def create(topics: TopicManager, *wanted: NewTopic) -> list[PlannedTopic | ErrorCode]:

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from kohort.broker.runtime.clock import VirtualClock
 from kohort.broker.storage.checkpoints.offset_checkpoint import CLEANER_OFFSET_FILE
 from kohort.broker.storage.metadata.store import MetadataStore
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from kohort.broker.topics.compaction import Compactor
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.partition import Partition
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.batch import split_batches
 from kohort.protocol.records.record import Record, decode_records
-from tests.running_topics import InlineExecutor, append, running_topics
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from kohort.testing.virtual_clock import VirtualClock
+from tests.support.brokers.running_topics import InlineExecutor, append, running_topics
 
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
 

@@ -7,10 +7,10 @@ import pytest
 
 from kohort.broker.storage.checkpoints.partition_metadata import FILE_NAME, read_topic_id
 from kohort.broker.storage.metadata.store import MetadataStore, TopicRecord
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from kohort.broker.topics.directories import PartitionDirectories
-from tests.running_topics import InlineExecutor, append, running_topics
-from tests.storage_tools import WALL_MS, fill, settings
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.support.brokers.running_topics import InlineExecutor, append, running_topics
+from tests.support.records.storage_tools import WALL_MS, fill, settings
 
 ROOT = Path("/data")
 

@@ -8,7 +8,7 @@ from kohort.broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.partition import Partition
 from kohort.protocol.errors import ErrorCode
-from tests.running_topics import append, running_topics
+from tests.support.brokers.running_topics import append, running_topics
 
 LIMIT = 1 << 20
 

@@ -31,8 +31,8 @@ from kohort.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kohort.protocol.records.batch import read_header, split_batches
-from tests.running_topics import append, ask, context, running_topics
-from tests.storage_tools import WALL_MS, batch_of
+from tests.support.brokers.running_topics import append, ask, context, running_topics
+from tests.support.records.storage_tools import WALL_MS, batch_of
 
 EPOCHS = (0, 1, 1, 3)
 """Of the batches, each with two records, that the cluster left."""

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from kohort.broker.config import ConfigError
-from kohort.broker.runtime.clock import VirtualClock
 from kohort.broker.storage.checkpoints.clean_shutdown import FILE_NAME as CLEAN_MARK
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.filesystem import OsFile
 from kohort.broker.storage.metadata.store import MetadataStore, TopicRecord
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from kohort.broker.topics.directories import PartitionDirectories
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.protocol.errors import ErrorCode, KafkaError
-from tests.running_topics import InlineExecutor, append, directories, running_topics
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from kohort.testing.virtual_clock import VirtualClock
+from tests.support.brokers.running_topics import InlineExecutor, append, directories, running_topics
 
 
 async def test_a_clean_stop_leaves_its_mark_and_the_next_start_takes_it(tmp_path: Path) -> None:

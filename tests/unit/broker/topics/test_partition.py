@@ -13,13 +13,13 @@ from weakref import WeakSet
 import pytest
 
 from kohort.broker.storage.metadata.store import MetadataStore
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from kohort.broker.topics.partition import Partition
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.batch import read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record, decode_records
-from tests.running_topics import append, running_topics
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.support.brokers.running_topics import append, running_topics
 
 P = ParamSpec("P")
 T = TypeVar("T")

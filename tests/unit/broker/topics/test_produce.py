@@ -7,7 +7,7 @@ from kohort.broker.runtime.answer import Later
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.produce import DelayedProduce, PendingAppend
 from kohort.protocol.errors import ErrorCode
-from tests.running_topics import append, running_topics
+from tests.support.brokers.running_topics import append, running_topics
 
 
 class Outcome:

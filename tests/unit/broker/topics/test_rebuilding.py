@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from kohort.broker.runtime.clock import VirtualClock
 from kohort.broker.storage.checkpoints.partition_metadata import FILE_NAME as ID_FILE_NAME
 from kohort.broker.storage.metadata.store import FILE_NAME, MIRROR_FILE_NAME
 from kohort.broker.topics.creation import NewTopic
-from tests.running_topics import append, running_topics
+from kohort.testing.virtual_clock import VirtualClock
+from tests.support.brokers.running_topics import append, running_topics
 
 
 async def leave_topics(directory: Path, *values: bytes) -> bytes:

@@ -10,8 +10,8 @@ from kohort.broker.topics.records import read_records
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
 from kohort.protocol.records.record import Record
-from tests.running_topics import append, running_topics
-from tests.storage_tools import append as append_to_log
+from tests.support.brokers.running_topics import append, running_topics
+from tests.support.records.storage_tools import append as append_to_log
 
 COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
 

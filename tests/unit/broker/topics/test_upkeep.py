@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from kohort.broker.runtime.clock import VirtualClock
 from kohort.broker.storage.checkpoints.offset_checkpoint import RECOVERY_POINT_FILE, read_offsets
 from kohort.broker.storage.metadata.store import MetadataStore
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from kohort.broker.topics.manager import TopicManager
 from kohort.protocol.records.batch import read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
-from tests.running_topics import InlineExecutor, append, running_topics
-from tests.virtual_loop import VirtualClockLoop
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from kohort.testing.virtual_clock import VirtualClock
+from kohort.testing.virtual_loop import VirtualClockLoop
+from tests.support.brokers.running_topics import InlineExecutor, append, running_topics
 
 
 def on_virtual_time(

@@ -5,14 +5,14 @@ from collections.abc import Iterable
 
 import pytest
 
-from kohort.broker.runtime.clock import VirtualClock
 from kohort.client.net.config import ConnectionConfig
 from kohort.client.net.connection import Connection
 from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.codec import codec
 from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from tests.virtual_loop import VirtualClockLoop
+from kohort.testing.virtual_clock import VirtualClock
+from kohort.testing.virtual_loop import VirtualClockLoop
 
 REQUEST = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 

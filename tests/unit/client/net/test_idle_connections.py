@@ -20,7 +20,7 @@ from kohort.protocol.codec import codec
 from kohort.protocol.framing import API_VERSIONS_KEY
 from kohort.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from tests.memory_transport import MemoryTransport
+from kohort.testing.memory_transport import MemoryTransport
 from tests.unit.client.scripted_brokers import run
 
 VERSIONS = ApiVersionsResponse(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kohort.pipeline.advisor.setting import Setting
-from tests import java_env
+from tests.support.processes import java_env
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")

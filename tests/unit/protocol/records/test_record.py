@@ -7,7 +7,7 @@ from kohort.protocol.records.record import (
     Record,
     decode_records,
 )
-from tests.batches import SHAPES, one_record, with_block
+from tests.support.records.batches import SHAPES, one_record, with_block
 
 
 @pytest.mark.parametrize("codec", Codec)

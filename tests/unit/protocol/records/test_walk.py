@@ -18,7 +18,7 @@ from kohort.protocol.records import walk as walk_module
 from kohort.protocol.records.layout import RECORD
 from kohort.protocol.records.record import Record, field_of, iter_spans
 from kohort.protocol.records.varint import encode_varint
-from tests.batches import SHAPES, one_record
+from tests.support.records.batches import SHAPES, one_record
 
 HERE = Path(walk_module.__file__)
 SOURCE = HERE.with_name("walk.py")

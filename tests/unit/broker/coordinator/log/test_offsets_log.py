@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from kohort.broker.coordinator.log.offsets_log import (
-    MemoryOffsetsLog,
     OffsetsLog,
     StoredRecord,
     encode_as_batch,
@@ -29,7 +28,8 @@ from kohort.broker.core.group.requests import CommittedOffset
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.record import decode_records
-from tests.running_topics import directories, running_topics
+from kohort.testing.memory_offsets_log import MemoryOffsetsLog
+from tests.support.brokers.running_topics import directories, running_topics
 
 OFFSET = OffsetRecord("g", "t", 0, CommittedOffset(42, -1, "", 99))
 NEXT_OFFSET = OffsetRecord("g", "t", 0, CommittedOffset(43, -1, "", 99))

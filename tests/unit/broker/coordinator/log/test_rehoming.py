@@ -9,12 +9,7 @@ from typing import Final
 import pytest
 
 from kohort.broker.coordinator.loading import LoadedGroups, load_groups
-from kohort.broker.coordinator.log.offsets_log import (
-    MemoryOffsetsLog,
-    OffsetsLog,
-    StoredRecord,
-    partition_of,
-)
+from kohort.broker.coordinator.log.offsets_log import OffsetsLog, StoredRecord, partition_of
 from kohort.broker.coordinator.log.rehoming import former_partition_of
 from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
 from kohort.broker.core.group.records import (
@@ -25,12 +20,13 @@ from kohort.broker.core.group.records import (
     OffsetTombstone,
 )
 from kohort.broker.core.group.requests import CommittedOffset
-from kohort.broker.runtime.clock import VirtualClock
 from kohort.broker.storage.metadata.store import MetadataStore
-from kohort.broker.storage.simulated_filesystem import Operation, SimulatedFileSystem
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.protocol.errors import ErrorCode, KafkaError
-from tests.running_topics import InlineExecutor, running_topics
+from kohort.testing.memory_offsets_log import MemoryOffsetsLog
+from kohort.testing.simulated_filesystem import Operation, SimulatedFileSystem
+from kohort.testing.virtual_clock import VirtualClock
+from tests.support.brokers.running_topics import InlineExecutor, running_topics
 from tests.unit.broker.coordinator.harness import Harness, running, virtual
 
 COUNT: Final = 3

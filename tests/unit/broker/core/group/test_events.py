@@ -8,7 +8,7 @@ from kohort.broker.core.group.events import (
     TriggerKind,
     UnusedIdDropped,
 )
-from tests.unit.broker.core.group.scenario import MINUTE, SECOND, Scenario
+from tests.support.groups.scenario import MINUTE, SECOND, Scenario
 
 
 def test_an_expired_session_tells_how_long_it_was() -> None:

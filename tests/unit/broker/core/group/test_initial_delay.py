@@ -4,7 +4,7 @@ import pytest
 
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.events import InitialDelayExtended, JoinPhaseEnd, JoinPhaseEnded
-from tests.unit.broker.core.group.scenario import SECOND, Scenario
+from tests.support.groups.scenario import SECOND, Scenario
 
 
 def completion_s(rebalance_timeout_s: float, joins_s: list[float], delay_s: float = 3) -> float:

@@ -11,7 +11,7 @@ from kohort.broker.core.group.requests import JoinResult
 from kohort.broker.core.group.states import GroupState
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
-from tests.unit.broker.core.group.scenario import SECOND, Scenario, subscription
+from tests.support.groups.scenario import SECOND, Scenario, subscription
 
 ANY = list(JoinReason)
 WEAK = [

@@ -10,8 +10,8 @@ from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.effects import JOIN_TIMER, Append
 from kohort.broker.core.group.requests import JoinRequest, Now
 from kohort.broker.core.group.states import GroupState
-from tests.bytecodes import Meter, metered
-from tests.unit.broker.core.group.scenario import Scenario, subscription
+from tests.support.groups.scenario import Scenario, subscription
+from tests.support.measures.bytecodes import Meter, metered
 
 SIZE = 500
 

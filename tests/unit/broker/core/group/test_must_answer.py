@@ -5,7 +5,7 @@ That no ticket is answered twice is checked by the scenario in every test of thi
 
 from kohort.broker.core.group.requests import JoinResult, LeaveEntry, SyncResult
 from kohort.protocol.errors import ErrorCode
-from tests.unit.broker.core.group.scenario import SECOND, Scenario
+from tests.support.groups.scenario import SECOND, Scenario
 
 
 def test_a_join_that_a_second_one_supersedes() -> None:

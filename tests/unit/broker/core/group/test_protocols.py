@@ -10,7 +10,7 @@ from kohort.broker.core.group.protocols import (
 )
 from kohort.protocol.codec import encode_versioned
 from kohort.protocol.messages.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
-from tests.unit.broker.core.group.scenario import Scenario, subscription
+from tests.support.groups.scenario import Scenario, subscription
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])

@@ -10,7 +10,7 @@ import pytest
 
 from kohort.broker.core.group.requests import JoinResult, LeaveEntry, Now
 from kohort.protocol.errors import ErrorCode
-from tests.unit.broker.core.group.scenario import Scenario, Ticket, subscription
+from tests.support.groups.scenario import Scenario, Ticket, subscription
 
 NONE = ErrorCode.NONE
 UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID

@@ -13,7 +13,7 @@ from kohort.broker.core.group.records import (
 )
 from kohort.broker.core.group.requests import JoinResult, OffsetToCommit, SyncResult
 from kohort.protocol.errors import ErrorCode
-from tests.unit.broker.core.group.scenario import RANGE, SECOND, Scenario, subscription
+from tests.support.groups.scenario import RANGE, SECOND, Scenario, subscription
 
 
 @pytest.mark.parametrize(

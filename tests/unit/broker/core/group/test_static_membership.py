@@ -13,7 +13,7 @@ from kohort.broker.core.group.events import (
 from kohort.broker.core.group.requests import JoinRequest, JoinResult, LeaveEntry, SyncResult
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
-from tests.unit.broker.core.group.scenario import RANGE, SECOND, Scenario, subscription
+from tests.support.groups.scenario import RANGE, SECOND, Scenario, subscription
 
 FENCED = ErrorCode.FENCED_INSTANCE_ID
 LONG = 1_000 * SECOND

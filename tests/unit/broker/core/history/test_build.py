@@ -9,8 +9,8 @@ from kohort.broker.core.group.requests import LeaveEntry
 from kohort.broker.core.history import limits
 from kohort.broker.core.history.model import MemberFate, RebalanceOutcome, WaitedFor
 from kohort.protocol.join_reason import JoinReason
-from tests.unit.broker.core.group.scenario import MINUTE, SECOND
-from tests.unit.broker.core.history.chronicle import Chronicle, owning, share
+from tests.support.groups.chronicle import Chronicle, owning, share
+from tests.support.groups.scenario import MINUTE, SECOND
 
 
 class TestWaiting:

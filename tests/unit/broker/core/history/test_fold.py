@@ -6,8 +6,8 @@ from kohort.broker.core.group.requests import LeaveEntry
 from kohort.broker.core.history.model import LeaderChange, MemberFate, RebalanceOutcome
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
-from tests.unit.broker.core.group.scenario import MINUTE, SECOND, WALL_START_MS, subscription
-from tests.unit.broker.core.history.chronicle import Chronicle
+from tests.support.groups.chronicle import Chronicle
+from tests.support.groups.scenario import MINUTE, SECOND, WALL_START_MS, subscription
 
 OTHER = (("range", subscription("other")),)
 BOTH = (("range", subscription("t")), ("sticky", subscription("t")))

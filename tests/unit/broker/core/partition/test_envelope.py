@@ -9,8 +9,8 @@ from kohort.broker.core.partition.verdict import (
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records.batch import Codec, read_header
 from kohort.protocol.records.builder import assemble, encode_batch
-from tests.batches import with_header
-from tests.produced import (
+from tests.support.records.batches import with_header
+from tests.support.records.produced import (
     DAY,
     NOW,
     OK,

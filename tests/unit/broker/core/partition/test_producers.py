@@ -10,7 +10,7 @@ from kohort.protocol.records.batch import BatchHeader, read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
 from kohort.protocol.records.record import Record
-from tests.batches import sequenced
+from tests.support.records.batches import sequenced
 
 PRODUCER = 1_000
 LAST = (1 << 31) - 1

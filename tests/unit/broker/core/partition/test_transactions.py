@@ -14,7 +14,7 @@ from kohort.broker.core.partition.transactions import (
 )
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
-from tests.batches import sequenced
+from tests.support.records.batches import sequenced
 
 DAY = 86_400_000
 

@@ -14,8 +14,8 @@ from kohort.protocol.records.batch import Codec, TimestampType, read_header
 from kohort.protocol.records.builder import assemble, encode_batch
 from kohort.protocol.records.record import Record, decode_records
 from kohort.protocol.records.walk import HEADERS_MAX
-from tests.batches import one_record, with_block, with_header
-from tests.produced import (
+from tests.support.records.batches import one_record, with_block, with_header
+from tests.support.records.produced import (
     COMPACTED,
     DAY,
     FULL,

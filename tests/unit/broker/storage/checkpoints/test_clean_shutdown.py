@@ -4,7 +4,7 @@ from kohort.broker.storage.checkpoints.clean_shutdown import (
     mark_clean_shutdown,
     take_clean_shutdown_mark,
 )
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
 
 
 def new_directory() -> SimulatedFileSystem:

@@ -12,7 +12,7 @@ from kohort.broker.storage.checkpoints.leader_epochs import (
 )
 from kohort.broker.storage.errors import CorruptFileError
 from kohort.broker.storage.filesystem import read_file
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
 
 
 def epochs_of(*starts: tuple[int, int]) -> tuple[LeaderEpochs, SimulatedFileSystem]:

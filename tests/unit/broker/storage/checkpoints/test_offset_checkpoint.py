@@ -10,7 +10,7 @@ from kohort.broker.storage.checkpoints.offset_checkpoint import (
 )
 from kohort.broker.storage.errors import CorruptFileError
 from kohort.broker.storage.filesystem import read_file
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
 
 NAMES = st.text("abcXYZ019._-", min_size=1, max_size=20)
 

@@ -10,7 +10,7 @@ from kohort.broker.storage.checkpoints.partition_metadata import (
 )
 from kohort.broker.storage.errors import CorruptFileError
 from kohort.broker.storage.filesystem import read_file
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
 
 # As a Kafka 4.4 broker wrote it.
 KAFKA_TEXT = b"version: 0\ntopic_id: QRrTXy0WSdeQKLA9lpzlSQ"

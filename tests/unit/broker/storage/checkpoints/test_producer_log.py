@@ -2,8 +2,8 @@ import pytest
 
 from kohort.broker.core.partition.producers import ProducerState
 from kohort.broker.storage.log.log import PartitionLog
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
-from tests.storage_tools import WALL_MS, append, batch_of, memory_log, open_log
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.support.records.storage_tools import WALL_MS, append, batch_of, memory_log, open_log
 
 
 def produce(log: PartitionLog, producer_id: int, first: int, count: int) -> None:

@@ -10,7 +10,7 @@ from kohort.broker.storage.checkpoints.producer_snapshot import (
     write_snapshot,
 )
 from kohort.broker.storage.errors import CorruptFileError
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
 
 PRODUCERS = [
     ProducerSnapshot(7, 2, 99, 1234, 4, 1_700_000_000_000),

@@ -6,7 +6,7 @@ from kohort.broker.storage.compaction.cleaner import Compaction, CompactionPlan,
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record, decode_records
-from tests.storage_tools import WALL_MS, append, memory_log, read_all, settings
+from tests.support.records.storage_tools import WALL_MS, append, memory_log, read_all, settings
 
 HOUR_MS = 3_600_000
 

@@ -16,7 +16,7 @@ from kohort.protocol.records.batch import (
 )
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record, decode_records
-from tests.batches import with_block
+from tests.support.records.batches import with_block
 
 DAY_MS = 86_400_000
 NOW_MS = 1_700_000_000_000

@@ -2,8 +2,15 @@ import pytest
 
 from kohort.broker.storage.compaction.swap import complete_swaps, discard_cleaned
 from kohort.broker.storage.compaction.writer import CleanedSegment
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
-from tests.storage_tools import batch_of, fill, memory_log, open_log, read_all, stored
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.support.records.storage_tools import (
+    batch_of,
+    fill,
+    memory_log,
+    open_log,
+    read_all,
+    stored,
+)
 
 
 def prepared() -> tuple[SimulatedFileSystem, CleanedSegment, list[bytes]]:

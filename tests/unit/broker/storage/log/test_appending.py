@@ -7,8 +7,8 @@ from kohort.broker.storage.filesystem import read_file
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.segment.offset_index import RELATIVE_OFFSET_MAX
 from kohort.protocol.records.batch import read_header
-from tests.batches import with_header
-from tests.storage_tools import (
+from tests.support.records.batches import with_header
+from tests.support.records.storage_tools import (
     WALL_MS,
     append,
     batch_of,

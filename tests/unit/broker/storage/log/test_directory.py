@@ -2,7 +2,7 @@ import pytest
 
 from kohort.broker.storage.log.directory import DeletedFiles, scan_directory
 from kohort.broker.storage.segment.segment import LogSegment
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
 
 
 def directory_with(*names: str) -> SimulatedFileSystem:

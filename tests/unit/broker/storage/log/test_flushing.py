@@ -7,8 +7,8 @@ import pytest
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.filesystem import OsFileSystem
 from kohort.broker.storage.log.log import PartitionLog
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
-from tests.storage_tools import (
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.support.records.storage_tools import (
     WALL_MS,
     append,
     batch_of,

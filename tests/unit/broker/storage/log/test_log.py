@@ -8,7 +8,7 @@ from kohort.broker.storage.filesystem import OsFileSystem
 from kohort.broker.storage.layout import is_deleted_directory
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.batch import read_header
-from tests.storage_tools import (
+from tests.support.records.storage_tools import (
     WALL_MS,
     append,
     batch_of,

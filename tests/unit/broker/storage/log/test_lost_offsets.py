@@ -7,9 +7,9 @@ import pytest
 
 from kohort.broker.storage.filesystem import read_file
 from kohort.broker.storage.log.log import PartitionLog
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from kohort.protocol.records.batch import split_batches
-from tests.storage_tools import (
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.support.records.storage_tools import (
     DIRECTORY,
     WALL_MS,
     append,

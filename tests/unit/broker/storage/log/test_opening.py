@@ -7,9 +7,9 @@ from kohort.broker.storage.checkpoints.leader_epochs import read_leader_epochs
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.filesystem import OsFileSystem, read_file
 from kohort.broker.storage.log.log import PartitionLog
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from kohort.protocol.records.batch import read_header
-from tests.storage_tools import (
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.support.records.storage_tools import (
     DIRECTORY,
     WALL_MS,
     append,

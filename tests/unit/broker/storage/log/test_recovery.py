@@ -8,8 +8,8 @@ from kohort.broker.storage.errors import CorruptBatchError
 from kohort.broker.storage.filesystem import read_file, write_fully
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.log.recovery import find_end
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
-from tests.storage_tools import (
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.support.records.storage_tools import (
     WALL_MS,
     append,
     batch_of,

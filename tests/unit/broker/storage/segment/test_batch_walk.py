@@ -11,9 +11,9 @@ from kohort.broker.storage.segment.batch_walk import (
     header_at,
     walk_batches,
 )
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from kohort.protocol.records.batch import read_header
-from tests.storage_tools import batch_of, stored
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.support.records.storage_tools import batch_of, stored
 
 PREFIX_BYTES = 21
 """What the CRC does not cover: base offset, length, epoch, magic and itself."""

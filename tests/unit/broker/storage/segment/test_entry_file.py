@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kohort.broker.storage.filesystem import read_file
 from kohort.broker.storage.segment.entry_file import EntryFile
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
 
 PAIR = Struct(">II")
 

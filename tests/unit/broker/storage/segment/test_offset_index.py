@@ -1,5 +1,5 @@
 from kohort.broker.storage.segment.offset_index import IndexEntry, OffsetIndex
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
 
 
 def index_of(*entries: tuple[int, int]) -> OffsetIndex:

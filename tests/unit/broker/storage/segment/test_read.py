@@ -3,8 +3,8 @@ import pytest
 from kohort.broker.storage.errors import CorruptBatchError
 from kohort.broker.storage.segment.read import read_batches
 from kohort.broker.storage.segment.segment import LogSegment
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
-from tests.storage_tools import fill, memory_log, open_log
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.support.records.storage_tools import fill, memory_log, open_log
 
 COUNT = 40
 

@@ -10,8 +10,8 @@ from kohort.broker.storage.segment.search import (
     rebuild_index,
 )
 from kohort.broker.storage.segment.segment import LogSegment
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
-from tests.storage_tools import fill, memory_log, open_log
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.support.records.storage_tools import fill, memory_log, open_log
 
 COUNT = 100
 

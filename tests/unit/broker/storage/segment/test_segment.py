@@ -4,9 +4,9 @@ import pytest
 
 from kohort.broker.storage.filesystem import read_file
 from kohort.broker.storage.segment.segment import HINTS_MAX, SAVE_ENTRIES, LogSegment
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from kohort.protocol.records.batch import placement_prefix, read_header
-from tests.storage_tools import WALL_MS, batch_of, stored
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.support.records.storage_tools import WALL_MS, batch_of, stored
 
 
 def new_segment() -> tuple[LogSegment, SimulatedFileSystem]:

@@ -1,5 +1,5 @@
 from kohort.broker.storage.segment.time_index import TimeIndex, TimestampOffset
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
 
 
 def new_index() -> TimeIndex:

@@ -11,9 +11,16 @@ from kohort.broker.storage.segment.times import (
     load_first_timestamp,
     load_max_timestamp,
 )
-from kohort.broker.storage.simulated_filesystem import SimulatedFileSystem
 from kohort.protocol.records.batch import encode_header, read_header, with_log_append_time
-from tests.storage_tools import WALL_MS, append, batch_of, fill, memory_log, open_log
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.support.records.storage_tools import (
+    WALL_MS,
+    append,
+    batch_of,
+    fill,
+    memory_log,
+    open_log,
+)
 
 
 def log_of(timestamps: list[int]) -> tuple[PartitionLog, SimulatedFileSystem]:

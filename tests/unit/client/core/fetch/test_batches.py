@@ -17,7 +17,7 @@ from kohort.protocol.records.batch import Codec, TimestampType, read_header, wit
 from kohort.protocol.records.builder import assemble, encode_batch
 from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
 from kohort.protocol.records.record import Record
-from tests.batches import READ, with_header
+from tests.support.records.batches import READ, with_header
 
 PARTITION = TopicPartition("t", 1)
 MANY = 1_000_000

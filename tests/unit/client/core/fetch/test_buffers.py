@@ -10,7 +10,7 @@ from kohort.protocol.records.batch import Codec
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
 from kohort.protocol.records.record import Record
-from tests.batches import READ, with_header
+from tests.support.records.batches import READ, with_header
 
 A, B, C = (TopicPartition("t", index) for index in range(3))
 

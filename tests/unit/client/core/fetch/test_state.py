@@ -27,7 +27,7 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
-from tests.unit.client.known_cluster import TOPIC_ID, OneTopic
+from tests.support.known_cluster import TOPIC_ID, OneTopic
 
 A, B, C = (TopicPartition("t", index) for index in range(3))
 WALL_MS: Final = 1_000_000

@@ -19,7 +19,7 @@ from kohort.protocol.records.batch import HEADER_BYTES, TimestampType, read_head
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record, decode_records
 from kohort.protocol.records.varint import encode_varint
-from tests.batches import SHAPES, one_record, with_block
+from tests.support.records.batches import SHAPES, one_record, with_block
 
 SOURCE = Path(compiled.__file__).with_name("unpack.py")
 COMPILED = SOURCE.with_suffix(str(sysconfig.get_config_var("EXT_SUFFIX")))

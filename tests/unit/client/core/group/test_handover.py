@@ -7,8 +7,8 @@ from kohort.client.core.group.handover import Handover, held_back
 from kohort.client.core.group.membership import MemberState
 from kohort.client.core.partitions import TopicPartition
 from kohort.protocol.join_reason import JoinReason
-from tests.driven_members import POLL_INTERVAL_MS, DrivenMember, live
-from tests.unit.broker.core.group.scenario import MINUTE, SECOND, Scenario
+from tests.support.groups.driven_members import POLL_INTERVAL_MS, DrivenMember, live
+from tests.support.groups.scenario import MINUTE, SECOND, Scenario
 
 COUNT = 4
 

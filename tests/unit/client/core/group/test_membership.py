@@ -21,8 +21,8 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
 from kohort.protocol.messages.join_group import JoinGroupResponse
 from kohort.protocol.messages.sync_group import SyncGroupResponse
-from tests.driven_members import DrivenMember, live
-from tests.unit.broker.core.group.scenario import MINUTE, SECOND, Scenario
+from tests.support.groups.driven_members import DrivenMember, live
+from tests.support.groups.scenario import MINUTE, SECOND, Scenario
 
 EAGER = ("range",)
 COOPERATIVE = ("cooperative-sticky",)

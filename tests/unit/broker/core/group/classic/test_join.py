@@ -15,7 +15,7 @@ from kohort.broker.core.group.records import GroupRecord
 from kohort.broker.core.group.requests import JoinRequest, JoinResult
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
-from tests.unit.broker.core.group.scenario import MINUTE, RANGE, SECOND, Scenario, subscription
+from tests.support.groups.scenario import MINUTE, RANGE, SECOND, Scenario, subscription
 
 FULL = JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED)
 ROUND_ROBIN = (("roundrobin", subscription("t")),)

@@ -11,7 +11,7 @@ from kohort.broker.core.group.events import (
 )
 from kohort.broker.core.group.requests import JoinResult, LeaveEntry, LeaveResult, SyncResult
 from kohort.protocol.errors import ErrorCode
-from tests.unit.broker.core.group.scenario import Scenario
+from tests.support.groups.scenario import Scenario
 
 NONE = ErrorCode.NONE
 UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID

@@ -13,7 +13,7 @@ from kohort.broker.core.group.events import (
 from kohort.broker.core.group.requests import JoinedMember, JoinResult, SyncResult
 from kohort.broker.core.group.states import GroupState
 from kohort.protocol.errors import ErrorCode
-from tests.unit.broker.core.group.scenario import SECOND, Scenario, Ticket, subscription
+from tests.support.groups.scenario import SECOND, Scenario, Ticket, subscription
 
 REBALANCING = ErrorCode.REBALANCE_IN_PROGRESS
 

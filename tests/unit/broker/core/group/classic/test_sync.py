@@ -13,7 +13,7 @@ from kohort.broker.core.group.events import (
 )
 from kohort.broker.core.group.requests import LeaveEntry, SyncRequest, SyncResult
 from kohort.protocol.errors import ErrorCode
-from tests.unit.broker.core.group.scenario import SECOND, Scenario
+from tests.support.groups.scenario import SECOND, Scenario
 
 INCONSISTENT = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 

@@ -8,7 +8,7 @@ from kohort.broker.core.group.offsets.commit import TIMESTAMP_MAX, error_without
 from kohort.broker.core.group.records import OffsetRecord, decode_record, encode_value
 from kohort.broker.core.group.requests import CommitRequest, CommittedOffset, OffsetToCommit
 from kohort.protocol.errors import ErrorCode
-from tests.unit.broker.core.group.scenario import Scenario
+from tests.support.groups.scenario import Scenario
 
 NONE = ErrorCode.NONE
 TOO_LARGE = ErrorCode.OFFSET_METADATA_TOO_LARGE

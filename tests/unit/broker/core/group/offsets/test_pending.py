@@ -9,7 +9,7 @@ from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.records import OffsetTombstone, PendingOffset, encode_value
 from kohort.broker.core.group.requests import OffsetToCommit, TopicPartition
 from kohort.protocol.errors import ErrorCode
-from tests.unit.broker.core.group.scenario import MINUTE, Scenario
+from tests.support.groups.scenario import MINUTE, Scenario
 
 NONE = ErrorCode.NONE
 UNKNOWN_MEMBER_ID = ErrorCode.UNKNOWN_MEMBER_ID

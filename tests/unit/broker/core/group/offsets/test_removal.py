@@ -12,7 +12,7 @@ from kohort.broker.core.group.records import (
 )
 from kohort.broker.core.group.requests import DeleteOffsetsResult, OffsetToCommit
 from kohort.protocol.errors import ErrorCode
-from tests.unit.broker.core.group.scenario import MINUTE, SECOND, Scenario
+from tests.support.groups.scenario import MINUTE, SECOND, Scenario
 
 NONE = ErrorCode.NONE
 DAY = 24 * 60 * MINUTE

@@ -1,0 +1,40 @@
+"""Kohort as its users run it: `python -m kohort` in a process of its own."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from kohort.protocol.codec import STRICT_OPTION
+from tests.support.brokers.server_process import ServerProcess
+
+_OVERRIDES = {
+    # Long enough for a group's members to arrive together, short enough for a test.
+    "group.initial.rebalance.delay.ms": "100",
+    # Any free one: several brokers run side by side.
+    "kohort.metrics.port": "0",
+}
+
+
+class KohortServer(ServerProcess):
+    """`overrides` are settings under Kafka's names, as `--override name=value` takes them."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        port: int | None = None,
+        overrides: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(directory, port=port)
+        self.overrides = {
+            "listeners": f"PLAINTEXT://{self.bootstrap}",
+            "log.dirs": str(self.data),
+            **_OVERRIDES,
+            **(overrides or {}),
+        }
+
+    def command(self) -> list[str]:
+        command = [sys.executable, "-X", STRICT_OPTION, "-m", "kohort"]
+        for name, value in self.overrides.items():
+            command += ["--override", f"{name}={value}"]
+        return command

@@ -1,0 +1,194 @@
+"""confluent-kafka: the current librdkafka."""
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.support.clients.model import ANY_SEAT, MAX_REQUEST_BYTES, Client, Codec, Record, Seat
+from tests.support.clients.threads import ThreadMember
+
+QUIET = {"log_level": 0}
+"""What goes wrong is in errors and exceptions; the library would print it a second time, and the
+loss of a broker that a test has stopped long after it, behind the summary of all tests."""
+
+
+LEFT_BEHIND = {KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS}
+"""How a commit is refused whose member has not heard yet of the generation that it is in."""
+
+
+def admin_client(bootstrap: str) -> AdminClient:
+    """For what only administrators do."""
+    return AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+
+
+class ConfluentClient(Client):
+    name = "confluent"
+
+    def produce(
+        self,
+        topic: str,
+        records: Sequence[Record],
+        *,
+        codec: Codec = "none",
+        idempotent: bool = False,
+    ) -> None:
+        producer = Producer(
+            {
+                **QUIET,
+                "bootstrap.servers": self.bootstrap,
+                "compression.type": codec,
+                "enable.idempotence": idempotent,
+                "acks": "all",
+                "message.max.bytes": MAX_REQUEST_BYTES,
+                "linger.ms": 5,
+            }
+        )
+        failures: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _message: Message) -> None:
+            if error is not None:
+                failures.append(error)
+
+        for record in records:
+            optional: dict[str, Any] = {}
+            if record.partition is not None:
+                optional["partition"] = record.partition
+            if record.timestamp_ms is not None:
+                optional["timestamp"] = record.timestamp_ms
+            producer.produce(
+                topic,
+                record.value,
+                record.key,
+                headers=list(record.headers),
+                on_delivery=delivered,
+                **optional,
+            )
+            producer.poll(0)
+        assert producer.flush(60) == 0, "messages were left unsent"
+        assert not failures, failures
+
+    def consume(self, topic: str, count: int, *, timeout_s: float = 30) -> list[Record]:
+        records: list[Record] = []
+        deadline = time.monotonic() + timeout_s
+        consumer = self._reader()
+        try:
+            partitions = _partitions(consumer, topic)
+            consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+            while len(records) < count and time.monotonic() < deadline:
+                records += _records(consumer.consume(500, 0.1))
+        finally:
+            consumer.close()
+        return records
+
+    def offsets_for_time(self, topic: str, timestamp_ms: int) -> dict[int, int | None]:
+        consumer = self._reader()
+        try:
+            wanted = [
+                TopicPartition(topic, number, timestamp_ms)
+                for number in _partitions(consumer, topic)
+            ]
+            found = consumer.offsets_for_times(wanted, timeout=30)
+        finally:
+            consumer.close()
+        return {
+            place.partition: place.offset if place.offset >= 0 else None
+            for place in found
+            if place.error is None
+        }
+
+    def join(self, group: str, topic: str, seat: Seat = ANY_SEAT) -> "ConfluentMember":
+        return ConfluentMember(self.bootstrap, group, topic, seat)
+
+    def _reader(self) -> Consumer:
+        return Consumer(
+            {
+                **QUIET,
+                "bootstrap.servers": self.bootstrap,
+                # The library wants a group id even where no group is used.
+                "group.id": "unused",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+            }
+        )
+
+
+class ConfluentMember(ThreadMember):
+    def __init__(self, bootstrap: str, group: str, topic: str, seat: Seat) -> None:
+        self._config: dict[str, str | int | bool] = {
+            **QUIET,
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "partition.assignment.strategy": seat.strategy,
+            "heartbeat.interval.ms": 300,
+            "session.timeout.ms": seat.session_timeout_ms,
+        }
+        if seat.client_id is not None:
+            self._config["client.id"] = seat.client_id
+        if seat.instance_id is not None:
+            self._config["group.instance.id"] = seat.instance_id
+        self._topic = topic
+        super().__init__()
+
+    def poll_until(self, leaving: threading.Event) -> None:
+        consumer = Consumer(self._config)
+        consumer.subscribe(
+            [self._topic],
+            on_assign=self._on_assign,
+            on_revoke=self._on_revoke,
+            on_lost=self._on_lost,
+        )
+        try:
+            while not leaving.is_set():
+                self.took(_records(consumer.consume(500, 0.05)))
+        finally:
+            consumer.close()
+
+    def _on_assign(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.gains({partition.partition for partition in partitions})
+
+    def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        places = [place for place in consumer.position(partitions) if place.offset >= 0]
+        if places:
+            try:
+                consumer.commit(offsets=places, asynchronous=False)
+            except KafkaException as error:
+                # Closed amid a rebalance: its JoinGroup is on the way or answered, and it commits
+                # for the generation before. What that leaves uncommitted is read once more.
+                if error.args[0].code() not in LEFT_BEHIND:
+                    raise
+        self.gives_up({partition.partition for partition in partitions})
+
+    def _on_lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """The group has given them to somebody else, so there is nothing to commit any more."""
+        self.gives_up({partition.partition for partition in partitions})
+
+
+def _partitions(consumer: Consumer, topic: str) -> list[int]:
+    return sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
+
+
+def _records(messages: list[Message]) -> list[Record]:
+    for message in messages:
+        assert message.error() is None, message.error()
+    return [
+        Record(
+            value=message.value(),
+            key=message.key(),
+            headers=_headers(message),
+            timestamp_ms=message.timestamp()[1],
+            partition=message.partition(),
+            offset=message.offset(),
+        )
+        for message in messages
+    ]
+
+
+def _headers(message: Message) -> tuple[tuple[str, bytes], ...]:
+    headers: Any = message.headers() or ()  # Typed as what may be sent, which is more.
+    return tuple(headers)

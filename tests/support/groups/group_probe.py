@@ -1,0 +1,87 @@
+"""What a broker says of a group, asked without a client library and without disturbing it."""
+
+import json
+import urllib.request
+from typing import Any
+
+from kohort.cli.groups import why
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tests.support.clients.model import wait_until
+from tests.support.network.wire import RawClient
+
+GENERATIONS_MAX = 1_000
+
+
+class GroupProbe:
+    """One group of the broker at `port`. Kohort's history is on its `http_port`."""
+
+    def __init__(self, port: int, group: str, http_port: int | None = None) -> None:
+        self.group = group
+        self._port = port
+        self._http_port = http_port
+
+    @property
+    def has_history(self) -> bool:
+        return self._http_port is not None
+
+    def describe(self) -> DescribedGroup:
+        with RawClient(self._port) as client:
+            request = DescribeGroupsRequest(groups=[self.group])
+            return client.call(request, 5, DescribeGroupsResponse).groups[0]
+
+    def generation(self) -> int:
+        """Kafka has no API that tells it, but a heartbeat of any other generation is refused."""
+        member = self.describe().members[0]
+        with RawClient(self._port) as client:
+            for generation in range(GENERATIONS_MAX):
+                request = HeartbeatRequest(
+                    group_id=self.group,
+                    generation_id=generation,
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                )
+                answer = client.call(request, 3, HeartbeatResponse)
+                if answer.error_code != ErrorCode.ILLEGAL_GENERATION:
+                    assert not answer.error_code, ErrorCode(answer.error_code)
+                    return generation
+        message = f"no generation below {GENERATIONS_MAX}"
+        raise AssertionError(message)
+
+    def wait_stable(self, members: int) -> None:
+        """Until that many share an assignment."""
+
+        def is_so() -> bool:
+            group = self.describe()
+            return group.group_state == "Stable" and len(group.members) == members
+
+        wait_until(is_so, lambda: f"{members} members, stable: {self.describe()}")
+
+    def records(self, *, after: int = 0) -> list[dict[str, Any]]:
+        """Kohort's history of the group, oldest first, without what came up to that sequence."""
+        records: list[dict[str, Any]] = self._history()["rebalances"]
+        return [record for record in records if record["sequence"] > after]
+
+    def _history(self) -> dict[str, Any]:
+        url = f"http://127.0.0.1:{self._http_port}/groups/{self.group}/rebalances?last=1000"
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            history: dict[str, Any] = json.load(answer)
+        return history
+
+    def why(self, *, after: int = 0) -> str:
+        """The text of `kohort groups why`, rebalances that were avoided among it."""
+        answer = self._history()
+        news = [record for record in answer["rebalances"] if record["sequence"] > after]
+        return "\n".join(why.lines({**answer, "rebalances": news}))
+
+    def causes(self, *, after: int = 0) -> list[tuple[str, str]]:
+        """Kind of each trigger and the client id of who it was."""
+        return [
+            (record["trigger"]["kind"], record["trigger"]["client_id"])
+            for record in self.records(after=after)
+        ]

@@ -1,0 +1,99 @@
+"""Watching a broker while it is attacked: how long others wait, and how much memory it takes.
+
+How long others wait is told by what the broker's own thread computed between a question and its
+answer: on a machine with something else to do the time by the clock says more about the machine.
+"""
+
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.network.wire import RawClient
+
+MIB = 1024 * 1024
+STUCK_S = 60
+"""By the clock: whoever waits longer is waiting for something that does not come."""
+
+
+def warmed_up(server: KohortServer) -> KohortServer:
+    """The first requests import and generate what later ones find."""
+    with RawClient(server.port) as client:
+        for _ in range(100):
+            client.is_answered()
+    return server
+
+
+def resident_bytes(server: KohortServer, name: str = "VmRSS") -> int:
+    """Memory of the broker's process now, or at its peak (VmHWM)."""
+    status = Path(f"/proc/{server.pid}/status").read_text()
+    found = re.search(rf"{name}:\s+(\d+) kB", status)
+    assert found
+    return int(found[1]) * 1024
+
+
+def busy_s(server: KohortServer) -> float:
+    """Processor time of the thread that runs the broker's loop, so far."""
+    stat = Path(f"/proc/{server.pid}/task/{server.pid}/stat").read_text()
+    # The name, in parentheses, may contain anything; utime and stime are fields 14 and 15.
+    user, system = stat.rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def forget_peak(server: KohortServer) -> None:
+    """Have the peak begin anew with the memory of now."""
+    Path(f"/proc/{server.pid}/clear_refs").write_text("5")
+
+
+class Watch:
+    """Another client, which asks something small all the time."""
+
+    def __init__(self, server: KohortServer) -> None:
+        self._server = server
+        self._client = RawClient(server.port, timeout_s=STUCK_S)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._ask, daemon=True)
+        self.most_busy_s = 0.0
+        """The most that the broker computed while one question waited."""
+        self.answered_count = 0
+
+    def _ask(self) -> None:
+        while not self._stop.wait(0.005):
+            before_s = busy_s(self._server)
+            assert self._client.is_answered()
+            self.most_busy_s = max(self.most_busy_s, busy_s(self._server) - before_s)
+            self.answered_count += 1
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stop.set()
+        self._thread.join(2 * STUCK_S)
+        assert not self._thread.is_alive()
+        self._client.close()
+
+
+@contextmanager
+def undisturbed(
+    server: KohortServer, *, longest_s: float = 2.0, more_bytes_max: int = 16 * MIB
+) -> Iterator[Watch]:
+    """Whoever asks meanwhile is answered in time, and afterwards the memory is back."""
+    before = resident_bytes(server)
+    with Watch(server) as watch:
+        yield watch
+        deadline_s = time.monotonic() + STUCK_S
+        while watch.answered_count < 10:
+            assert time.monotonic() < deadline_s, "nobody else is answered"
+            time.sleep(0.01)
+    assert watch.most_busy_s < longest_s
+    deadline_s = time.monotonic() + STUCK_S
+    while resident_bytes(server) - before > more_bytes_max:
+        assert time.monotonic() < deadline_s, (before, resident_bytes(server))
+        time.sleep(0.1)

@@ -1,0 +1,27 @@
+"""A JVM that answers JSON commands line by line (tests/java/LineServer.java)."""
+
+from collections.abc import Sequence
+
+from tests.support.processes import java_env
+from tests.support.processes.line_process import LineProcess
+
+
+class JavaProcess(LineProcess):
+    """One of our main classes on the class path of `kind`."""
+
+    def __init__(self, main_class: str, kind: java_env.Kind, arguments: Sequence[str] = ()) -> None:
+        super().__init__(
+            [
+                java_env.java(),
+                "-Xmx512M",
+                # The shortest start counts, not the best code after an hour.
+                "-XX:TieredStopAtLevel=1",
+                "-XX:+UseSerialGC",
+                "-Dfile.encoding=UTF-8",
+                f"-Dlog4j2.configurationFile={java_env.LOG_SETTINGS}",
+                "-cp",
+                java_env.classpath(kind),
+                main_class,
+                *arguments,
+            ]
+        )
