@@ -1,0 +1,1 @@
+"""Transactions: what one transactional id may do, and when its transactions end. Pure rules."""

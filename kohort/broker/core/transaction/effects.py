@@ -1,0 +1,75 @@
+"""What a step of a transactional id asks its shell to do. The core does nothing itself."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, NamedTuple, TypeAlias
+
+from kohort.broker.core.transaction.records import DurableTransaction, TransactionRecord
+from kohort.broker.core.transaction.requests import Ticket, TopicPartition
+from kohort.protocol.errors import ErrorCode
+
+
+class Append(NamedTuple):
+    """Make this durable, then call `on_appended` or `on_append_failed`. One at a time."""
+
+    record: DurableTransaction
+
+
+class Mark(NamedTuple):
+    """Append a marker to each of these partitions, and tell `on_marked` of each."""
+
+    record: TransactionRecord
+    """In Prepare*: says who ends what, and how."""
+    partitions: tuple[TopicPartition, ...]
+
+
+class Reply(NamedTuple):
+    """Answer now. Every ticket given to an id comes back in exactly one Reply."""
+
+    ticket: Ticket
+    body: Any
+    """An `InitResult` or an `ErrorCode`; see :mod:`kohort.broker.core.transaction.requests`."""
+
+
+class EndCause(Enum):
+    """What ended a transaction."""
+
+    CLIENT = "client"
+    TIMEOUT = "timeout"
+    FENCE = "fence"
+    """InitProducerId of another instance of the producer."""
+    START = "start"
+    """The broker stopped after the decision, and has completed it at its start."""
+
+
+class Began(NamedTuple):
+    """For those who watch: a transaction began."""
+
+
+class Ended(NamedTuple):
+    """For those who watch: all markers are written."""
+
+    record: TransactionRecord
+    """In Prepare*, as it was decided."""
+    cause: EndCause
+
+
+class Superseded(NamedTuple):
+    """For those who watch: a partition refused the marker, because somebody wrote one of a higher
+    epoch; the transaction has ended there.
+    """
+
+    record: TransactionRecord
+    partition: TopicPartition
+    error: ErrorCode
+
+
+class Stuck(NamedTuple):
+    """Some partitions could not take their marker: call `retry` after a while."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+Event: TypeAlias = Began | Ended | Superseded
+Effect: TypeAlias = Append | Mark | Reply | Stuck | Event

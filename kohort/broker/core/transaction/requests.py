@@ -1,0 +1,83 @@
+"""What is asked of a transactional id and what it answers, free of wire versions."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, NamedTuple, TypeAlias
+
+from kohort.broker.core.group.requests import Ticket, TopicPartition
+from kohort.protocol.errors import ErrorCode
+
+__all__ = ["Ticket", "TopicPartition"]
+
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+EPOCH_MAX: Final = 32_767
+"""Only ever in markers: a client's last epoch is one less."""
+EXHAUSTED_EPOCH: Final = EPOCH_MAX - 1
+"""From here on the next producer gets another id."""
+NEVER_TIMES_OUT_MS: Final = 2_147_483_647
+"""Timeout of a record written for two-phase commit (KIP-939)."""
+ID_BYTES_MAX: Final = 32_767
+"""Bytes of UTF-8 that the key of a record has room for."""
+
+
+class TransactionResult(IntEnum):
+    """How a transaction ends."""
+
+    ABORT = 0
+    COMMIT = 1
+
+
+class ClientVersion(IntEnum):
+    """The flow of the request that wrote a record (KIP-890)."""
+
+    V1 = 0
+    V2 = 2
+    """The end of a transaction raises the epoch, and Produce adds partitions itself."""
+
+
+class TransactionConfig(NamedTuple):
+    """What the rules read from the broker's configuration; defaults are Kafka's."""
+
+    max_timeout_ms: int = 900_000
+    id_expiration_ms: int = 604_800_000
+
+
+class InitRequest(NamedTuple):
+    """InitProducerId with a transactional id."""
+
+    timeout_ms: int
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    """Both are -1 for a producer that has none yet."""
+
+
+class InitResult(NamedTuple):
+    """An error, or the producer's id and epoch."""
+
+    error: ErrorCode = ErrorCode.NONE
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+
+class AddRequest(NamedTuple):
+    """Partitions that the transaction is to reach, none of them if it is only to begin."""
+
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[TopicPartition, ...]
+    client_version: ClientVersion
+
+
+class EndRequest(NamedTuple):
+    """EndTxn; version V2 from v5 on."""
+
+    producer_id: int
+    producer_epoch: int
+    result: TransactionResult
+    client_version: ClientVersion
+
+
+EndResult: TypeAlias = InitResult
+"""An error, or the id and epoch of the next transaction; only version 5 is told these."""

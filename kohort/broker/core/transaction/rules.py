@@ -1,0 +1,222 @@
+"""What each request is answered, as functions of what is known of the id.
+
+The order of the checks is Kafka's and visible to clients: of two faults they are told the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Any, Final, TypeAlias
+
+from kohort.broker.core.transaction.records import TransactionRecord, is_exhausted
+from kohort.broker.core.transaction.requests import (
+    EXHAUSTED_EPOCH,
+    ID_BYTES_MAX,
+    NEVER_TIMES_OUT_MS,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    ClientVersion,
+    EndRequest,
+    InitRequest,
+    TransactionConfig,
+    TransactionResult,
+)
+from kohort.broker.core.transaction.states import TransactionState
+from kohort.protocol.errors import ErrorCode
+
+_S = TransactionState
+
+
+class Verdict(Enum):
+    """What becomes of a request that is not refused."""
+
+    CREATE = auto()
+    """InitProducerId: a new id."""
+    FENCE = auto()
+    """InitProducerId: abort what the former instance has begun."""
+    ROTATE = auto()
+    """InitProducerId: another producer id, the epoch being exhausted."""
+    BUMP = auto()
+    """InitProducerId: the next epoch."""
+    REPEAT = auto()
+    """InitProducerId or EndTxn: was done before, and its answer was lost."""
+    PREPARE = auto()
+    """EndTxn: decide."""
+    NOTHING_TO_WRITE = auto()
+    """Additions: all partitions are in."""
+    ADD = auto()
+    """Additions: write them down."""
+
+
+_Answers: TypeAlias = Mapping[TransactionState, Mapping[TransactionResult, Verdict | ErrorCode]]
+
+
+def _row(commit: Verdict | ErrorCode, abort: Verdict | ErrorCode) -> dict[Any, Any]:
+    return {TransactionResult.COMMIT: commit, TransactionResult.ABORT: abort}
+
+
+_WRONG: Final = ErrorCode.INVALID_TXN_STATE
+_FENCED: Final = ErrorCode.PRODUCER_FENCED
+
+_END: Final[_Answers] = {
+    _S.EMPTY: _row(_WRONG, _WRONG),
+    _S.ONGOING: _row(Verdict.PREPARE, Verdict.PREPARE),
+    _S.COMPLETE_COMMIT: _row(Verdict.REPEAT, _WRONG),
+    _S.COMPLETE_ABORT: _row(_WRONG, Verdict.REPEAT),
+}
+"""EndTxn up to version 4, by the right producer."""
+
+_END_WITH_BUMP: Final[_Answers] = {
+    _S.EMPTY: _row(_WRONG, Verdict.PREPARE),
+    _S.ONGOING: _row(Verdict.PREPARE, Verdict.PREPARE),
+    _S.COMPLETE_COMMIT: _row(_WRONG, Verdict.PREPARE),
+    _S.COMPLETE_ABORT: _row(_WRONG, Verdict.PREPARE),
+}
+"""EndTxn v5 with the present epoch. An abort raises the epoch also where nothing is to abort: the
+producer may not know whether its additions were accepted."""
+
+_END_AGAIN: Final[_Answers] = {
+    _S.EMPTY: _row(_FENCED, _FENCED),
+    _S.ONGOING: _row(_FENCED, _FENCED),
+    _S.COMPLETE_COMMIT: _row(Verdict.REPEAT, _WRONG),
+    _S.COMPLETE_ABORT: _row(_WRONG, Verdict.REPEAT),
+}
+"""EndTxn v5 with the epoch before that."""
+
+
+def check_init(
+    transactional_id: str | None, request: InitRequest, config: TransactionConfig
+) -> ErrorCode:
+    """Whether an InitProducerId is refused whatever is known of its id."""
+    has_id = request.producer_id != NO_PRODUCER_ID
+    if has_id != (request.producer_epoch != NO_PRODUCER_EPOCH):
+        return ErrorCode.INVALID_REQUEST
+    if transactional_id is None:
+        return ErrorCode.NONE
+    if not transactional_id or len(transactional_id.encode()) > ID_BYTES_MAX:
+        return ErrorCode.INVALID_REQUEST
+    if not 0 < request.timeout_ms <= config.max_timeout_ms:
+        return ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    return ErrorCode.NONE
+
+
+def judge_init(
+    record: TransactionRecord | None, last_epoch: int, request: InitRequest, *, is_pending: bool
+) -> Verdict | ErrorCode:
+    """InitProducerId."""
+    if is_pending:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    if record is None:
+        return Verdict.CREATE
+    sent_epoch = request.producer_epoch
+    is_own = request.producer_id == record.producer_id
+    was_own = request.producer_id == record.previous_producer_id and sent_epoch >= EXHAUSTED_EPOCH
+    if request.producer_id != NO_PRODUCER_ID and not (is_own or was_own):
+        return ErrorCode.PRODUCER_FENCED
+    if record.state.is_prepared:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    return (
+        Verdict.FENCE
+        if record.state is _S.ONGOING
+        else _judge_next_epoch(record, last_epoch, sent_epoch)
+    )
+
+
+def _judge_next_epoch(
+    record: TransactionRecord, last_epoch: int, sent_epoch: int
+) -> Verdict | ErrorCode:
+    """InitProducerId where there is no transaction."""
+    if sent_epoch in {NO_PRODUCER_EPOCH, record.producer_epoch}:
+        return Verdict.ROTATE if is_exhausted(record) else Verdict.BUMP
+    return Verdict.REPEAT if sent_epoch == last_epoch else ErrorCode.PRODUCER_FENCED
+
+
+def check_producer(
+    record: TransactionRecord | None, producer_id: int, producer_epoch: int
+) -> ErrorCode:
+    """Whether the producer is the one that has the id now."""
+    if record is None or record.producer_id != producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if record.producer_epoch != producer_epoch:
+        return ErrorCode.PRODUCER_FENCED
+    return ErrorCode.NONE
+
+
+def judge_add(
+    record: TransactionRecord | None,
+    producer_id: int,
+    producer_epoch: int,
+    *,
+    is_pending: bool,
+    are_all_in: bool,
+) -> Verdict | ErrorCode:
+    """AddPartitionsToTxn and AddOffsetsToTxn, and what Produce and TxnOffsetCommit add."""
+    if is_pending:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    error = check_producer(record, producer_id, producer_epoch)
+    if error or record is None:
+        return error
+    if record.state.is_prepared:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    if record.state is _S.ONGOING and are_all_in:
+        return Verdict.NOTHING_TO_WRITE
+    return Verdict.ADD
+
+
+def judge_end(
+    record: TransactionRecord | None, request: EndRequest, *, is_pending: bool
+) -> Verdict | ErrorCode:
+    """EndTxn of any version."""
+    if request.client_version is ClientVersion.V2:
+        return _judge_end_with_bump(record, request, is_pending=is_pending)
+    error = check_producer(record, request.producer_id, request.producer_epoch)
+    if error or record is None:
+        return error
+    if is_pending or record.state.is_prepared:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    return _END[record.state][request.result]
+
+
+def _judge_end_with_bump(
+    record: TransactionRecord | None, request: EndRequest, *, is_pending: bool
+) -> Verdict | ErrorCode:
+    if is_pending or (record is not None and record.state.is_prepared):
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    is_retry = record is not None and _is_retry_of_end(record, request)
+    if not is_retry:
+        error = check_producer(record, request.producer_id, request.producer_epoch)
+        if error:
+            return error
+    assert record is not None
+    table = _END_AGAIN if is_retry else _END_WITH_BUMP
+    return table[record.state][request.result]
+
+
+def _is_retry_of_end(record: TransactionRecord, request: EndRequest) -> bool:
+    """Whether the producer has the epoch from before the last end."""
+    if request.producer_id == record.producer_id:
+        return request.producer_epoch == record.producer_epoch - 1
+    return (
+        request.producer_id == record.previous_producer_id
+        and request.producer_epoch == EXHAUSTED_EPOCH
+        and record.producer_epoch == 0
+    )
+
+
+def is_overdue(record: TransactionRecord, now: int) -> bool:
+    """Whether a transaction has been open for longer than its producer allowed."""
+    deadline = deadline_ms(record)
+    return deadline is not None and deadline <= now
+
+
+def deadline_ms(record: TransactionRecord) -> int | None:
+    """The wall time at which the transaction is overdue; None if there is none, or it never is."""
+    if record.state is not _S.ONGOING or record.timeout_ms == NEVER_TIMES_OUT_MS:
+        return None
+    return record.start_ms + record.timeout_ms + 1
+
+
+def is_expired(record: TransactionRecord, config: TransactionConfig, now: int) -> bool:
+    """Whether the id was of no use for so long that it is to be forgotten."""
+    return record.state.is_idle and record.last_update_ms <= now - config.id_expiration_ms

@@ -1,0 +1,100 @@
+"""The states of a transactional id, and which moves between them are legal.
+
+Prepare* is the decision: once its record is durable the outcome stands, whatever crashes. Complete*
+says that every partition has its marker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import Final, Self
+
+
+class TransactionState(Enum):
+    """`value` is the name on the wire, `code` the number in the log.
+
+    Answers below are for requests with the right producer id and epoch, while nothing is being
+    written.
+    """
+
+    code: int
+
+    def __new__(cls, name: str, code: int) -> Self:
+        """A member with both."""
+        state = object.__new__(cls)
+        state._value_ = name
+        state.code = code
+        return state
+
+    EMPTY = "Empty", 0
+    """The producer has its id and epoch, and no transaction.
+
+    InitProducerId: the next epoch. Additions begin a transaction. EndTxn: INVALID_TXN_STATE, but an
+    abort of version 5 is done. May expire.
+
+    Ways out: Ongoing; PrepareAbort by EndTxn v5; Dead.
+    """
+    ONGOING = "Ongoing", 1
+    """At least one addition was accepted; there may be no partition all the same.
+
+    InitProducerId: aborts the transaction (a fence). Additions: accepted. EndTxn: decides.
+
+    Ways out: PrepareCommit; PrepareAbort by the client, by the timeout, or by a fence.
+    """
+    PREPARE_COMMIT = "PrepareCommit", 2
+    """The transaction is committed, and markers are being written.
+
+    Everything: CONCURRENT_TRANSACTIONS. Way out: CompleteCommit.
+    """
+    PREPARE_ABORT = "PrepareAbort", 3
+    """The transaction is aborted, and markers are being written; else like PrepareCommit. Way out:
+    CompleteAbort.
+    """
+    COMPLETE_COMMIT = "CompleteCommit", 4
+    """All markers are written. Like Empty, but EndTxn of the same outcome may be a retry."""
+    COMPLETE_ABORT = "CompleteAbort", 5
+    """Like CompleteCommit."""
+    DEAD = "Dead", 6
+    """The id is being forgotten; never in the log, and never listed."""
+    PREPARE_EPOCH_FENCE = "PrepareEpochFence", 7
+    """The epoch is being raised to abort the transaction of a producer that has been replaced, or
+    was silent for too long. Only ever a transition that is being written; never in the log.
+    """
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is no transaction, so that the id may expire."""
+        return self in _IDLE
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the outcome stands and markers are missing."""
+        return self is _S.PREPARE_COMMIT or self is _S.PREPARE_ABORT
+
+
+_S = TransactionState
+_IDLE: Final = frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
+_ENDED: Final = frozenset({_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
+
+LEGAL_PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState | None]]] = (
+    MappingProxyType(
+        {
+            _S.EMPTY: frozenset({None, _S.EMPTY}) | _ENDED,
+            _S.ONGOING: frozenset({_S.EMPTY, _S.ONGOING}) | _ENDED,
+            _S.PREPARE_COMMIT: frozenset({_S.ONGOING}),
+            _S.PREPARE_ABORT: frozenset({_S.ONGOING, _S.PREPARE_EPOCH_FENCE, _S.EMPTY}) | _ENDED,
+            _S.COMPLETE_COMMIT: frozenset({_S.PREPARE_COMMIT}),
+            _S.COMPLETE_ABORT: frozenset({_S.PREPARE_ABORT}),
+            _S.DEAD: frozenset({_S.EMPTY}) | _ENDED,
+            _S.PREPARE_EPOCH_FENCE: frozenset({_S.ONGOING}),
+        }
+    )
+)
+"""From which states each may be entered; None is an id that is new."""
+
+STORED_STATES: Final[Mapping[int, TransactionState]] = MappingProxyType(
+    {state.code: state for state in _S if state not in {_S.DEAD, _S.PREPARE_EPOCH_FENCE}}
+)
+"""States that a record can have, by code."""

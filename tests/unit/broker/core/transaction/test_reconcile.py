@@ -1,0 +1,71 @@
+"""What an open transaction in a partition means after a loss of power."""
+
+from __future__ import annotations
+
+import pytest
+
+from kohort.broker.core.transaction.reconcile import (
+    AddLost,
+    Leave,
+    OpenTransaction,
+    Repair,
+    WriteMarker,
+    judge_open,
+)
+from kohort.broker.core.transaction.records import TransactionRecord
+from tests.unit.broker.core.transaction.scenario import (
+    ABORT,
+    COMMIT,
+    FRESH,
+    PID,
+    V1,
+    V2,
+    S,
+    stored,
+)
+
+GUESS = WriteMarker(ABORT, 7, V1, is_guess=True)
+
+
+def exhausted(state: S) -> TransactionRecord:
+    """An id whose producer was replaced when its transaction of epoch 32766 ended."""
+    return stored(state, 0, producer_id=FRESH, previous_producer_id=PID)
+
+
+@pytest.mark.parametrize(
+    ("record", "is_other_partition", "epoch", "repair"),
+    [
+        (stored(S.ONGOING), False, 7, Leave()),
+        (stored(S.ONGOING), True, 7, AddLost()),
+        (stored(S.ONGOING, client_version=V1), True, 7, AddLost()),
+        (stored(S.PREPARE_COMMIT, 8), False, 7, Leave()),
+        (stored(S.PREPARE_ABORT, 7, client_version=V1), False, 7, Leave()),
+        (stored(S.COMPLETE_COMMIT, 8), False, 7, WriteMarker(COMMIT, 8, V2, is_guess=False)),
+        (stored(S.COMPLETE_ABORT, 8), False, 7, WriteMarker(ABORT, 8, V2, is_guess=False)),
+        (
+            exhausted(S.COMPLETE_COMMIT),
+            False,
+            32_766,
+            WriteMarker(COMMIT, 32_767, V2, is_guess=False),
+        ),
+        # What cannot be told is aborted.
+        (stored(S.COMPLETE_COMMIT, 7, client_version=V1), False, 7, GUESS),
+        (stored(S.COMPLETE_ABORT, 7, client_version=V1), False, 7, GUESS),
+        (stored(S.COMPLETE_COMMIT, 8, client_version=V1), False, 7, GUESS),
+        (stored(S.COMPLETE_COMMIT, 7), False, 7, GUESS),
+        (stored(S.COMPLETE_COMMIT, 9), False, 7, GUESS),
+        (stored(S.ONGOING, 8), False, 7, GUESS),
+        (stored(S.ONGOING, 6), False, 7, GUESS),
+        (stored(S.EMPTY, 7), False, 7, GUESS),
+        (stored(S.EMPTY, 8), False, 7, GUESS),
+        (stored(S.PREPARE_COMMIT, 8), True, 7, GUESS),
+        (exhausted(S.COMPLETE_COMMIT), False, 7, GUESS),
+        (exhausted(S.ONGOING), False, 7, GUESS),
+        (None, False, 7, GUESS),
+    ],
+)
+def test_what_is_done(
+    record: TransactionRecord | None, is_other_partition: bool, epoch: int, repair: Repair
+) -> None:
+    found = OpenTransaction("orders", 9 if is_other_partition else 2, PID, epoch)
+    assert judge_open(record, found) == repair

@@ -1,0 +1,60 @@
+"""The states of a transactional id, and the moves between them."""
+
+from __future__ import annotations
+
+import pytest
+
+from kohort.broker.core.transaction.states import LEGAL_PREVIOUS, STORED_STATES, TransactionState
+from tests.unit.broker.core.transaction.scenario import S
+
+NAMES = {
+    "Empty": 0,
+    "Ongoing": 1,
+    "PrepareCommit": 2,
+    "PrepareAbort": 3,
+    "CompleteCommit": 4,
+    "CompleteAbort": 5,
+    "Dead": 6,
+    "PrepareEpochFence": 7,
+}
+
+LEGAL = {
+    (None, "Empty"),
+    ("Empty", "Empty"),
+    ("CompleteCommit", "Empty"),
+    ("CompleteAbort", "Empty"),
+    ("Empty", "Ongoing"),
+    ("Ongoing", "Ongoing"),
+    ("CompleteCommit", "Ongoing"),
+    ("CompleteAbort", "Ongoing"),
+    ("Ongoing", "PrepareCommit"),
+    ("Ongoing", "PrepareAbort"),
+    ("PrepareEpochFence", "PrepareAbort"),
+    ("Empty", "PrepareAbort"),
+    ("CompleteCommit", "PrepareAbort"),
+    ("CompleteAbort", "PrepareAbort"),
+    ("PrepareCommit", "CompleteCommit"),
+    ("PrepareAbort", "CompleteAbort"),
+    ("Empty", "Dead"),
+    ("CompleteCommit", "Dead"),
+    ("CompleteAbort", "Dead"),
+    ("Ongoing", "PrepareEpochFence"),
+}
+
+
+def test_names_and_codes_are_kafkas() -> None:
+    assert {state.value: state.code for state in S} == NAMES
+
+
+def test_what_is_only_passing_is_never_stored() -> None:
+    assert set(STORED_STATES) == {0, 1, 2, 3, 4, 5}
+    assert all(STORED_STATES[code].code == code for code in STORED_STATES)
+
+
+@pytest.mark.parametrize("state", S)
+@pytest.mark.parametrize("previous", [None, *S])
+def test_every_pair_of_states_is_legal_or_not(
+    previous: TransactionState | None, state: TransactionState
+) -> None:
+    pair = (previous and previous.value, state.value)
+    assert (previous in LEGAL_PREVIOUS[state]) is (pair in LEGAL)
