@@ -15,12 +15,12 @@ from kohort.broker.core.transaction.requests import (
     EXHAUSTED_EPOCH,
     ClientVersion,
     TopicPartition,
-    TransactionResult,
 )
 from kohort.broker.core.transaction.states import TransactionState
+from kohort.protocol.records.control import ControlType
 
 
-class OpenTransaction(NamedTuple):
+class OpenInPartition(NamedTuple):
     """A transaction that is open in a partition."""
 
     topic: str
@@ -45,7 +45,7 @@ class AddLost(NamedTuple):
 class WriteMarker(NamedTuple):
     """End the transaction in this partition."""
 
-    result: TransactionResult
+    result: ControlType
     producer_epoch: int
     client_version: ClientVersion
     """Says which rule the marker is judged by."""
@@ -58,7 +58,7 @@ Repair: TypeAlias = Leave | AddLost | WriteMarker
 _COMPLETE = {TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
 
 
-def judge_open(record: TransactionRecord | None, found: OpenTransaction) -> Repair:
+def judge_open(record: TransactionRecord | None, found: OpenInPartition) -> Repair:
     """What to do about a transaction that is open in a partition after an unclean stop.
 
     Args:
@@ -66,7 +66,7 @@ def judge_open(record: TransactionRecord | None, found: OpenTransaction) -> Repa
             exhausted; None if there is none.
     """
     epoch = found.producer_epoch
-    abort = WriteMarker(TransactionResult.ABORT, epoch, ClientVersion.V1, is_guess=True)
+    abort = WriteMarker(ControlType.ABORT, epoch, ClientVersion.V1, is_guess=True)
     if record is None:
         return abort
     if record.state is TransactionState.ONGOING and record.producer_epoch == epoch:
@@ -83,7 +83,7 @@ def judge_open(record: TransactionRecord | None, found: OpenTransaction) -> Repa
     return abort
 
 
-def _marker_epoch(record: TransactionRecord, found: OpenTransaction) -> int | None:
+def _marker_epoch(record: TransactionRecord, found: OpenInPartition) -> int | None:
     """The epoch in the markers of the last transaction of an id that is complete; None if the
     producer had another id by then.
     """

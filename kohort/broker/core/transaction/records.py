@@ -12,9 +12,9 @@ from kohort.broker.core.transaction.requests import (
     ClientVersion,
     InitRequest,
     TopicPartition,
-    TransactionResult,
 )
 from kohort.broker.core.transaction.states import TransactionState
+from kohort.protocol.records.control import ControlType
 
 NEVER_MS = -1
 """Start of an id that has had no transaction since it was initialized."""
@@ -39,11 +39,11 @@ class TransactionRecord(NamedTuple):
     client_version: ClientVersion = ClientVersion.V1
 
     @property
-    def result(self) -> TransactionResult:
+    def result(self) -> ControlType:
         """How the transaction ended; of a record in Prepare* or Complete*."""
         is_commit = self.state in _COMMITS
         assert is_commit or self.state in _ABORTS
-        return TransactionResult.COMMIT if is_commit else TransactionResult.ABORT
+        return ControlType.COMMIT if is_commit else ControlType.ABORT
 
     @property
     def next_producer(self) -> tuple[int, int]:
@@ -133,7 +133,7 @@ def added(
 
 def prepared(
     record: TransactionRecord,
-    result: TransactionResult,
+    result: ControlType,
     client_version: ClientVersion,
     next_producer_id: int,
     now: int,
@@ -143,7 +143,7 @@ def prepared(
     Args:
         next_producer_id: takes over if the epoch is exhausted; else -1.
     """
-    is_commit = result is TransactionResult.COMMIT
+    is_commit = result is ControlType.COMMIT
     is_raised = client_version is ClientVersion.V2
     is_ongoing = record.state is TransactionState.ONGOING
     return record._replace(

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from kohort.broker.core.group.requests import Ticket, TopicPartition
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.records.control import ControlType
 
 __all__ = ["Ticket", "TopicPartition"]
 
@@ -20,13 +21,6 @@ NEVER_TIMES_OUT_MS: Final = 2_147_483_647
 """Timeout of a record written for two-phase commit (KIP-939)."""
 ID_BYTES_MAX: Final = 32_767
 """Bytes of UTF-8 that the key of a record has room for."""
-
-
-class TransactionResult(IntEnum):
-    """How a transaction ends."""
-
-    ABORT = 0
-    COMMIT = 1
 
 
 class ClientVersion(IntEnum):
@@ -75,7 +69,7 @@ class EndRequest(NamedTuple):
 
     producer_id: int
     producer_epoch: int
-    result: TransactionResult
+    result: ControlType
     client_version: ClientVersion
 
 

@@ -20,10 +20,10 @@ from kohort.broker.core.transaction.requests import (
     EndRequest,
     InitRequest,
     TransactionConfig,
-    TransactionResult,
 )
 from kohort.broker.core.transaction.states import TransactionState
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.records.control import ControlType
 
 _S = TransactionState
 
@@ -49,11 +49,11 @@ class Verdict(Enum):
     """Additions: write them down."""
 
 
-_Answers: TypeAlias = Mapping[TransactionState, Mapping[TransactionResult, Verdict | ErrorCode]]
+_Answers: TypeAlias = Mapping[TransactionState, Mapping[ControlType, Verdict | ErrorCode]]
 
 
 def _row(commit: Verdict | ErrorCode, abort: Verdict | ErrorCode) -> dict[Any, Any]:
-    return {TransactionResult.COMMIT: commit, TransactionResult.ABORT: abort}
+    return {ControlType.COMMIT: commit, ControlType.ABORT: abort}
 
 
 _WRONG: Final = ErrorCode.INVALID_TXN_STATE

@@ -43,7 +43,6 @@ from kohort.broker.core.transaction.requests import (
     Ticket,
     TopicPartition,
     TransactionConfig,
-    TransactionResult,
 )
 from kohort.broker.core.transaction.rules import (
     Verdict,
@@ -57,6 +56,7 @@ from kohort.broker.core.transaction.rules import (
 )
 from kohort.broker.core.transaction.states import LEGAL_PREVIOUS, TransactionState
 from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.records.control import ControlType
 
 UNAVAILABLE: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
 """Tells a client to try again: the log could not be written."""
@@ -423,13 +423,13 @@ class TransactionalId:
         """Abort on behalf of somebody else: the epoch rises whichever flow the producer uses."""
         via = TransactionState.PREPARE_EPOCH_FENCE
         try:
-            self._prepare(TransactionResult.ABORT, ClientVersion.V2, ending, now, via=via)
+            self._prepare(ControlType.ABORT, ClientVersion.V2, ending, now, via=via)
         except KafkaError:
             self._reply(ending.ticket, InitResult(UNAVAILABLE))
 
     def _prepare(
         self,
-        result: TransactionResult,
+        result: ControlType,
         client_version: ClientVersion,
         ending: _Ending,
         now: int,

@@ -28,11 +28,11 @@ from kohort.broker.core.transaction.requests import (
     InitRequest,
     InitResult,
     TopicPartition,
-    TransactionResult,
 )
 from kohort.broker.core.transaction.states import TransactionState
 from kohort.broker.core.transaction.transactional_id import TransactionalId
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.records.control import ControlType
 
 ID = "payments"
 PID = 4_000
@@ -44,7 +44,7 @@ ORDERS = TopicPartition("orders", 2)
 OTHER = TopicPartition("other", 0)
 
 V1, V2 = ClientVersion.V1, ClientVersion.V2
-COMMIT, ABORT = TransactionResult.COMMIT, TransactionResult.ABORT
+COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
 S = TransactionState
 STORED = [
     S.EMPTY,
@@ -89,7 +89,7 @@ class Driven:
             self.core.last_epoch = last_epoch
         self.now = T0 + 1_000
         self.log: list[DurableTransaction] = []
-        self.marked: list[tuple[TopicPartition, TransactionResult, int]] = []
+        self.marked: list[tuple[TopicPartition, ControlType, int]] = []
         self.replies: dict[object, Any] = {}
         self.events: list[Began | Ended | Superseded | Stuck] = []
         self.marker_errors: dict[TopicPartition, ErrorCode] = {}
@@ -118,7 +118,7 @@ class Driven:
 
     def end(
         self,
-        result: TransactionResult,
+        result: ControlType,
         *,
         producer_id: int = PID,
         epoch: int = 7,

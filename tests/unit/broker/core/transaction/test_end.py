@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kohort.broker.core.transaction.effects import Began, EndCause, Ended, Stuck, Superseded
-from kohort.broker.core.transaction.requests import ClientVersion, TransactionResult
+from kohort.broker.core.transaction.requests import ClientVersion
 from kohort.broker.core.transaction.states import TransactionState
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.records.control import ControlType
 from tests.unit.broker.core.transaction.scenario import (
     ABORT,
     COMMIT,
@@ -101,7 +102,7 @@ def test_version_five(
 
 @pytest.mark.parametrize("state", STORED)
 @pytest.mark.parametrize("result", [COMMIT, ABORT])
-def test_the_wrong_producer(state: TransactionState, result: TransactionResult) -> None:
+def test_the_wrong_producer(state: TransactionState, result: ControlType) -> None:
     is_prepared = state in {S.PREPARE_COMMIT, S.PREPARE_ABORT}
     for producer_id, epoch, expected in [
         (99, 7, UNMAPPED),

@@ -7,7 +7,7 @@ import pytest
 from kohort.broker.core.transaction.reconcile import (
     AddLost,
     Leave,
-    OpenTransaction,
+    OpenInPartition,
     Repair,
     WriteMarker,
     judge_open,
@@ -67,5 +67,5 @@ def exhausted(state: S) -> TransactionRecord:
 def test_what_is_done(
     record: TransactionRecord | None, is_other_partition: bool, epoch: int, repair: Repair
 ) -> None:
-    found = OpenTransaction("orders", 9 if is_other_partition else 2, PID, epoch)
+    found = OpenInPartition("orders", 9 if is_other_partition else 2, PID, epoch)
     assert judge_open(record, found) == repair

@@ -1,0 +1,112 @@
+"""How a transactional id looks in __transaction_state, in Kafka's own layout, so that its tools and
+its coordinator read it.
+
+Value version 1 is written, version 0 is read as well. The batch has one record, and no producer.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kohort.broker.core.transaction.records import (
+    DurableTransaction,
+    TransactionRecord,
+    TransactionTombstone,
+)
+from kohort.broker.core.transaction.requests import ClientVersion, TopicPartition
+from kohort.broker.core.transaction.states import STORED_STATES, TransactionState
+from kohort.protocol.codec import codec, decode_versioned, encode_versioned
+from kohort.protocol.errors import DecodeError
+from kohort.protocol.messages.transaction_log import (
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+)
+
+_KEY_VERSION: Final = 0
+_VALUE_VERSION: Final = 1
+_KEY: Final = codec(TransactionLogKey, _KEY_VERSION)
+
+
+def encode_key(record: DurableTransaction) -> bytes:
+    """The key under which compaction keeps the last record only."""
+    return encode_versioned(
+        TransactionLogKey(transactional_id=record.transactional_id), _KEY_VERSION
+    )
+
+
+def encode_value(record: DurableTransaction) -> bytes | None:
+    """Returns the encoded value, None for a tombstone."""
+    if isinstance(record, TransactionTombstone):
+        return None
+    partitions = None
+    if record.state is not TransactionState.EMPTY:
+        partitions = [
+            PartitionsSchema(topic=topic, partition_ids=ids)
+            for topic, ids in by_topic(record.partitions).items()
+        ]
+    value = TransactionLogValue(
+        producer_id=record.producer_id,
+        previous_producer_id=record.previous_producer_id,
+        next_producer_id=record.next_producer_id,
+        producer_epoch=record.producer_epoch,
+        transaction_timeout_ms=record.timeout_ms,
+        transaction_status=record.state.code,
+        transaction_partitions=partitions,
+        transaction_last_update_timestamp_ms=record.last_update_ms,
+        transaction_start_timestamp_ms=record.start_ms,
+        client_transaction_version=record.client_version,
+    )
+    return encode_versioned(value, _VALUE_VERSION)
+
+
+def decode_key(key: bytes) -> str | None:
+    """The id that a key names; None for a type of record that is unknown and must be left alone.
+
+    Raises:
+        DecodeError: the key is of the known type and does not parse.
+    """
+    if len(key) < 2 or int.from_bytes(key[:2], "big", signed=True) != _KEY_VERSION:
+        return None
+    return _KEY.decode(key, 2)[0].transactional_id
+
+
+def decode_value(transactional_id: str, value: bytes) -> TransactionRecord:
+    """The record under the key of an id.
+
+    Raises:
+        DecodeError: the value does not parse, or says what no coordinator writes.
+    """
+    stored, _ = decode_versioned(TransactionLogValue, value)
+    state = STORED_STATES.get(stored.transaction_status)
+    if state is None:
+        raise DecodeError(f"{transactional_id!r} is in state {stored.transaction_status}")
+    if stored.producer_id < 0 or stored.producer_epoch < 0:
+        raise DecodeError(f"{transactional_id!r} has no producer")
+    partitions = dict.fromkeys(
+        TopicPartition(topic.topic, index)
+        for topic in stored.transaction_partitions or ()
+        for index in topic.partition_ids
+    )
+    is_v2 = stored.client_transaction_version >= ClientVersion.V2
+    return TransactionRecord(
+        transactional_id,
+        stored.producer_id,
+        stored.previous_producer_id,
+        stored.next_producer_id,
+        stored.producer_epoch,
+        stored.transaction_timeout_ms,
+        state,
+        tuple(partitions),
+        stored.transaction_last_update_timestamp_ms,
+        stored.transaction_start_timestamp_ms,
+        ClientVersion.V2 if is_v2 else ClientVersion.V1,
+    )
+
+
+def by_topic(partitions: tuple[TopicPartition, ...]) -> dict[str, list[int]]:
+    """Partition indexes by topic, both in the order of their first mention."""
+    found: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        found.setdefault(topic, []).append(index)
+    return found
