@@ -4,10 +4,17 @@ import asyncio
 from collections.abc import Awaitable, Iterator, Sequence
 from typing import Final
 
-from kohort.broker.coordinator.log.offsets_log import StoredRecord, encode_as_batch, encode_stored
+from kohort.broker.coordinator.log.offsets_log import (
+    Stored,
+    StoredRecord,
+    decode_stored,
+    encode_as_batch,
+    encode_stored,
+)
 from kohort.broker.core.group.records import DurableRecord
 from kohort.protocol.errors import KafkaError
-from kohort.protocol.records.record import decode_records
+from kohort.protocol.records.batch import read_header
+from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
 
 PARTITION_COUNT_DEFAULT: Final = 50
 
@@ -40,6 +47,16 @@ class MemoryOffsetsLog:
         del wall_ms
         return self._append(partition, encode_stored(records)[0])
 
+    def append_marker(self, partition: int, producer_id: int, *, commit: bool) -> None:
+        """Append what ends a producer's transaction."""
+        marker = EndTransactionMarker(ControlType.COMMIT if commit else ControlType.ABORT, 0)
+        batch = encode_marker(marker, producer_id=producer_id, producer_epoch=0, timestamp=-1)
+        self._append(partition, batch)
+
+    def prepare(self) -> Awaitable[None] | None:
+        """There is always one."""
+        return None
+
     async def force(self, partition: int) -> None:
         """Memory is as durable as it gets."""
 
@@ -52,11 +69,9 @@ class MemoryOffsetsLog:
         self._held.append((future, partition, batch))
         return asyncio.shield(future)
 
-    def read(self, partition: int) -> Iterator[StoredRecord]:
+    def read(self, partition: int) -> Iterator[Stored]:
         for batch in self._batches[partition]:
-            for record in decode_records(batch):
-                assert record.key is not None
-                yield StoredRecord(record.key, record.value, record.headers, record.timestamp)
+            yield from decode_stored(read_header(batch), batch)
 
     def hold(self) -> None:
         """Appends from now on wait for `release`."""

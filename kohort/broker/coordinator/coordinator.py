@@ -6,7 +6,8 @@ in the order in which they came; every request is answered exactly once, also wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from kohort.broker.coordinator.command import Command
@@ -26,12 +27,15 @@ from kohort.broker.core.group.requests import (
     JoinResult,
     LeaveEntry,
     LeaveResult,
+    OpenTransaction,
     SyncRequest,
     SyncResult,
     TopicPartition,
 )
 from kohort.broker.runtime.answer import Later
-from kohort.protocol.errors import ErrorCode
+from kohort.protocol.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["CoordinatorConfig", "GroupCoordinator", "GroupObserver"]
 
@@ -135,6 +139,44 @@ class GroupCoordinator:
         self.host.submit(group_id, command)
         return ticket
 
+    def commit_transactional(
+        self, group_id: str, request: CommitRequest, transaction: OpenTransaction
+    ) -> Later[CommitResult]:
+        """TxnOffsetCommit, of a transaction that the log's partition of this group is in."""
+        ticket: Later[CommitResult] = Later()
+        count = len(request.offsets)
+
+        def check() -> ErrorCode:
+            error = transaction.check()
+            if not error:
+                self.host.note_pending(group_id, transaction.producer_id)
+            return error
+
+        checked = transaction._replace(check=check)
+        command = Command(
+            lambda group, now: group.commit_in_transaction(request, checked, ticket, now),
+            ticket,
+            answer_absent=lambda: CommitResult((ErrorCode.ILLEGAL_GENERATION,) * count),
+            creates_group=request.generation < 0,
+        )
+        preparing = self.host.prepare_log()
+        if preparing is None:
+            self.host.submit(group_id, command)
+        else:
+            work = self._submit_when(preparing, group_id, command, ticket)
+            self.host.start_task(work, f"commit for group {group_id}")
+        return ticket
+
+    def offsets_partition(self, group_id: str) -> int:
+        """The partition of __consumer_offsets where the group's positions lie."""
+        return self.host.partition_of(group_id)
+
+    def end_transaction(self, offsets_partition: int, producer_id: int, *, commit: bool) -> None:
+        """The marker of the producer's transaction was appended to this partition of
+        __consumer_offsets: what it committed for groups there holds from now on, or is dropped.
+        """
+        self.host.end_transaction(offsets_partition, producer_id, commit=commit)
+
     def delete_group(self, group_id: str) -> Later[ErrorCode]:
         """DeleteGroups, one of them."""
         ticket: Later[ErrorCode] = Later()
@@ -187,6 +229,21 @@ class GroupCoordinator:
         """The position of a group, None without one."""
         group = self.host.group(group_id)
         return None if group is None else group.committed(topic, partition)
+
+    async def _submit_when(
+        self,
+        prepared: Awaitable[None],
+        group_id: str,
+        command: Command,
+        ticket: Later[CommitResult],
+    ) -> None:
+        try:
+            await prepared
+        except KafkaError as error:
+            logger.warning("The groups' log cannot be made: %s", error)
+            ticket.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
+        self.host.submit(group_id, command)
 
     def _send(self, group_id: str, command: Command, ticket: Later[Any]) -> Later[Any]:
         self.host.submit(group_id, command)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol
 
 from kohort.broker.coordinator.actor import GroupActor
@@ -99,6 +100,9 @@ class GroupHost:
         """Partitions of the log by group, for groups that have written."""
         self.load_times_ms: Sequence[int] = ()
         """How long the start took for each partition of the log that has records."""
+        self._pending: dict[tuple[int, int], set[str]] = {}
+        """Groups that may hold positions of a transaction, by the partition of the log in which
+        those lie and the producer's id; until the transaction ends there."""
         self._unreadable: frozenset[int] = frozenset()
         self._refused: frozenset[str] = frozenset()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -113,6 +117,7 @@ class GroupHost:
         self.load_times_ms = loaded.load_times_ms
         self._unreadable = loaded.unreadable_partitions
         self._refused = loaded.refused_groups
+        self._pending = loaded.pending
         now = self.now()
         work = 0
         for group_id, records in loaded.records_by_group.items():
@@ -212,6 +217,26 @@ class GroupHost:
                 self._partitions[group_id] = partition
         return self._log.append(partition, records, wall_ms=wall_ms)
 
+    def partition_of(self, group_id: str) -> int:
+        """The partition of the log where a group lives, or will."""
+        return partition_of(group_id, self._log.partition_count)
+
+    def prepare_log(self) -> Awaitable[None] | None:
+        """See `OffsetsLog.prepare`."""
+        return self._log.prepare()
+
+    def note_pending(self, group_id: str, producer_id: int) -> None:
+        """A position of the producer's transaction is about to be appended for this group."""
+        key = (self.partition_of(group_id), producer_id)
+        self._pending.setdefault(key, set()).add(group_id)
+
+    def end_transaction(self, partition: int, producer_id: int, *, commit: bool) -> None:
+        """A marker was appended to this partition of the log."""
+        for group_id in self._pending.pop((partition, producer_id), ()):
+            group = self.group(group_id)
+            if group is not None:
+                group.end_transaction(producer_id, commit=commit)
+
     def new_timers(
         self, on_expired: Callable[[list[TimerKey], int], None], kind: str
     ) -> KeyedTimers[TimerKey]:
@@ -307,13 +332,13 @@ class GroupHost:
         living: dict[str, bytes | None] = {}
         lost: dict[str, bytes | None] = {}
         for group in self.groups():
-            for topic, partitions in group.offsets.topics().items():
+            for (topic, _), committed in chain(
+                group.offsets.items(), group.offsets.pending_items()
+            ):
                 if topic not in living:
                     living[topic] = self._topic_id(topic)
                 topic_id = living[topic]
-                if topic_id is None or not all(
-                    committed.is_of(topic_id) for committed in partitions.values()
-                ):
+                if topic_id is None or not committed.is_of(topic_id):
                     lost[topic] = topic_id
         if lost:
             logger.info("Dropping offsets of topics that are gone: %s", ", ".join(sorted(lost)))

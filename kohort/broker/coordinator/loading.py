@@ -14,12 +14,20 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from kohort.broker.coordinator.log.offsets_log import OffsetsLog, StoredRecord, partition_of
+from kohort.broker.coordinator.log.offsets_log import (
+    OffsetsLog,
+    Stored,
+    StoredRecord,
+    partition_of,
+)
 from kohort.broker.coordinator.log.rehoming import Rehoming, Stray
+from kohort.broker.coordinator.log.settle import Settler
 from kohort.broker.core.group.records import (
     BEGUN_HEADER,
     DurableRecord,
     GroupRecord,
+    OffsetRecord,
+    PendingOffset,
     decode_key,
     decode_record,
 )
@@ -50,6 +58,9 @@ class LoadedGroups(NamedTuple):
     unreadable_partitions: frozenset[int]
     refused_groups: frozenset[str]
     """Groups that could not be moved to their partition."""
+    pending: dict[tuple[int, int], set[str]]
+    """Groups with positions in a producer's open transaction, by the partition where those lie and
+    the producer's id."""
     load_times_ms: tuple[int, ...]
     """How long each partition took that has records."""
 
@@ -58,9 +69,8 @@ async def load_groups(log: OffsetsLog, clock: Clock) -> LoadedGroups:
     """All groups, as the last record of each of their keys, each in its own partition: what lies
     elsewhere is moved.
     """
-    rehoming = Rehoming(log, clock.wall_ms())
+    found = _Found(log, clock.wall_ms())
     load_times_ms: list[int] = []
-    by_group: dict[str, list[DurableRecord]] = {}
     earlier: dict[str, list[GroupRecord]] = {}
     unreadable: set[int] = set()
     for partition in range(log.partition_count):
@@ -76,27 +86,62 @@ async def load_groups(log: OffsetsLog, clock: Clock) -> LoadedGroups:
             )
             unreadable.add(partition)
             continue
+        await found.add(partition, content)
+        earlier.update(content.earlier())
+        if content.count:
+            load_times_ms.append(clock.monotonic_ms() - begun_ms)
+    refused = await found.bring_home(unreadable)
+    return LoadedGroups(
+        found.by_group,
+        earlier,
+        frozenset(unreadable),
+        refused,
+        found.pending,
+        tuple(load_times_ms),
+    )
+
+
+class _Found:
+    """What the partitions hold, group by group."""
+
+    def __init__(self, log: OffsetsLog, wall_ms: int) -> None:
+        self.by_group: dict[str, list[DurableRecord]] = {}
+        self.pending: dict[tuple[int, int], set[str]] = {}
+        """See `LoadedGroups`."""
+        self._partition_count = log.partition_count
+        self._rehoming = Rehoming(log, wall_ms)
+        self._pending_elsewhere: list[PendingOffset] = []
+
+    async def add(self, partition: int, content: _PartitionContent) -> None:
         work = 0
         is_home: dict[str, bool] = {}
-        for stored, durable in _decode(content.latest.values()):
+        for stored, durable in content.decode():
             group_id = durable.group_id
             if group_id not in is_home:
-                is_home[group_id] = partition_of(group_id, log.partition_count) == partition
+                is_home[group_id] = partition_of(group_id, self._partition_count) == partition
+            if isinstance(durable, PendingOffset):
+                self.pending.setdefault((partition, durable.producer_id), set()).add(group_id)
             if is_home[group_id]:
-                by_group.setdefault(group_id, []).append(durable)
+                self.by_group.setdefault(group_id, []).append(durable)
+            elif isinstance(durable, PendingOffset):
+                # It is not moved: its marker will come where it lies.
+                self._pending_elsewhere.append(durable)
             else:
-                rehoming.add(Stray(partition, stored, durable))
+                self._rehoming.add(Stray(partition, stored, durable))
             work += 1 + (len(durable.members) if isinstance(durable, GroupRecord) else 0)
             if work >= RECORDS_PER_TURN:
                 work = 0
                 await asyncio.sleep(0)
-        earlier.update(content.earlier())
-        if content.count:
-            load_times_ms.append(clock.monotonic_ms() - begun_ms)
-    refused: frozenset[str] = frozenset()
-    if rehoming.is_needed:
-        refused = await rehoming.carry_out(by_group, unreadable)
-    return LoadedGroups(by_group, earlier, frozenset(unreadable), refused, tuple(load_times_ms))
+
+    async def bring_home(self, unreadable: Iterable[int]) -> frozenset[str]:
+        """Move what lies elsewhere; returns groups that could not be moved."""
+        refused: frozenset[str] = frozenset()
+        if self._rehoming.is_needed:
+            refused = await self._rehoming.carry_out(self.by_group, unreadable)
+        for durable in self._pending_elsewhere:
+            if durable.group_id not in refused:
+                self.by_group.setdefault(durable.group_id, []).append(durable)
+        return refused
 
 
 def read_group(log: OffsetsLog, group_id: str) -> list[DurableRecord]:
@@ -105,10 +150,10 @@ def read_group(log: OffsetsLog, group_id: str) -> list[DurableRecord]:
     Raises:
         KafkaError: the log cannot be read.
     """
-    latest: dict[bytes, StoredRecord] = {}
-    for record in log.read(partition_of(group_id, log.partition_count)):
-        _keep(latest, record)
-    return [durable for _, durable in _decode(latest.values()) if durable.group_id == group_id]
+    content = _PartitionContent()
+    for entry in log.read(partition_of(group_id, log.partition_count)):
+        content.take(entry)
+    return [durable for _, durable in content.decode() if durable.group_id == group_id]
 
 
 class _Recent:
@@ -139,16 +184,31 @@ class _PartitionContent:
         self.latest: dict[bytes, StoredRecord] = {}
         self.count = 0
         self._generations: dict[bytes, _Recent] = {}
+        self._settler = Settler()
 
     async def read(self, log: OffsetsLog, partition: int) -> None:
         """Raises KafkaError: it cannot be read to its end."""
-        for record in log.read(partition):
+        for entry in log.read(partition):
             self.count += 1
+            self.take(entry)
+            if self.count % RECORDS_PER_TURN == 0:
+                await asyncio.sleep(0)
+
+    def take(self, entry: Stored) -> None:
+        """The next entry of the log."""
+        for record in self._settler.take(entry):
             if record.key[:2] == GROUP_KEY:
                 self._keep_generation(record)
             _keep(self.latest, record)
-            if self.count % RECORDS_PER_TURN == 0:
-                await asyncio.sleep(0)
+
+    def decode(self) -> Iterator[tuple[StoredRecord, DurableRecord]]:
+        """What counts, of each key in the order of the log: the last record, and those of open
+        transactions before and behind it.
+        """
+        held = self._settler.held
+        yield from _decode_pending(record for _, record in held.items(overtaken=True))
+        yield from _decode(self.latest.values())
+        yield from _decode_pending(record for _, record in held.items(overtaken=False))
 
     def _keep_generation(self, record: StoredRecord) -> None:
         """Keep what `record` replaces if that is not long ago: else the history has it.
@@ -180,6 +240,14 @@ def _keep(latest: dict[bytes, StoredRecord], record: StoredRecord) -> None:
         latest.pop(record.key, None)
     else:
         latest[record.key] = record
+
+
+def _decode_pending(
+    records: Iterable[StoredRecord],
+) -> Iterator[tuple[StoredRecord, DurableRecord]]:
+    for stored, durable in _decode(records):
+        if isinstance(durable, OffsetRecord):
+            yield stored, PendingOffset(*durable, stored.producer_id, stored.producer_epoch)
 
 
 def _decode(records: Iterable[StoredRecord]) -> Iterator[tuple[StoredRecord, DurableRecord]]:

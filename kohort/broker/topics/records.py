@@ -18,14 +18,15 @@ READ_BYTES: Final = 1 << 20
 def read_records(partition: Partition, offset: int) -> Iterator[Record]:
     """All records from `offset` on that are there for readers, control records left out.
 
-    This broker writes none of these in transactions. A Kafka's files may have some: a record counts
-    where it lies if its transaction was committed later on, and not if it was aborted or is open.
+    For topics that this broker does not write in transactions. A Kafka's files may have some: a
+    record counts where it lies if its transaction was committed later on, and not if it was aborted
+    or is open.
 
     Raises:
         KafkaError: what follows cannot be read.
     """
     ends: _TransactionEnds | None = None
-    for header, batch in _batches(partition, offset):
+    for header, batch in read_batches(partition, offset):
         if header.is_control:
             continue
         if header.is_transactional:
@@ -49,7 +50,7 @@ class _TransactionEnds:
     def __init__(self, partition: Partition, offset: int) -> None:
         self._offsets: dict[int, list[int]] = {}
         self._committed: dict[int, list[bool]] = {}
-        for header, batch in _batches(partition, offset):
+        for header, batch in read_batches(partition, offset):
             if not header.is_control:
                 continue
             try:
@@ -68,8 +69,10 @@ class _TransactionEnds:
         return place < len(offsets) and self._committed[header.producer_id][place]
 
 
-def _batches(partition: Partition, offset: int) -> Iterator[tuple[BatchHeader, Buffer]]:
-    """In order, up to the high watermark. Raises KafkaError: what follows cannot be read."""
+def read_batches(partition: Partition, offset: int) -> Iterator[tuple[BatchHeader, Buffer]]:
+    """All batches in order, up to the high watermark. Raises KafkaError: what follows cannot be
+    read.
+    """
     offset = max(offset, partition.log.log_start_offset)
     while offset < partition.high_watermark:
         data = partition.read(offset, READ_BYTES, min_one=True)

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 from kohort.broker.core.group.records import (
     DurableRecord,
     GroupRecord,
+    PendingOffset,
     RecordHeaders,
     encode_headers,
     encode_key,
@@ -20,9 +21,15 @@ from kohort.broker.core.group.records import (
 )
 from kohort.broker.core.steps import Steps
 from kohort.protocol.errors import EncodeError, ErrorCode, KafkaError
-from kohort.protocol.records.batch import BatchHeader
+from kohort.protocol.records.batch import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    BatchHeader,
+)
 from kohort.protocol.records.builder import make_batch
-from kohort.protocol.records.record import Record
+from kohort.protocol.records.control import ControlType, decode_marker
+from kohort.protocol.records.record import Record, decode_records
+from kohort.protocol.records.varint import Buffer
 
 _JAVA_INT_MIN: Final = -0x8000_0000
 
@@ -40,6 +47,19 @@ class StoredRecord(NamedTuple):
     headers: RecordHeaders
     timestamp: int
     """Wall time of the append, milliseconds."""
+    producer_id: int = NO_PRODUCER_ID
+    """Producer of the transaction that it belongs to; -1 for none."""
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+
+class StoredMarker(NamedTuple):
+    """The end of a producer's transaction, as it lies in the log between records."""
+
+    producer_id: int
+    is_commit: bool
+
+
+Stored: TypeAlias = StoredRecord | StoredMarker
 
 
 class OffsetsLog(Protocol):
@@ -51,15 +71,16 @@ class OffsetsLog(Protocol):
     def append(
         self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
     ) -> Awaitable[None] | None:
-        """Append in order, as one batch; None if that is durable already.
+        """Append in order, as one batch; None if that is durable already. Pending positions are of
+        one transaction, with nothing else among them.
 
         The awaitable ends when the records are durable, and may be cancelled without an effect on
         them. Either way KafkaError means that they are not in the log and will not be.
         """
         ...
 
-    def read(self, partition: int) -> Iterator[StoredRecord]:
-        """All durable records, in order.
+    def read(self, partition: int) -> Iterator[Stored]:
+        """All durable records and markers, in order; `settle.Settler` tells which records count.
 
         Raises:
             KafkaError: what follows cannot be read.
@@ -70,6 +91,14 @@ class OffsetsLog(Protocol):
         self, partition: int, records: Sequence[StoredRecord], *, wall_ms: int
     ) -> Awaitable[None] | None:
         """Append records as they lie in a log already, with their own timestamps; see `append`."""
+        ...
+
+    def prepare(self) -> Awaitable[None] | None:
+        """Let there be a log, so that an append happens at once; None if there is one.
+
+        Raises:
+            KafkaError: there is none.
+        """
         ...
 
     async def force(self, partition: int) -> None:
@@ -111,9 +140,50 @@ def encode_as_batch(records: Sequence[DurableRecord], wall_ms: int) -> Batch:
             # As `_stored`, which would be two calls more for each commit.
             headers = encode_headers(record) if record.__class__ is GroupRecord else ()
             encoded.append(Record(encode_value(record), encode_key(record), headers, wall_ms))
+        if records[0].__class__ is PendingOffset:
+            return _transactional(records, encoded)
         return make_batch(encoded)
     except EncodeError as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
+
+
+def _transactional(records: Sequence[DurableRecord], encoded: Sequence[Record]) -> Batch:
+    """A batch of one transaction. As in Kafka, all of them have sequence 0: a group is stepped once
+    for each request, and what a client repeats is stored again.
+    """
+    first = records[0]
+    assert isinstance(first, PendingOffset)
+    return make_batch(
+        encoded,
+        producer_id=first.producer_id,
+        producer_epoch=first.producer_epoch,
+        base_sequence=0,
+        is_transactional=True,
+    )
+
+
+def decode_stored(header: BatchHeader, batch: Buffer) -> Iterator[Stored]:
+    """What a batch of the log holds. Raises DecodeError."""
+    if header.is_control:
+        # Compaction leaves empty ones, which say nothing of a transaction.
+        marker = decode_marker(batch, header) if header.record_count else None
+        if marker is not None:
+            is_commit = marker.control_type is ControlType.COMMIT
+            yield StoredMarker(header.producer_id, is_commit)
+        return
+    producer_id, producer_epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
+    if header.is_transactional:
+        producer_id, producer_epoch = header.producer_id, header.producer_epoch
+    for record in decode_records(batch, header):
+        if record.key is not None:
+            yield StoredRecord(
+                record.key,
+                record.value,
+                record.headers,
+                record.timestamp,
+                producer_id,
+                producer_epoch,
+            )
 
 
 def encode_stored(records: Sequence[StoredRecord]) -> Batch:

@@ -35,6 +35,7 @@ from kohort.broker.coordinator.log.offsets_log import (
     java_hash,
     partition_of,
 )
+from kohort.broker.coordinator.log.settle import Settler
 from kohort.broker.core.group.records import DurableRecord, encode_key
 from kohort.protocol.errors import KafkaError
 
@@ -138,9 +139,11 @@ class Rehoming:
     async def _times_in(self, partition: int, keys: Mapping[bytes, object]) -> dict[bytes, int]:
         """When the last record of each key was appended there, tombstones included."""
         times: dict[bytes, int] = {}
-        for count, record in enumerate(self._log.read(partition), start=1):
-            if record.key in keys:
-                times[record.key] = record.timestamp
+        settler = Settler()
+        for count, entry in enumerate(self._log.read(partition), start=1):
+            for record in settler.take(entry):
+                if record.key in keys:
+                    times[record.key] = record.timestamp
             if count % RECORDS_PER_TURN == 0:
                 await asyncio.sleep(0)
         return times

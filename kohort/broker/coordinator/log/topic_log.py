@@ -14,8 +14,10 @@ from collections.abc import Awaitable, Iterator, Sequence
 from kohort.broker.config import BrokerConfig
 from kohort.broker.coordinator.log.offsets_log import (
     Batch,
+    Stored,
     StoredRecord,
     batch_steps,
+    decode_stored,
     encode_as_batch,
     encode_stored,
     is_large,
@@ -25,8 +27,9 @@ from kohort.broker.runtime.turns import in_turns
 from kohort.broker.topics.internal import internal_topic_configs
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.names import CONSUMER_OFFSETS
-from kohort.broker.topics.records import read_records
+from kohort.broker.topics.records import read_batches
 from kohort.broker.topics.topic import Topic
+from kohort.protocol.errors import DecodeError, ErrorCode, KafkaError
 
 
 class TopicOffsetsLog:
@@ -62,16 +65,20 @@ class TopicOffsetsLog:
             return _append(self._found, partition, batch, wall_ms)
         return self._append_batch(partition, batch, wall_ms)
 
-    def read(self, partition: int) -> Iterator[StoredRecord]:
-        """All durable records, in order. Raises KafkaError: what follows cannot be read."""
+    def read(self, partition: int) -> Iterator[Stored]:
+        """All durable records and markers, in order. Raises KafkaError: what follows cannot be
+        read.
+        """
         topic = self._topics.get(CONSUMER_OFFSETS)
         # A look must not make a directory.
         if topic is None or not self._topics.is_on_disk(CONSUMER_OFFSETS, partition):
             return
         found = topic.partitions[partition]
-        for record in read_records(found, found.log.log_start_offset):
-            if record.key is not None:
-                yield StoredRecord(record.key, record.value, record.headers, record.timestamp)
+        for header, batch in read_batches(found, found.log.log_start_offset):
+            try:
+                yield from decode_stored(header, batch)
+            except DecodeError as error:
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
 
     def append_stored(
         self, partition: int, records: Sequence[StoredRecord], *, wall_ms: int
@@ -100,10 +107,20 @@ class TopicOffsetsLog:
             return self._create_and_append(partition, batch, wall_ms)
         return _append(topic, partition, batch, wall_ms)
 
-    async def _create_and_append(self, partition: int, batch: Batch, wall_ms: int) -> None:
+    def prepare(self) -> Awaitable[None] | None:
+        """Let there be a topic; None if there is one. Raises KafkaError: there is none."""
+        return None if (self._found or self._find()) is not None else self._prepare()
+
+    async def _prepare(self) -> None:
+        await self._created()
+
+    async def _created(self) -> Topic:
         if self._creating is None or self._creating.done():
             self._creating = asyncio.create_task(self._create(), name=f"create {CONSUMER_OFFSETS}")
-        topic = await asyncio.shield(self._creating)
+        return await asyncio.shield(self._creating)
+
+    async def _create_and_append(self, partition: int, batch: Batch, wall_ms: int) -> None:
+        topic = await self._created()
         waiting = _append(topic, partition, batch, wall_ms)
         if waiting is not None:
             await waiting

@@ -47,7 +47,7 @@ class Outbox:
         self._effects: list[Effect] = []
         self._staged: list[Write] = []
         self._alone: set[Write] = set()
-        """Of those that are staged, whose records are a batch of their own."""
+        """Writes among them whose records are a batch of their own."""
         self._singly = 0
         """So many of those that are staged, the first, get an append of their own."""
         self.in_flight: list[Write] = []

@@ -8,7 +8,7 @@ import pytest
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
 from kohort.broker.coordinator.host import SWEEP_TURN_MS
 from kohort.broker.coordinator.loading import read_group
-from kohort.broker.coordinator.log.offsets_log import StoredRecord, partition_of
+from kohort.broker.coordinator.log.offsets_log import Stored, partition_of
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.events import RebalanceStarted
 from kohort.broker.core.group.records import DurableRecord, OffsetRecord
@@ -190,7 +190,7 @@ class TestRestart:
         clock: VirtualClock,
     ) -> None:
         class Log(MemoryOffsetsLog):
-            def read(self, partition: int) -> Iterator[StoredRecord]:
+            def read(self, partition: int) -> Iterator[Stored]:
                 if partition == partition_of("g", 50):
                     raise KafkaError(ErrorCode.CORRUPT_MESSAGE)
                 return super().read(partition)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from kohort.broker.coordinator.loading import RECORDS_PER_TURN, load_groups, read_group
-from kohort.broker.coordinator.log.offsets_log import StoredRecord, partition_of
+from kohort.broker.coordinator.log.offsets_log import Stored, StoredRecord, partition_of
 from kohort.broker.core.group.group_value import StoredMember
 from kohort.broker.core.group.records import (
     DurableRecord,
@@ -42,7 +42,7 @@ class Log(MemoryOffsetsLog):
         for record in records:
             self.append(partition_of(record.group_id, 50), [record], wall_ms=99)
 
-    def read(self, partition: int) -> Iterator[StoredRecord]:
+    def read(self, partition: int) -> Iterator[Stored]:
         yield from self.foreign.get(partition, ())
         yield from super().read(partition)
         if partition in self.unreadable:

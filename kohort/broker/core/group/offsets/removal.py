@@ -6,6 +6,7 @@ force once its tombstones are durable. So none of them can race with a commit or
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from kohort.broker.core.group.events import GroupRemoved, OffsetsRemoved
 from kohort.broker.core.group.offsets.owner import OffsetsOwner
@@ -30,9 +31,8 @@ def delete_group(owner: OffsetsOwner, ticket: Ticket) -> None:
     elif owner.state is not GroupState.EMPTY:
         owner.outbox.reply(ticket, ErrorCode.NON_EMPTY_GROUP)
     else:
-        committed = [partition for partition, _ in owner.offsets.items()]
-        pending = [partition for partition, _ in owner.offsets.pending_items()]
-        partitions = list(dict.fromkeys(committed + pending))
+        found = chain(owner.offsets.items(), owner.offsets.pending_items())
+        partitions = list(dict.fromkeys(partition for partition, _ in found))
         answers = _Answers(ticket, ErrorCode.NONE, lambda error: error)
         _stage(owner, partitions, answers, with_group=True)
 
@@ -83,8 +83,7 @@ def forget_topics(owner: OffsetsOwner, topics: Mapping[str, bytes | None]) -> No
 
     gone: dict[TopicPartition, None] = {}
     kept: set[TopicPartition] = set()
-    pending = [(place, found) for place, found in owner.offsets.pending_items() if found]
-    for place, committed in [*owner.offsets.items(), *pending]:
+    for place, committed in chain(owner.offsets.items(), owner.offsets.pending_items()):
         if is_gone(place.topic, committed):
             gone[place] = None
         else:

@@ -20,6 +20,7 @@ from kohort.broker.core.group.records import (
     GroupRecord,
     GroupTombstone,
     OffsetRecord,
+    PendingOffset,
     encode_headers,
     encode_key,
     encode_value,
@@ -212,3 +213,28 @@ def test_one_append_is_one_batch_with_the_wall_time() -> None:
 )
 def test_a_group_lives_where_kafka_puts_it(group_id: str, partition: int) -> None:
     assert partition_of(group_id, 50) == partition
+
+
+@both
+async def test_a_commit_in_a_transaction_is_a_batch_of_its_producer(
+    kind: str, tmp_path: Path
+) -> None:
+    async with a_log(kind, tmp_path) as log:
+        preparing = log.prepare()
+        if preparing is not None:
+            await preparing
+        assert log.prepare() is None
+        pending = PendingOffset(*OFFSET, 4_242, 3)
+        for _ in range(1):
+            # The same sequence, and no repetition: the group has been stepped twice.
+            await done(log.append(0, [pending], wall_ms=99))
+        await done(log.append(0, [NEXT_OFFSET], wall_ms=99))
+        in_transaction = stored(OFFSET)._replace(producer_id=4_242, producer_epoch=3)
+        assert list(log.read(0)) == [in_transaction, stored(NEXT_OFFSET)]
+
+
+def test_such_a_batch_looks_as_kafkas() -> None:
+    _, header = encode_as_batch([PendingOffset(*OFFSET, 4_242, 3)], 99)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (4_242, 3, 0)
+    assert header.is_transactional
+    assert not header.is_control

@@ -1,0 +1,272 @@
+"""Commits in transactions, from the request to the next start."""
+
+import asyncio
+from collections.abc import Awaitable
+
+import pytest
+
+from kohort.broker.coordinator.loading import load_groups
+from kohort.broker.coordinator.log.offsets_log import StoredMarker, StoredRecord, partition_of
+from kohort.broker.core.group.records import (
+    DurableRecord,
+    OffsetRecord,
+    OffsetTombstone,
+    PendingOffset,
+)
+from kohort.broker.core.group.requests import (
+    CommitRequest,
+    CommitResult,
+    CommittedOffset,
+    OffsetToCommit,
+    OpenTransaction,
+)
+from kohort.broker.runtime.answer import Later
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.testing.memory_offsets_log import MemoryOffsetsLog
+from kohort.testing.virtual_clock import VirtualClock
+from tests.unit.broker.coordinator.harness import Harness, running, virtual
+
+NONE = ErrorCode.NONE
+A, B = 7, 8
+"""Two producers."""
+HOME = partition_of("g", 50)
+
+
+def committing(
+    h: Harness,
+    offset: int = 1,
+    *,
+    producer_id: int = A,
+    group_id: str = "g",
+    generation: int = -1,
+    errors: list[ErrorCode] | None = None,
+) -> Later[CommitResult]:
+    """`errors`: what the transaction coordinator says, if anything, when it is asked."""
+    request = CommitRequest((OffsetToCommit("t", 0, offset),), generation=generation)
+    transaction = OpenTransaction(producer_id, 0, lambda: errors[0] if errors else NONE)
+    return h.groups.commit_transactional(group_id, request, transaction)
+
+
+def end(h: Harness, log: MemoryOffsetsLog, producer_id: int = A, *, commit: bool = True) -> None:
+    """As whoever writes markers does."""
+    log.append_marker(HOME, producer_id, commit=commit)
+    h.groups.end_transaction(HOME, producer_id, commit=commit)
+
+
+def is_unstable(h: Harness, group_id: str = "g") -> bool:
+    group = h.groups.host.group(group_id)
+    return group is not None and group.offsets.is_unstable("t", 0)
+
+
+@virtual
+async def test_what_commits_holds_at_once_and_after_a_start(clock: VirtualClock) -> None:
+    log = MemoryOffsetsLog()
+    async with running(clock, log) as h:
+        assert (await committing(h, 5)).errors == (NONE,)
+        assert (h.offset(), is_unstable(h)) == (None, True)
+        end(h, log)
+        assert (h.offset(), is_unstable(h)) == (5, False)
+    async with running(clock, log) as h:
+        assert (h.offset(), is_unstable(h)) == (5, False)
+
+
+@virtual
+async def test_a_start_finds_what_is_still_open_and_whom_to_tell(clock: VirtualClock) -> None:
+    log = MemoryOffsetsLog()
+    async with running(clock, log) as h:
+        await committing(h, 5)
+    async with running(clock, log) as h:
+        assert (h.offset(), is_unstable(h)) == (None, True)
+        end(h, log)
+        assert h.offset() == 5
+
+
+@virtual
+async def test_an_abort_leaves_a_group_without_positions(clock: VirtualClock) -> None:
+    log = MemoryOffsetsLog()
+    async with running(clock, log) as h:
+        await committing(h)
+        assert h.state() == "Empty"
+        end(h, log, commit=False)
+        assert (h.offset(), is_unstable(h)) == (None, False)
+        await h.groups.host.sweep()
+        assert h.state() is None
+
+
+@virtual
+async def test_a_member_of_a_group_that_is_not_there_is_of_no_generation(
+    clock: VirtualClock,
+) -> None:
+    async with running(clock) as h:
+        assert (await committing(h, generation=0)).errors == (ErrorCode.ILLEGAL_GENERATION,)
+        assert h.state() is None
+
+
+@virtual
+async def test_an_end_tells_only_groups_of_that_partition_and_producer(
+    clock: VirtualClock,
+) -> None:
+    other = next(name for name in "abcdef" if partition_of(name, 50) != HOME)
+    log = MemoryOffsetsLog()
+    async with running(clock, log) as h:
+        await committing(h)
+        await committing(h, group_id=other)
+        h.groups.end_transaction(HOME, B, commit=True)
+        end(h, log)
+        assert (is_unstable(h), is_unstable(h, other)) == (False, True)
+        h.groups.end_transaction(h.groups.offsets_partition(other), A, commit=True)
+        assert (h.offset("g"), h.offset(other)) == (1, 1)
+
+
+@virtual
+async def test_a_transaction_that_ends_while_its_commit_waits_is_not_appended_to(
+    clock: VirtualClock,
+) -> None:
+    log = MemoryOffsetsLog()
+    errors: list[ErrorCode] = []
+    async with running(clock, log) as h:
+        log.hold()
+        first = h.commit(1)
+        await asyncio.sleep(0)
+        late = committing(h, 2, errors=errors)
+        assert not late.is_done
+        errors.append(ErrorCode.INVALID_PRODUCER_EPOCH)
+        log.release()
+        assert (await first).errors == (NONE,)
+        assert (await late).errors == (ErrorCode.INVALID_PRODUCER_EPOCH,)
+        assert log.append_count == 1
+        assert not is_unstable(h)
+
+
+@virtual
+async def test_an_end_that_overtakes_the_news_of_the_append_counts(clock: VirtualClock) -> None:
+    log = MemoryOffsetsLog()
+    async with running(clock, log) as h:
+        log.hold()
+        commit = committing(h, 2)
+        end(h, log)
+        log.release()
+        assert (await commit).errors == (NONE,)
+        assert (h.offset(), is_unstable(h)) == (2, False)
+    async with running(clock, log) as h:
+        assert (h.offset(), is_unstable(h)) == (2, False)
+
+
+class SlowlyMade(MemoryOffsetsLog):
+    """A log that has to be made first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: asyncio.Future[None] | None = None
+
+    def prepare(self) -> Awaitable[None] | None:
+        if self.made is None:
+            self.made = asyncio.get_running_loop().create_future()
+        return None if self.made.done() else asyncio.shield(self.made)
+
+
+@virtual
+async def test_the_first_commit_waits_for_the_log_and_is_asked_again(clock: VirtualClock) -> None:
+    log = SlowlyMade()
+    errors: list[ErrorCode] = []
+    async with running(clock, log) as h:
+        tickets = [committing(h, 1), committing(h, 2, producer_id=B, errors=errors)]
+        await asyncio.sleep(0)
+        errors.append(ErrorCode.INVALID_TXN_STATE)
+        assert log.made is not None
+        log.made.set_result(None)
+        assert [(await ticket).errors[0] for ticket in tickets] == [NONE, errors[0]]
+        assert log.append_count == 1
+
+
+@virtual
+async def test_a_log_that_cannot_be_made_fails_the_commit(clock: VirtualClock) -> None:
+    log = SlowlyMade()
+    async with running(clock, log) as h:
+        ticket = committing(h)
+        assert log.made is not None
+        log.made.set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+        with pytest.raises(KafkaError, match="COORDINATOR_NOT_AVAILABLE"):
+            await ticket
+
+
+# What a start makes of a log.
+
+
+def at(offset: int) -> CommittedOffset:
+    return CommittedOffset(offset, -1, "", 99)
+
+
+def plain(offset: int) -> OffsetRecord:
+    return OffsetRecord("g", "t", 0, at(offset))
+
+
+def pending(offset: int, producer_id: int) -> PendingOffset:
+    return PendingOffset("g", "t", 0, at(offset), producer_id, 0)
+
+
+GONE = OffsetTombstone("g", "t", 0)
+COMMIT, ABORT = True, False
+
+
+@pytest.mark.parametrize(
+    ("entries", "left"),
+    [
+        ([pending(1, A)], [pending(1, A)]),
+        ([pending(1, A), (A, COMMIT)], [plain(1)]),
+        ([pending(1, A), (A, ABORT)], []),
+        ([pending(1, A), (B, COMMIT)], [pending(1, A)]),
+        ([plain(1), pending(2, A)], [plain(1), pending(2, A)]),
+        ([pending(1, A), plain(2)], [pending(1, A), plain(2)]),
+        ([pending(1, A), plain(2), (A, COMMIT)], [plain(2)]),
+        ([pending(1, A), pending(2, B), (B, COMMIT)], [pending(1, A), plain(2)]),
+        ([pending(1, A), pending(2, B), (B, COMMIT), (A, COMMIT)], [plain(2)]),
+        ([pending(1, A), pending(2, B), (A, COMMIT)], [plain(1), pending(2, B)]),
+        ([pending(1, A), pending(2, A), (A, COMMIT)], [plain(2)]),
+        ([pending(1, A), (A, COMMIT), pending(2, A), (A, ABORT)], [plain(1)]),
+        ([pending(1, A), GONE, (A, COMMIT)], []),
+        ([plain(1), pending(2, A), (A, COMMIT), GONE], []),
+    ],
+)
+async def test_of_a_key_the_last_record_counts_that_no_abort_takes_back(
+    entries: list[DurableRecord | tuple[int, bool]], left: list[DurableRecord]
+) -> None:
+    log = MemoryOffsetsLog()
+    for entry in entries:
+        if isinstance(entry, PendingOffset | OffsetRecord | OffsetTombstone):
+            log.append(HOME, [entry], wall_ms=99)
+        else:
+            producer_id, commit = entry  # type: ignore[misc]
+            log.append_marker(HOME, producer_id, commit=commit)
+    loaded = await load_groups(log, VirtualClock())
+    assert loaded.records_by_group.get("g", []) == left
+    open_producers = {one.producer_id for one in left if isinstance(one, PendingOffset)}
+    assert loaded.pending == {(HOME, producer_id): {"g"} for producer_id in open_producers}
+
+
+async def test_pending_positions_in_another_partition_end_with_the_marker_there() -> None:
+    log = MemoryOffsetsLog()
+    elsewhere = (HOME + 1) % 50
+    log.append(elsewhere, [pending(1, A)], wall_ms=99)
+    loaded = await load_groups(log, VirtualClock())
+    assert loaded.records_by_group == {"g": [pending(1, A)]}
+    assert loaded.pending == {(elsewhere, A): {"g"}}
+    log.append_marker(elsewhere, A, commit=True)
+    loaded = await load_groups(log, VirtualClock())
+    assert loaded.records_by_group == {"g": [plain(1)]}
+    assert [type(entry) for entry in log.read(HOME)] == [StoredRecord]
+    assert StoredMarker(A, is_commit=True) in list(log.read(elsewhere))
+
+
+async def test_what_moves_home_does_not_outweigh_what_was_committed_there() -> None:
+    """Nor does what was aborted there count as newer than what moves."""
+    log = MemoryOffsetsLog()
+    elsewhere = (HOME + 1) % 50
+    log.append(elsewhere, [plain(1)], wall_ms=99)
+    log.append(HOME, [pending(2, A)], wall_ms=100)
+    log.append_marker(HOME, A, commit=True)
+    log.append(HOME, [pending(3, B)._replace(partition=1)], wall_ms=100)
+    log.append_marker(HOME, B, commit=False)
+    log.append(elsewhere, [plain(4)._replace(partition=1)], wall_ms=99)
+    loaded = await load_groups(log, VirtualClock())
+    assert loaded.records_by_group == {"g": [plain(2), plain(4)._replace(partition=1)]}
