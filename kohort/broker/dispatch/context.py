@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kohort.broker.core.partition.verdict import ValidationPolicy
 from kohort.broker.dispatch.encoded import Prepared, TopicAnswers
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.network.service import ConnectionInfo
-from kohort.broker.runtime.answer import Tasks
+from kohort.broker.runtime.answer import Later, Tasks
+from kohort.protocol.errors import ErrorCode
 from kohort.protocol.framing import RequestHeader
 from kohort.protocol.schema import VersionRange
 
@@ -21,6 +22,40 @@ if TYPE_CHECKING:
     from kohort.broker.core.purgatory import Purgatory
     from kohort.broker.runtime.clock import Clock
     from kohort.broker.topics.manager import TopicManager
+
+
+class TransactionKeeper(Protocol):
+    """What those ask of the transactions who append to a partition in one."""
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[tuple[str, int]],
+        *,
+        adds: bool,
+    ) -> ErrorCode:
+        """Whether the partitions are in the producer's open transaction; NONE, or why not.
+
+        Args:
+            partitions: topics by name, and indexes.
+            adds: the request adds what is not in it yet, where nothing else is in the way.
+        """
+        ...
+
+    def add(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[tuple[str, int]],
+    ) -> Later[None] | None:
+        """Add the partitions, of which `verify` has said that they can be; None if that is durable.
+
+        Raises KafkaError, then or by the answer.
+        """
+        ...
 
 
 READS_ASIDE: Final = 2
@@ -57,6 +92,8 @@ class BrokerServices:
     """Why the groups rebalanced."""
     features: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Supported features by name: (minimum, maximum) version; see ApiVersions."""
+    transactions: TransactionKeeper | None = None
+    """Which partitions are in whose transaction; None where transactions are not served."""
     tasks: Tasks = field(default_factory=set)
     """Handlers that have to wait, at work."""
     api_versions: dict[int, Prepared] = field(default_factory=dict)

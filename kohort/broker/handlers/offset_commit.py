@@ -26,6 +26,7 @@ from kohort.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from kohort.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestTopic
 
 NAMES_GROUP_ERRORS_SINCE: Final = 9
 TOPIC_IDS_SINCE: Final = 10
@@ -61,8 +62,9 @@ def offset_commit(
     offsets: list[OffsetToCommit] = []
     refusals: list[ErrorCode] = []
     """One for each partition; NONE where the group is to decide."""
+    by_id = version >= TOPIC_IDS_SINCE
     for asked in request.topics:
-        _look_up(ctx, asked, offsets, refusals)
+        look_up(ctx, asked, offsets, refusals, by_id=by_id)
     if not offsets:
         return _respond(_places(request), refusals)
 
@@ -90,14 +92,18 @@ def offset_commit(
     return ticket.then(complete)
 
 
-def _look_up(
+def look_up(
     ctx: RequestContext,
-    asked: OffsetCommitRequestTopic,
+    asked: OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic,
     offsets: list[OffsetToCommit],
     refusals: list[ErrorCode],
+    *,
+    by_id: bool,
 ) -> None:
-    """Add what is to be stored for this topic, and what is not."""
-    if ctx.header.api_version >= TOPIC_IDS_SINCE:
+    """Add what is to be stored for this topic, and what is not: one refusal for each partition,
+    NONE for those that are in `offsets`.
+    """
+    if by_id:
         topic, error = ctx.broker.topics.get_by_id(asked.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
     else:
         topic = ctx.broker.topics.get(asked.name)

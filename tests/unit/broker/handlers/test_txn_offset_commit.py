@@ -1,0 +1,259 @@
+"""TxnOffsetCommit by version, and the order of its checks."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from kohort.broker.dispatch.registry import load_handlers
+from kohort.broker.runtime.answer import Later
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from kohort.protocol.types import ZERO_UUID
+from tests.support.groups.running_groups import RunningGroups, running_groups
+
+VERSIONS = range(7)
+A_TOPIC_ID = bytes(range(16))
+NONE = ErrorCode.NONE
+every_version = pytest.mark.parametrize("version", VERSIONS)
+
+
+class Keeper:
+    """Says what it is told to, and notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.answers: list[ErrorCode] = []
+        """One after the other; then NONE."""
+        self.adding: Later[None] | None = None
+        self.asked: list[tuple[object, ...]] = []
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[tuple[str, int]],
+        *,
+        adds: bool,
+    ) -> ErrorCode:
+        self.asked.append((transactional_id, producer_id, producer_epoch, *partitions, adds))
+        return self.answers.pop(0) if self.answers else NONE
+
+    def add(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[tuple[str, int]],
+    ) -> Later[None] | None:
+        self.asked.append((transactional_id, producer_id, producer_epoch, *partitions))
+        return self.adding
+
+
+def with_keeper(g: RunningGroups) -> Keeper:
+    keeper = g.services.transactions = Keeper()
+    return keeper
+
+
+def a_topic(
+    g: RunningGroups, version: int, name: str, *partitions: int, metadata: str | None = None
+) -> TxnOffsetCommitRequestTopic:
+    topic = g.topics.get(name)
+    known_id = A_TOPIC_ID if topic is None else topic.topic_id
+    return TxnOffsetCommitRequestTopic(
+        name=name if version < 6 else "",
+        topic_id=ZERO_UUID if version < 6 else known_id,
+        partitions=[
+            TxnOffsetCommitRequestPartition(
+                partition_index=index,
+                committed_offset=42,
+                committed_leader_epoch=5,
+                committed_metadata=metadata,
+            )
+            for index in partitions
+        ],
+    )
+
+
+async def ask(
+    g: RunningGroups,
+    version: int,
+    topics: Sequence[TxnOffsetCommitRequestTopic],
+    *,
+    group_id: str = "g",
+    member_id: str = "",
+    generation: int = -1,
+) -> TxnOffsetCommitResponse:
+    request = TxnOffsetCommitRequest(
+        transactional_id="x",
+        group_id=group_id,
+        producer_id=7,
+        producer_epoch=3,
+        generation_id_or_member_epoch=generation,
+        member_id=member_id,
+        topics=list(topics),
+    )
+    answer: TxnOffsetCommitResponse = await g.ask(request, version)
+    return answer
+
+
+def errors_of(answer: TxnOffsetCommitResponse) -> list[int]:
+    return [one.error_code for topic in answer.topics for one in topic.partitions]
+
+
+def is_unstable(g: RunningGroups, partition: int = 0) -> bool:
+    group = g.groups.host.group("g")
+    return group is not None and group.offsets.is_unstable("t", partition)
+
+
+def test_it_is_not_served_alone() -> None:
+    assert 28 not in load_handlers(transactions=False)
+    assert 28 in load_handlers(transactions=True)
+
+
+@every_version
+async def test_positions_wait_for_the_end_of_the_transaction(version: int) -> None:
+    async with running_groups() as g:
+        keeper = with_keeper(g)
+        answer = await ask(g, version, [a_topic(g, version, "t", 0, 1)])
+        assert errors_of(answer) == [NONE, NONE]
+        assert (is_unstable(g, 0), is_unstable(g, 1), is_unstable(g, 2)) == (True, True, False)
+        place = ("__consumer_offsets", g.groups.offsets_partition("g"))
+        questions = {asked[:4] for asked in keeper.asked}
+        assert questions == {("x", 7, 3, place)}
+        g.groups.end_transaction(place[1], 7, commit=True)
+        committed = g.groups.committed("g", "t", 0)
+        assert committed is not None
+        assert committed.offset == 42
+        assert committed.leader_epoch == (5 if version >= 2 else -1)
+
+
+@every_version
+async def test_newer_producers_have_the_partition_added(version: int) -> None:
+    async with running_groups() as g:
+        keeper = with_keeper(g)
+        await ask(g, version, [a_topic(g, version, "t", 0)])
+        first, *rest = keeper.asked
+        assert first[-1] == (version >= 5)
+        assert [len(asked) for asked in rest] == ([4, 5] if version >= 5 else [5])
+        assert rest[-1][-1] is False
+
+
+async def test_the_group_is_asked_when_the_partition_is_in_the_transaction() -> None:
+    async with running_groups() as g:
+        keeper = with_keeper(g)
+        keeper.adding = Later()
+        answer = g.start(
+            TxnOffsetCommitRequest(
+                transactional_id="x",
+                group_id="g",
+                producer_id=7,
+                producer_epoch=3,
+                topics=[a_topic(g, 5, "t", 0)],
+            ),
+            5,
+        )
+        await g.groups.delete_group("other")
+        assert not is_unstable(g)
+        keeper.adding.give(None)
+        assert errors_of(await answer) == [NONE]
+        assert is_unstable(g)
+
+
+@every_version
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (ErrorCode.TRANSACTION_ABORTABLE, None),
+        (ErrorCode.INVALID_TXN_STATE, None),
+        (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.CONCURRENT_TRANSACTIONS),
+    ],
+)
+async def test_the_transaction_is_asked_before_the_group(
+    version: int, said: ErrorCode, told: ErrorCode | None
+) -> None:
+    if told is None:
+        told = ErrorCode.INVALID_TXN_STATE if version < 4 else ErrorCode.TRANSACTION_ABORTABLE
+    async with running_groups() as g:
+        with_keeper(g).answers = [said]
+        with pytest.raises(KafkaError) as caught:
+            await ask(
+                g, version, [a_topic(g, version, "t", 0)], generation=99 if version >= 3 else -1
+            )
+        assert caught.value.code is told
+        assert g.groups.host.group("g") is None
+
+
+@every_version
+async def test_a_transaction_that_ends_meanwhile_is_not_appended_to(version: int) -> None:
+    async with running_groups() as g:
+        with_keeper(g).answers = [NONE, ErrorCode.PRODUCER_FENCED]
+        answer = await ask(g, version, [a_topic(g, version, "t", 0)])
+        assert errors_of(answer) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+        assert not is_unstable(g)
+
+
+@every_version
+async def test_partitions_that_do_not_exist_are_refused_alone(version: int) -> None:
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    absent = ErrorCode.UNKNOWN_TOPIC_ID if version >= 6 else unknown
+    async with running_groups() as g:
+        with_keeper(g)
+        asked = [a_topic(g, version, "absent", 0), a_topic(g, version, "t", 9, 0)]
+        assert errors_of(await ask(g, version, asked)) == [absent, unknown, NONE]
+        assert is_unstable(g)
+
+
+@every_version
+async def test_with_nothing_to_store_nobody_is_asked(version: int) -> None:
+    async with running_groups() as g:
+        keeper = with_keeper(g)
+        assert (await ask(g, version, [])).topics == []
+        assert len(errors_of(await ask(g, version, [a_topic(g, version, "absent", 0)]))) == 1
+        assert keeper.asked == []
+
+
+@every_version
+async def test_a_group_without_a_name_is_refused_first(version: int) -> None:
+    async with running_groups() as g:
+        with_keeper(g).answers = [ErrorCode.PRODUCER_FENCED]
+        with pytest.raises(KafkaError, match="INVALID_GROUP_ID"):
+            await ask(g, version, [a_topic(g, version, "absent", 0)], group_id="")
+
+
+@pytest.mark.parametrize("version", VERSIONS[3:])
+async def test_members_are_checked_by_the_group(version: int) -> None:
+    async with running_groups() as g:
+        with_keeper(g)
+        topics = [a_topic(g, version, "t", 0)]
+        illegal = [ErrorCode.ILLEGAL_GENERATION]
+        assert errors_of(await ask(g, version, topics, generation=0)) == illegal
+        member_id = await g.lone_member()
+        assert errors_of(await ask(g, version, topics, member_id=member_id)) == illegal
+        answer = await ask(g, version, topics, member_id=member_id, generation=1)
+        assert errors_of(answer) == [NONE]
+        stranger = await ask(g, version, topics, member_id="x", generation=1)
+        assert errors_of(stranger) == [ErrorCode.UNKNOWN_MEMBER_ID]
+        assert errors_of(await ask(g, version, topics)) == [NONE]
+
+
+@every_version
+async def test_a_topic_in_several_places_is_answered_in_one(version: int) -> None:
+    async with running_groups() as g:
+        with_keeper(g)
+        asked = [a_topic(g, version, "t", *places, metadata="m") for places in ((0,), (), (1,))]
+        (topic,) = (await ask(g, version, asked)).topics
+        assert [one.partition_index for one in topic.partitions] == [0, 1]
+
+
+async def test_without_transactions_there_is_no_coordinator() -> None:
+    async with running_groups() as g:
+        with pytest.raises(KafkaError, match="COORDINATOR_NOT_AVAILABLE"):
+            await ask(g, 3, [a_topic(g, 3, "t", 0)])
