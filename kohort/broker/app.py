@@ -12,7 +12,7 @@ import asyncio
 import logging
 import signal
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -29,7 +29,7 @@ from kohort.broker.core.partition.verdict import ValidationDepth, ValidationPoli
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.dispatch.context import BrokerServices
 from kohort.broker.dispatch.dispatcher import Dispatcher
-from kohort.broker.dispatch.registry import Router, load_handlers
+from kohort.broker.dispatch.registry import Api, Router, load_handlers
 from kohort.broker.environment import Environment
 from kohort.broker.history.history import HistoryLimits, RebalanceHistory
 from kohort.broker.history.topic import TopicHistoryLog
@@ -174,8 +174,9 @@ class Broker:
         stack.push_async_callback(groups.host.close)
         self.history.end_recovery()
         shell = PurgatoryShell(purgatory, self._clock)
-        self.services = self._make_services(topics, groups, purgatory)
-        server, dispatcher = self._make_server()
+        apis = load_handlers()
+        self.services = self._make_services(apis, topics, groups, purgatory)
+        server, dispatcher = self._make_server(apis)
         self.network = server
         stack.push_async_callback(self._stop_serving, server, dispatcher, shell)
         await server.listen(sockets)
@@ -301,7 +302,11 @@ class Broker:
         return GroupCoordinator(host)
 
     def _make_services(
-        self, topics: TopicManager, groups: GroupCoordinator, purgatory: Purgatory
+        self,
+        apis: Mapping[int, Api],
+        topics: TopicManager,
+        groups: GroupCoordinator,
+        purgatory: Purgatory,
     ) -> BrokerServices:
         advertised = self._advertised(self.endpoint)
         by_listener = {bound.port: self._advertised(bound) for bound in self._bound_endpoints}
@@ -319,7 +324,7 @@ class Broker:
             advertised_by_port={
                 port: (endpoint.host, endpoint.port) for port, endpoint in by_listener.items()
             },
-            apis={key: api.advertised for key, api in load_handlers().items()},
+            apis={key: api.advertised for key, api in apis.items()},
             features=dict(SUPPORTED_FEATURES),
             validation=ValidationPolicy(
                 ValidationDepth(self.config.kohort_validate_records),
@@ -327,10 +332,10 @@ class Broker:
             ),
         )
 
-    def _make_server(self) -> tuple[NetworkServer, Dispatcher]:
+    def _make_server(self, apis: Mapping[int, Api]) -> tuple[NetworkServer, Dispatcher]:
         log = PeerLog(logging.getLogger("kohort.broker.network"), self._clock)
         edge = self.metrics.edge
-        dispatcher = Dispatcher(Router(load_handlers()), self.services, edge, log)
+        dispatcher = Dispatcher(Router(apis), self.services, edge, log)
         settings = self.services.topics.settings
         server = NetworkServer(
             dispatcher,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any, Final
@@ -169,7 +169,7 @@ def load_handlers(*, transactions: bool = TRANSACTIONS_ARE_SERVED) -> dict[int, 
 class Router:
     """Finds the route of a request; routes are made on first use and kept."""
 
-    def __init__(self, apis: dict[int, Api]) -> None:
+    def __init__(self, apis: Mapping[int, Api]) -> None:
         self.apis = apis
         self._routes: dict[tuple[int, int], Route] = {}
 
