@@ -42,37 +42,27 @@ def encode_batch(
 
     EncodeError for no records, or more than a batch can hold.
     """
-    batch, _ = make_batch(
-        records,
+    plain, block = _encode_records(records)
+    header = plain._replace(
         base_offset=base_offset,
-        codec=codec,
-        level=level,
-        timestamp_type=timestamp_type,
+        partition_leader_epoch=leader_epoch,
+        attributes=codec | timestamp_type << 3 | is_transactional << 4 | is_control << 5,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
-        leader_epoch=leader_epoch,
-        is_transactional=is_transactional,
-        is_control=is_control,
     )
-    return batch
+    return assemble(header, compress(codec, block, level) if codec else block)
 
 
-def make_batch(
-    records: Sequence[Record],
-    *,
-    base_offset: int = 0,
-    codec: Codec = Codec.NONE,
-    level: int | None = None,
-    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = NO_PRODUCER_EPOCH,
-    base_sequence: int = NO_SEQUENCE,
-    leader_epoch: int = NO_LEADER_EPOCH,
-    is_transactional: bool = False,
-    is_control: bool = False,
-) -> tuple[bytes, BatchHeader]:
-    """Encodes a batch like `encode_batch`, with its header as well, for callers that append it."""
+def make_batch(records: Sequence[Record]) -> tuple[bytes, BatchHeader]:
+    """Encodes a batch like `encode_batch`, with its header as well, for callers that append it:
+    uncompressed, from offset 0, of no producer.
+    """
+    return seal(*_encode_records(records))
+
+
+def _encode_records(records: Sequence[Record]) -> tuple[BatchHeader, bytearray]:
+    """The records block of a batch that is not compressed, and its header but for the CRC."""
     if not records:
         raise EncodeError("a batch needs at least one record")
     base_timestamp = records[0].timestamp
@@ -82,23 +72,22 @@ def make_batch(
         timestamp = record.timestamp
         write_record(block, record, timestamp - base_timestamp, index)
         max_timestamp = max(max_timestamp, timestamp)
-    payload = compress(codec, block, level) if codec else block
     header = BatchHeader(
-        base_offset=base_offset,
-        length=_length_with(payload),
-        partition_leader_epoch=leader_epoch,
+        base_offset=0,
+        length=_length_with(block),
+        partition_leader_epoch=NO_LEADER_EPOCH,
         magic=MAGIC,
         crc=0,
-        attributes=codec | timestamp_type << 3 | is_transactional << 4 | is_control << 5,
+        attributes=0,
         last_offset_delta=len(records) - 1,
         base_timestamp=base_timestamp,
         max_timestamp=max_timestamp,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_PRODUCER_EPOCH,
+        base_sequence=NO_SEQUENCE,
         record_count=len(records),
     )
-    return seal(header, payload)
+    return header, block
 
 
 def assemble(header: BatchHeader, payload: bytes | bytearray | memoryview) -> bytes:

@@ -25,8 +25,9 @@ from kohort.protocol.records.batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     BatchHeader,
+    read_header,
 )
-from kohort.protocol.records.builder import make_batch
+from kohort.protocol.records.builder import encode_batch, make_batch
 from kohort.protocol.records.control import ControlType, decode_marker
 from kohort.protocol.records.record import Record, decode_records
 from kohort.protocol.records.varint import Buffer
@@ -153,13 +154,14 @@ def _transactional(records: Sequence[DurableRecord], encoded: Sequence[Record]) 
     """
     first = records[0]
     assert isinstance(first, PendingOffset)
-    return make_batch(
+    batch = encode_batch(
         encoded,
         producer_id=first.producer_id,
         producer_epoch=first.producer_epoch,
         base_sequence=0,
         is_transactional=True,
     )
+    return batch, read_header(batch)
 
 
 def decode_stored(header: BatchHeader, batch: Buffer) -> Iterator[Stored]:
