@@ -24,6 +24,7 @@ from typing import Any, Final, assert_never
 
 from kohort.broker.coordinator.answers import AnswerQueue
 from kohort.broker.coordinator.command import ActorHost, Command
+from kohort.broker.coordinator.log.offsets_log import partition_of
 from kohort.broker.coordinator.session_timers import SessionTimers
 from kohort.broker.core.group.effects import (
     Append,
@@ -85,6 +86,7 @@ class GroupActor:
         "_host",
         "_inbox",
         "_pacing",
+        "_partition",
         "_phase",
         "_rebalance_timers",
         "_steps",
@@ -95,6 +97,8 @@ class GroupActor:
     def __init__(self, group: Group, host: ActorHost) -> None:
         self.group = group
         self._host = host
+        self._partition: int | None = None
+        """Partition of the log that the group lives in, for good; None before its first record."""
         self._inbox: list[Command] = []
         self._due: list[TimerKey] = []
         """Deadlines that came while an append was under way."""
@@ -307,9 +311,12 @@ class GroupActor:
 
     def _carry_out(self, now: Now) -> Awaitable[None] | None:
         """Do what the steps ask for, appends included as long as they need no waiting."""
+        log = self._host.log
         while (append := self._release(self.group.outbox.collect(), now)) is not None:
+            if self._partition is None:
+                self._partition = partition_of(self.group.group_id, log.partition_count)
             try:
-                pending = self._host.append(self.group.group_id, append.records, now.wall_ms)
+                pending = log.append(self._partition, append.records, wall_ms=now.wall_ms)
             except KafkaError as error:
                 self._tell_outcome(error, now)
                 continue

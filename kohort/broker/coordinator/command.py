@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+from kohort.broker.coordinator.log.offsets_log import OffsetsLog
 from kohort.broker.coordinator.turn_queue import TurnQueue
 from kohort.broker.core.group.effects import TimerKey
 from kohort.broker.core.group.events import Event
 from kohort.broker.core.group.group import Group
-from kohort.broker.core.group.records import DurableRecord
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.steps import Steps
@@ -47,18 +47,13 @@ class ActorHost(Protocol):
 
     inbox_max: int
     commit_timeout_ms: int
+    log: OffsetsLog
     session_turns: TurnQueue
     answer_turns: TurnQueue
 
     def now(self) -> Now: ...
 
     def monotonic_ms(self) -> int: ...
-
-    def append(
-        self, group_id: str, records: Sequence[DurableRecord], wall_ms: int
-    ) -> Awaitable[None] | None:
-        """See `OffsetsLog.append`."""
-        ...
 
     def new_timers(
         self, on_expired: Callable[[list[TimerKey], int], None], kind: str

@@ -21,7 +21,6 @@ from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.effects import TimerKey
 from kohort.broker.core.group.events import Event
 from kohort.broker.core.group.group import Group
-from kohort.broker.core.group.records import DurableRecord
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.group.states import GroupState
 from kohort.broker.core.keyed_timers import KeyedTimers
@@ -89,15 +88,13 @@ class GroupHost:
         self.commit_timeout_ms = config.commit_timeout_ms
         self.session_turns = TurnQueue()
         self.answer_turns = TurnQueue()
-        self._log = log
+        self.log = log
         self._purgatory = purgatory
         self._clock = clock
         self._new_group = new_group
         self._topic_id = topic_id
         self._observers = tuple(observers)
         self._actors: dict[str, GroupActor] = {}
-        self._partitions: dict[str, int] = {}
-        """Partitions of the log by group, for groups that have written."""
         self.load_times_ms: Sequence[int] = ()
         """How long the start took for each partition of the log that has records."""
         self._pending: dict[tuple[int, int], set[str]] = {}
@@ -113,7 +110,7 @@ class GroupHost:
 
     async def start(self) -> None:
         """Load all groups; to be called before requests are served. See `load_groups`."""
-        loaded = await load_groups(self._log, self._clock)
+        loaded = await load_groups(self.log, self._clock)
         self.load_times_ms = loaded.load_times_ms
         self._unreadable = loaded.unreadable_partitions
         self._refused = loaded.refused_groups
@@ -206,24 +203,13 @@ class GroupHost:
         """The one that sessions go by."""
         return self._clock.monotonic_ms()
 
-    def append(
-        self, group_id: str, records: Sequence[DurableRecord], wall_ms: int
-    ) -> Awaitable[None] | None:
-        partition = self._partitions.get(group_id)
-        if partition is None:
-            partition = partition_of(group_id, self._log.partition_count)
-            if group_id in self._actors:
-                # Goes with the group. The topic never gets other partitions.
-                self._partitions[group_id] = partition
-        return self._log.append(partition, records, wall_ms=wall_ms)
-
     def partition_of(self, group_id: str) -> int:
         """The partition of the log where a group lives, or will."""
-        return partition_of(group_id, self._log.partition_count)
+        return partition_of(group_id, self.log.partition_count)
 
     def prepare_log(self) -> Awaitable[None] | None:
         """See `OffsetsLog.prepare`."""
-        return self._log.prepare()
+        return self.log.prepare()
 
     def note_pending(self, group_id: str, producer_id: int) -> None:
         """A position of the producer's transaction is about to be appended for this group."""
@@ -255,7 +241,6 @@ class GroupHost:
         actor = self._actors.get(group.group_id)
         if actor is not None and actor.group is group:
             del self._actors[group.group_id]
-            self._partitions.pop(group.group_id, None)
 
     def submit(self, group_id: str, command: Command) -> None:
         """Have the group of this id take the command in its turn; make it if need be."""
@@ -280,7 +265,7 @@ class GroupHost:
 
     def reload(self, group_id: str) -> Group:
         group = self._new_group(group_id)
-        group.restore(read_group(self._log, group_id), self.now())
+        group.restore(read_group(self.log, group_id), self.now())
         return group
 
     # For the coordinator.
@@ -302,7 +287,7 @@ class GroupHost:
         if group_id in self._refused:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if self._unreadable:
-            count = self._log.partition_count
+            count = self.log.partition_count
             # A group that was found is where it belongs; another may lie where it lay once.
             places = {partition_of(group_id, count), former_partition_of(group_id, count)}
             if not places.isdisjoint(self._unreadable):
