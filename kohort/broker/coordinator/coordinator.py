@@ -126,9 +126,7 @@ class GroupCoordinator:
     ) -> Later[CommitResult]:
         """OffsetCommit; `names_group_errors` from v9 on."""
         ticket: Later[CommitResult] = Later()
-        error = ErrorCode.NONE
-        if request.generation >= 0:
-            error = error_without_group(names_group_errors=names_group_errors)
+        error = error_without_group(request, names_group_errors=names_group_errors)
         command = Command(
             lambda group, now: group.commit(request, ticket, now),
             ticket,

@@ -24,13 +24,16 @@ TIMESTAMP_MAX: Final = (1 << 63) - 1
 """The end of the calendar that records have; what is kept for longer is kept for ever."""
 
 
-def error_without_group(*, names_group_errors: bool) -> ErrorCode:
-    """What a member's commit to a group that does not exist is answered; one from outside of all
-    groups creates it.
+def error_without_group(request: CommitRequest, *, names_group_errors: bool) -> ErrorCode:
+    """What a commit to a group that does not exist is answered.
+
+    NONE for one from outside of all groups: it creates the group.
 
     Args:
         names_group_errors: OffsetCommit v9+, which may answer GROUP_ID_NOT_FOUND.
     """
+    if request.generation < 0:
+        return ErrorCode.NONE
     return ErrorCode.GROUP_ID_NOT_FOUND if names_group_errors else ErrorCode.ILLEGAL_GENERATION
 
 
