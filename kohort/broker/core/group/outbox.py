@@ -4,7 +4,6 @@ A step changes what is passing at once. What must be durable first is *staged* a
 records go into one append with those of the other writes of the step, and it is told the outcome.
 """
 
-from itertools import takewhile
 from typing import Protocol
 
 from kohort.broker.core.group.effects import Append, Effect, Note, Reply
@@ -85,49 +84,29 @@ class Outbox:
     def collect(self) -> list[Effect]:
         """What the steps since the last call ask for; the Append, if any, comes last."""
         effects, self._effects = self._effects, []
-        staged = self._staged
-        if len(staged) == 1 and not self._singly:
-            # Nearly always: straight through.
+        records: list[DurableRecord] = []
+        while (staged := self._staged) and not records:
             assert not self.in_flight
-            self._staged = []
-            self._alone.clear()
-            records = staged[0].make_records()
-            if records:
-                self.in_flight = staged
-                effects.append(Append(records))
-            elif self._effects:
-                effects += self._take_late()
-        elif staged:
-            assert not self.in_flight
-            effects += self._collect_several()
-        return effects
-
-    def _collect_several(self) -> list[Effect]:
-        records: tuple[DurableRecord, ...] = ()
-        while self._staged and not records:
-            made = [(write, write.make_records()) for write in self._take_staged()]
-            # A write may have become pointless by a later event of the same step.
-            self.in_flight = [write for write, of_write in made if of_write]
-            records = tuple(record for _, of_write in made for record in of_write)
-        return [*self._take_late(), Append(records)] if records else self._take_late()
-
-    def _take_late(self) -> list[Effect]:
-        """What writes asked for that came to nothing when their records were to be made."""
-        late, self._effects = self._effects, []
-        return late
-
-    def _take_staged(self) -> list[Write]:
-        """Takes the writes that share the next append."""
-        staged, self._staged = self._staged, []
-        if self._singly:
-            self._singly -= 1
             count = 1
-        else:
-            together = takewhile(lambda write: write not in self._alone, staged)
-            count = len(list(together)) or 1
-        self._staged = staged[count:]
-        self._alone.difference_update(staged[:count])
-        return staged[:count]
+            if self._singly:
+                self._singly -= 1
+            elif staged[0] not in self._alone:
+                while count < len(staged) and staged[count] not in self._alone:
+                    count += 1
+            self._staged = staged[count:]
+            for write in staged[:count]:
+                self._alone.discard(write)
+                made = write.make_records()
+                # A write may have become pointless by a later event of the same step, and may ask
+                # for something else instead.
+                if made:
+                    self.in_flight.append(write)
+                    records += made
+        effects += self._effects
+        self._effects = []
+        if records:
+            effects.append(Append(tuple(records)))
+        return effects
 
     def append_singly(self) -> bool:
         """Something in the records cannot be stored: have each write of the append tried for
