@@ -22,7 +22,7 @@ from kohort.broker.coordinator.log.offsets_log import (
     encode_stored,
     is_large,
 )
-from kohort.broker.core.group.records import DurableRecord, OffsetRecord
+from kohort.broker.core.group.records import DurableRecord
 from kohort.broker.runtime.turns import in_turns
 from kohort.broker.topics.internal import internal_topic_configs
 from kohort.broker.topics.manager import TopicManager
@@ -56,14 +56,9 @@ class TopicOffsetsLog:
         self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
     ) -> Awaitable[None] | None:
         """Append in order, as one batch; None if that is durable already."""
-        # One position is what there nearly always is to write.
-        is_one = len(records) == 1 and records[0].__class__ is OffsetRecord
-        if not is_one and is_large(records):
+        if is_large(records):
             return self._append_in_steps(partition, records, wall_ms)
-        batch = encode_as_batch(records, wall_ms)
-        if self._found is not None:
-            return _append(self._found, partition, batch, wall_ms)
-        return self._append_batch(partition, batch, wall_ms)
+        return self._append_batch(partition, encode_as_batch(records, wall_ms), wall_ms)
 
     def read(self, partition: int) -> Iterator[Stored]:
         """All durable records and markers, in order. Raises KafkaError: what follows cannot be
@@ -101,27 +96,29 @@ class TopicOffsetsLog:
         if waiting is not None:
             await waiting
 
-    def _append_batch(self, partition: int, batch: Batch, wall_ms: int) -> Awaitable[None] | None:
+    def _append_batch(self, partition: int, made: Batch, wall_ms: int) -> Awaitable[None] | None:
         topic = self._found or self._find()
         if topic is None:
-            return self._create_and_append(partition, batch, wall_ms)
-        return _append(topic, partition, batch, wall_ms)
+            return self._create_and_append(partition, made, wall_ms)
+        found = topic.partitions[partition]
+        batch, header = made
+        appended = found.append(batch, header, wall_ms=wall_ms)
+        if found.high_watermark >= appended.next_offset:
+            return None
+        return found.wait_committed(appended.next_offset)
 
     def prepare(self) -> Awaitable[None] | None:
         """Let there be a topic; None if there is one. Raises KafkaError: there is none."""
         return None if (self._found or self._find()) is not None else self._prepare()
 
     async def _prepare(self) -> None:
-        await self._created()
-
-    async def _created(self) -> Topic:
         if self._creating is None or self._creating.done():
             self._creating = asyncio.create_task(self._create(), name=f"create {CONSUMER_OFFSETS}")
-        return await asyncio.shield(self._creating)
+        self._found = await asyncio.shield(self._creating)
 
-    async def _create_and_append(self, partition: int, batch: Batch, wall_ms: int) -> None:
-        topic = await self._created()
-        waiting = _append(topic, partition, batch, wall_ms)
+    async def _create_and_append(self, partition: int, made: Batch, wall_ms: int) -> None:
+        await self._prepare()
+        waiting = self._append_batch(partition, made, wall_ms)
         if waiting is not None:
             await waiting
 
@@ -134,12 +131,3 @@ class TopicOffsetsLog:
             partition_count=self._config.offsets_topic_num_partitions,
             configs=internal_topic_configs(CONSUMER_OFFSETS, self._config),
         )
-
-
-def _append(topic: Topic, partition: int, made: Batch, wall_ms: int) -> Awaitable[None] | None:
-    found = topic.partitions[partition]
-    batch, header = made
-    appended = found.append(batch, header, wall_ms=wall_ms)
-    if found.high_watermark >= appended.next_offset:
-        return None
-    return found.wait_committed(appended.next_offset)
