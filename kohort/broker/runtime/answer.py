@@ -29,10 +29,11 @@ class Later(Generic[T]):
     gives it need not ask before.
     """
 
-    __slots__ = ("_callbacks", "_error", "_is_done", "_make", "_source", "_value")
+    __slots__ = ("_callbacks", "_error", "_make", "_source", "_value", "is_done")
 
     def __init__(self) -> None:
-        self._is_done = False
+        self.is_done = False
+        """Given, failed or cancelled; set by this alone."""
         self._value: T | None = None
         self._error: BaseException | None = None
         self._callbacks: tuple[Callable[[Later[T]], object], ...] = ()
@@ -41,23 +42,18 @@ class Later(Generic[T]):
         """What the value is made of, where that is for this alone."""
 
     @property
-    def is_done(self) -> bool:
-        """Given, failed or cancelled."""
-        return self._is_done
-
-    @property
     def is_cancelled(self) -> bool:
         return isinstance(self._error, asyncio.CancelledError)
 
     @property
     def error(self) -> BaseException | None:
         """What it failed with; of one that is done."""
-        assert self._is_done
+        assert self.is_done
         return self._error
 
     def result(self) -> T:
         """The value of one that is done. Raises what it failed with."""
-        assert self._is_done
+        assert self.is_done
         if self._error is not None:
             raise self._error
         return cast("T", self._value)
@@ -66,7 +62,7 @@ class Later(Generic[T]):
 
     def give(self, value: T) -> None:
         """Hand the value over; dropped if it was cancelled."""
-        if self._is_done:
+        if self.is_done:
             assert self.is_cancelled, "given twice"
             return
         self._value = value
@@ -74,7 +70,7 @@ class Later(Generic[T]):
 
     def fail(self, error: BaseException) -> None:
         """There will be no value; dropped if it was cancelled."""
-        if self._is_done:
+        if self.is_done:
             assert self.is_cancelled, "given twice"
             return
         self._error = error
@@ -84,7 +80,7 @@ class Later(Generic[T]):
 
     def cancel(self) -> bool:
         """Nobody waits any more; False if it is done already."""
-        if self._is_done:
+        if self.is_done:
             return False
         self._error = asyncio.CancelledError()
         source, self._source = self._source, None
@@ -95,7 +91,7 @@ class Later(Generic[T]):
 
     def on_done(self, callback: Callable[[Later[T]], object]) -> None:
         """Call it with this when it is done, or now if it is."""
-        if self._is_done:
+        if self.is_done:
             callback(self)
         else:
             self._callbacks += (callback,)
@@ -106,7 +102,7 @@ class Later(Generic[T]):
         What the value is to be given to is one's own: to cancel what is made from it drops that and
         nothing else. Raises what this failed with, if it has.
         """
-        if self._is_done:
+        if self.is_done:
             return make(self.result())
         made: Later[R] = Later()
         made._make = make
@@ -118,14 +114,14 @@ class Later(Generic[T]):
         made: Later[R] = Later()
         made._make = make
         made._source = self
-        if self._is_done:
+        if self.is_done:
             made._take_end(self)
         else:
             self._callbacks += (made._take_end,)
         return made
 
     def __await__(self) -> Generator[Any, None, T]:
-        if not self._is_done:
+        if not self.is_done:
             waiting = asyncio.get_running_loop().create_future()
 
             def wake(_: Later[T]) -> None:
@@ -167,7 +163,7 @@ class Later(Generic[T]):
 
     def _take_value(self, source: Later[Any]) -> None:
         """Callback of `then`: what this is made from is there, or will not be."""
-        if self._is_done:
+        if self.is_done:
             return
         assert self._make is not None
         if source._error is not None:
@@ -181,7 +177,7 @@ class Later(Generic[T]):
 
     def _take_end(self, source: Later[Any]) -> None:
         """Callback of `settle`: what this is made from has come to its end."""
-        if self._is_done:
+        if self.is_done:
             return
         assert self._make is not None
         try:
@@ -191,7 +187,7 @@ class Later(Generic[T]):
         self._tell()
 
     def _tell(self) -> None:
-        self._is_done = True
+        self.is_done = True
         # Neither is of use any more, and both may hold much.
         self._source = self._make = None
         callbacks, self._callbacks = self._callbacks, ()
