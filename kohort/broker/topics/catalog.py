@@ -14,20 +14,16 @@ class Catalog:
     def __init__(self) -> None:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
+        self.get = self._by_name.get
+        """The topic of a name, None if there is none."""
+        self.get_by_id = self._by_id.get
+        """The topic with an id (16 bytes), None if there is none."""
         self._by_collision_key: dict[str, set[str]] = {}
         self.partition_count = 0
         """Partitions of all topics together."""
 
     def __len__(self) -> int:
         return len(self._by_name)
-
-    def get(self, name: str) -> Topic | None:
-        """The topic of that name."""
-        return self._by_name.get(name)
-
-    def get_by_id(self, topic_id: bytes) -> Topic | None:
-        """The topic with that id."""
-        return self._by_id.get(topic_id)
 
     def all(self) -> list[Topic]:
         """Every topic, oldest first."""

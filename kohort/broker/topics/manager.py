@@ -85,6 +85,9 @@ class TopicManager:
         self.clock = clock
         self.catalog = Catalog()
         """The topics that exist for clients."""
+        self.get = self.catalog.get
+        self.get_by_id = self.catalog.get_by_id
+        self.all = self.catalog.all
         self.changes = TopicChanges(self, new_uuid)
         self._checkpointing = asyncio.Lock()
         self._removals: set[asyncio.Future[None]] = set()
@@ -176,18 +179,6 @@ class TopicManager:
             if self._removals:
                 await asyncio.wait(self._removals)
             await self.run_in_executor(lambda: self.data.close(is_clean=all(closed)))
-
-    def get(self, name: str) -> Topic | None:
-        """The topic of that name."""
-        return self.catalog.get(name)
-
-    def get_by_id(self, topic_id: bytes) -> Topic | None:
-        """The topic with that id (16 bytes)."""
-        return self.catalog.get_by_id(topic_id)
-
-    def all(self) -> list[Topic]:
-        """Every topic."""
-        return self.catalog.all()
 
     def partition(self, name: str, index: int) -> Partition | None:
         """A partition, opened if need be."""
