@@ -1,7 +1,8 @@
 """How far a request walks: functions that are called and files that are entered on the loop.
 
 What is called for every request is what every request costs, and what a reader has to follow. A
-change that makes a walk longer should be meant; the figures are in docs/ARCHITECTURE.md.
+change that makes a walk longer should be meant; the figures are in
+docs/adr/0024-rooms-of-the-broker.md.
 """
 
 import sys

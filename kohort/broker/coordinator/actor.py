@@ -206,10 +206,7 @@ class GroupActor:
         if self._phase is not _Phase.GATHERING:
             return  # A deadline has brought a task, which takes what has come.
         self._phase = _Phase.IDLE
-        if len(self._inbox) == 1:
-            commands, self._inbox = self._inbox, []
-            self._go_on(commands)
-        elif self._inbox:
+        if self._inbox:
             self._go_on(self._take_commands())
         if self._inbox and self._is_idle():
             self._start_task(None)
