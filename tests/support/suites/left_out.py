@@ -18,8 +18,6 @@ ALLOWED: Final = (
     "a file system of a few megabytes can only be mounted by root",
     "this kernel does not say what is in memory",
     "this file system keeps everything in memory",
-    # tests/unit/project/test_both_forms.py runs it as it is written.
-    "a compiled class cannot be given a fault",
 )
 """How reasons begin for which a build may leave a test out."""
 
