@@ -30,7 +30,7 @@ async def running_partition(root: Path, *, stop_cleanly: bool = True) -> AsyncIt
         )
         yield topic.partitions[0]
         await topic.partitions[0].force()
-        await topics.write_checkpoints()
+        await topics.disk.write_checkpoints()
 
 
 def read_offsets(partition: Partition) -> list[int]:

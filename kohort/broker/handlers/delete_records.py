@@ -54,7 +54,7 @@ async def delete_records(
         ]
     )
     if any(not one.error_code for topic in response.topics for one in topic.partitions):
-        await ctx.broker.topics.write_checkpoints()
+        await ctx.broker.topics.disk.write_checkpoints()
     return response
 
 

@@ -12,20 +12,23 @@ import logging
 import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from kohort.broker.config import TopicConfig
+from kohort.broker.config.current import CurrentConfig
 from kohort.broker.config.run_time import check_change
+from kohort.broker.runtime.clock import Clock
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.metadata.store import TopicRecord
+from kohort.broker.topics.catalog import Catalog
 from kohort.broker.topics.creation import NewTopic, checked_partition_count
+from kohort.broker.topics.data_directory_shell import DataDirectoryShell
 from kohort.broker.topics.names import collision_key
+from kohort.broker.topics.opening import Opener
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.topic import Topic
+from kohort.broker.topics.upkeep import Upkeep
 from kohort.protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from kohort.broker.topics.manager import TopicManager
 
 logger = logging.getLogger(__name__)
 
@@ -68,9 +71,24 @@ class PlannedTopic(NamedTuple):
 class TopicChanges:
     """See the module. For the loop's thread."""
 
-    def __init__(self, topics: TopicManager, new_uuid: Callable[[], uuid.UUID]) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        disk: DataDirectoryShell,
+        opener: Opener,
+        upkeep: Upkeep,
+        settings: CurrentConfig,
+        *,
+        clock: Clock,
+        new_uuid: Callable[[], uuid.UUID],
+    ) -> None:
         """``new_uuid`` makes the ids of topics."""
-        self._topics = topics
+        self._catalog = catalog
+        self._disk = disk
+        self._opener = opener
+        self._upkeep = upkeep
+        self._settings = settings
+        self._clock = clock
         self._new_uuid = new_uuid
         self._deletion_listeners: list[Callable[[Sequence[str]], None]] = []
         self.under_way = asyncio.Lock()
@@ -92,7 +110,7 @@ class TopicChanges:
         (outcome,) = await self.create_topics([new])
         if isinstance(outcome, KafkaError):
             raise outcome
-        topic = self._topics.get(name)
+        topic = self._catalog.get(name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "deleted as soon as created")
         return topic
@@ -128,13 +146,13 @@ class TopicChanges:
             self._check_partitions_max(partition_count - have)
             if validate_only:
                 return
-            await self._topics.run_in_executor(
-                self._topics.data.store.set_partition_count, topic.topic_id, partition_count
+            await self._disk.run(
+                self._disk.data.store.set_partition_count, topic.topic_id, partition_count
             )
             indexes = range(have, partition_count)
-            self._topics.catalog.extend(
+            self._catalog.extend(
                 topic,
-                await self._topics.run_in_executor(self._topics.opener.open_many, topic, indexes),
+                await self._disk.run(self._opener.open_many, topic, indexes),
             )
 
     @_uninterrupted
@@ -145,13 +163,11 @@ class TopicChanges:
         """
         async with self.under_way:
             self._check_alive(topic)
-            await self._topics.run_in_executor(
-                self._topics.data.store.mark_topic_deleted, topic.topic_id
-            )
-            self._topics.catalog.remove(topic)
+            await self._disk.run(self._disk.data.store.mark_topic_deleted, topic.topic_id)
+            self._catalog.remove(topic)
             for partition in topic.partitions.opened():
                 partition.mark_deleted()
-                self._topics.upkeep.forget(partition)
+                self._upkeep.forget(partition)
             for listener in self._deletion_listeners:
                 listener([topic.name])
             await self._remove(topic)
@@ -167,9 +183,7 @@ class TopicChanges:
             config = self._effective(overrides)
             if validate_only or overrides == topic.overrides:
                 return
-            await self._topics.run_in_executor(
-                self._topics.data.store.set_topic_configs, topic.topic_id, overrides
-            )
+            await self._disk.run(self._disk.data.store.set_topic_configs, topic.topic_id, overrides)
             topic.overrides = overrides
             self._apply(topic, config)
 
@@ -182,17 +196,15 @@ class TopicChanges:
         Raises KafkaError.
         """
         async with self.under_way:
-            configs = alteration(self._topics.settings.set_at_run_time(broker))
-            check_change(self._topics.settings, broker, configs)
+            configs = alteration(self._settings.set_at_run_time(broker))
+            check_change(self._settings, broker, configs)
             if validate_only:
                 return
-            await self._topics.run_in_executor(
-                self._topics.data.store.set_broker_configs, broker, configs
-            )
-            self._topics.settings.replace(broker, configs)
-            self._topics.opener.forget_configs()
-            for topic in self._topics.all():
-                config = self._topics.opener.effective_or_default(topic.name, topic.overrides)
+            await self._disk.run(self._disk.data.store.set_broker_configs, broker, configs)
+            self._settings.replace(broker, configs)
+            self._opener.forget_configs()
+            for topic in self._catalog.all():
+                config = self._opener.effective_or_default(topic.name, topic.overrides)
                 self._apply(topic, config)
 
     def delete_records_before(self, partition: Partition, offset: int) -> int:
@@ -201,7 +213,7 @@ class TopicChanges:
         Raises KafkaError.
         """
         try:
-            return partition.log.delete_records_before(offset, wall_ms=self._topics.clock.wall_ms())
+            return partition.log.delete_records_before(offset, wall_ms=self._clock.wall_ms())
         except StorageError as error:
             if partition.log.failed:
                 partition.take_offline(str(error))
@@ -213,10 +225,10 @@ class TopicChanges:
         partitions = 0
         for new in wanted:
             try:
-                self._topics.catalog.check_new_name(new.name)
+                self._catalog.check_new_name(new.name)
                 if collision_key(new.name) in names:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-                count = checked_partition_count(new, self._topics.settings.config)
+                count = checked_partition_count(new, self._settings.config)
                 self._effective(new.configs)
                 self._check_partitions_max(partitions + count)
             except KafkaError as error:
@@ -230,7 +242,7 @@ class TopicChanges:
 
     async def _create(self, planned: Sequence[PlannedTopic]) -> dict[str, KafkaError]:
         """Store and open new topics; what failed, by name."""
-        created_ms = self._topics.clock.wall_ms()
+        created_ms = self._clock.wall_ms()
         records = [
             TopicRecord(
                 topic_id=one.topic_id,
@@ -242,22 +254,22 @@ class TopicChanges:
             for one in planned
         ]
         try:
-            if self._topics.data.directories.has_stale_notes:
-                await self._topics.write_checkpoints()
-            await self._topics.run_in_executor(self._topics.data.store.create_topics, records)
+            if self._disk.data.directories.has_stale_notes:
+                await self._disk.write_checkpoints()
+            await self._disk.run(self._disk.data.store.create_topics, records)
         except StorageError as error:
             return dict.fromkeys((one.name for one in planned), error)
         failures: dict[str, KafkaError] = {}
         for record in records:
-            topic = self._topics.opener.topic(record)
-            if topic.is_internal or await self._topics.run_in_executor(topic.partitions.open_all):
-                self._topics.catalog.add(topic)
+            topic = self._opener.topic(record)
+            if topic.is_internal or await self._disk.run(topic.partitions.open_all):
+                self._catalog.add(topic)
             else:
                 failures[topic.name] = KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR, f"The partitions of {topic.name} cannot be made."
                 )
                 await self._take_back(topic)
-        self._topics.upkeep.note_configs_changed()
+        self._upkeep.note_configs_changed()
         return failures
 
     async def _take_back(self, topic: Topic) -> None:
@@ -267,12 +279,10 @@ class TopicChanges:
         clients see then, or the name could never be used again.
         """
         try:
-            await self._topics.run_in_executor(
-                self._topics.data.store.mark_topic_deleted, topic.topic_id
-            )
+            await self._disk.run(self._disk.data.store.mark_topic_deleted, topic.topic_id)
         except StorageError as error:
             logger.error("%s stays and is offline: %s", topic, error)  # noqa: TRY400 - the text says it all.
-            self._topics.catalog.add(topic)
+            self._catalog.add(topic)
             return
         try:
             await self._remove(topic)
@@ -284,13 +294,13 @@ class TopicChanges:
         for partition in topic.partitions.opened():
             await partition.wait_flushed()
         # Before the name can be used again: offsets noted of this topic are wrong for the next.
-        self._topics.data.directories.keep_notes_of({one.name for one in self._topics.all()})
-        await self._topics.write_checkpoints()
-        self._topics.remove_later(await self._topics.run_in_executor(self._topics.data.bury, topic))
+        self._disk.data.directories.keep_notes_of({one.name for one in self._catalog.all()})
+        await self._disk.write_checkpoints()
+        self._disk.remove_later(await self._disk.run(self._disk.data.bury, topic))
 
     def _effective(self, overrides: Mapping[str, str]) -> TopicConfig:
         try:
-            return self._topics.opener.effective(overrides)
+            return self._opener.effective(overrides)
         except ValueError as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
@@ -298,17 +308,17 @@ class TopicChanges:
         topic.config = config
         for partition in topic.partitions.opened():
             partition.config = partition.log.config = config
-        self._topics.upkeep.note_configs_changed()
+        self._upkeep.note_configs_changed()
 
     def _check_alive(self, topic: Topic) -> None:
-        if self._topics.get_by_id(topic.topic_id) is not topic:
+        if self._catalog.get_by_id(topic.topic_id) is not topic:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic.name}' does not exist."
             )
 
     def _check_partitions_max(self, more: int) -> None:
-        limit = self._topics.settings.config.kohort_max_partitions
-        if self._topics.catalog.partition_count + more > limit:
+        limit = self._settings.config.kohort_max_partitions
+        if self._catalog.partition_count + more > limit:
             raise KafkaError(
                 ErrorCode.INVALID_PARTITIONS,
                 f"There would be more partitions than kohort.max.partitions, {limit}, allows.",

@@ -40,7 +40,7 @@ class Upkeep:
     def __init__(
         self,
         topics: Callable[[], list[Topic]],
-        settings: Callable[[], CurrentConfig],
+        settings: CurrentConfig,
         write_checkpoints: Callable[[], Awaitable[None]],
         *,
         clock: Clock,
@@ -101,18 +101,18 @@ class Upkeep:
         await asyncio.sleep(FIRST_RETENTION_MS / 1000)
         while True:
             await self._visit(self.enforce_retention)
-            await asyncio.sleep(self._settings().config.log_retention_check_interval_ms / 1000)
+            await asyncio.sleep(self._settings.config.log_retention_check_interval_ms / 1000)
 
     async def _expire_producers(self) -> None:
         while True:
-            config = self._settings().config
+            config = self._settings.config
             await asyncio.sleep(config.producer_id_expiration_check_interval_ms / 1000)
             await self._visit(self._expire_producers_of)
 
     def _expire_producers_of(self, partition: Partition) -> None:
         if partition.log.log_end_offset == 0:
             return  # Nobody ever wrote here, and asking would read files.
-        expiration_ms = self._settings().config.producer_id_expiration_ms
+        expiration_ms = self._settings.config.producer_id_expiration_ms
         _guarded(
             partition,
             lambda: partition.log.producers.expire(self._clock.wall_ms(), expiration_ms),
@@ -133,7 +133,7 @@ class Upkeep:
 
     async def _checkpoint(self) -> None:
         while True:
-            config = self._settings().config
+            config = self._settings.config
             interval_ms = min(
                 config.log_flush_offset_checkpoint_interval_ms,
                 config.log_flush_start_offset_checkpoint_interval_ms,

@@ -81,7 +81,7 @@ async def running_topics(
             else:
                 topics._upkeep_task.cancel()
                 await asyncio.wait([topics._upkeep_task])
-                topics.data.store.close()
+                topics.disk.data.store.close()
     finally:
         executor.shutdown()
 

@@ -94,7 +94,7 @@ async def test_deleted_records_stay_deleted_after_a_kill(tmp_path: Path) -> None
         for _ in range(5):
             append(topic.partitions[0])
         assert topics.changes.delete_records_before(topic.partitions[0], 3) == 3
-        await topics.write_checkpoints()
+        await topics.disk.write_checkpoints()
     async with running_topics(tmp_path) as topics:
         partition = topics.partition("orders", 0)
         assert partition is not None
@@ -108,11 +108,11 @@ async def test_a_deletion_that_a_crash_cut_short_is_finished_at_the_next_start(
         old = await topics.changes.create_topic("orders", partition_count=2)
         append(old.partitions[0])
         # As far as the crash let it come: marked, and nothing else.
-        topics.data.store.mark_topic_deleted(old.topic_id)
+        topics.disk.data.store.mark_topic_deleted(old.topic_id)
     (tmp_path / "sales-0.0123456789abcdef0123456789abcdef-delete").mkdir()
     async with running_topics(tmp_path) as topics:
         assert topics.all() == []
-        assert topics.data.store.deleted_topics() == []
+        assert topics.disk.data.store.deleted_topics() == []
         new = await topics.changes.create_topic("orders", partition_count=1)
         assert new.partitions[0].log.log_end_offset == 0
     assert directories(tmp_path) == ["orders-0"]
@@ -124,7 +124,7 @@ async def test_notes_of_a_deleted_topic_do_not_reach_the_next_of_its_name(tmp_pa
         for _ in range(9):
             append(old.partitions[0])
         topics.changes.delete_records_before(old.partitions[0], 7)
-        await topics.write_checkpoints()
+        await topics.disk.write_checkpoints()
         await topics.changes.delete_topic(old)
         new = await topics.changes.create_topic("orders", partition_count=1)
         append(new.partitions[0])
@@ -141,8 +141,8 @@ async def test_a_directory_of_another_topic_is_set_aside_and_not_served(
         old = await topics.changes.create_topic("orders", partition_count=1)
         append(old.partitions[0])
         # Metadata that was lost, as with a database restored from an old backup.
-        topics.data.store.mark_topic_deleted(old.topic_id)
-        topics.data.store.forget_topic(old.topic_id)
+        topics.disk.data.store.mark_topic_deleted(old.topic_id)
+        topics.disk.data.store.forget_topic(old.topic_id)
     async with running_topics(tmp_path) as topics:
         assert "belong" in caplog.text or "directories of no topic" in caplog.text
         new = await topics.changes.create_topic("orders", partition_count=1)

@@ -1,0 +1,87 @@
+"""The data directory as the loop's thread uses it: what blocks runs in the executor."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from pathlib import Path
+from typing import Final, ParamSpec, TypeVar
+
+from kohort.broker.topics.catalog import Catalog
+from kohort.broker.topics.data_directory import DataDirectory, close_logs
+from kohort.broker.topics.partition import Partition
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+CLOSING_THREADS: Final = 4
+
+
+class DataDirectoryShell:
+    """See the module. The metadata store and the directories themselves are in `data`."""
+
+    def __init__(self, data: DataDirectory, catalog: Catalog, executor: Executor) -> None:
+        self.data = data
+        self._catalog = catalog
+        self._executor = executor
+        self._checkpointing = asyncio.Lock()
+        self._removals: set[asyncio.Future[None]] = set()
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do what blocks in another thread, and return or raise what it does."""
+        call = partial(work, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+
+    async def write_checkpoints(self) -> None:
+        """Note on disk where logs start, and up to where they need no verification.
+
+        Raises StorageError.
+        """
+        async with self._checkpointing:
+            self._note_offsets()
+            directories = self.data.directories
+            await self.run(directories.write_checkpoints, *directories.notes())
+
+    def remove_later(self, refuse: Sequence[Path]) -> None:
+        """Remove directories that nothing refers to any more; `close` waits for it."""
+        if refuse:
+            loop = asyncio.get_running_loop()
+            removal = loop.run_in_executor(self._executor, self.data.directories.remove, refuse)
+            self._removals.add(removal)
+            removal.add_done_callback(self._removals.discard)
+
+    async def close(self) -> None:
+        """Make everything durable and mark the stop as a clean one, unless a partition failed.
+
+        Raises StorageError where that is not possible; the next start then verifies the logs.
+        """
+        async with self._checkpointing:
+            partitions = list(self.opened())
+            for partition in partitions:
+                await partition.wait_flushed()
+            logs = [partition.log for partition in partitions]
+            # Side by side, because each waits for fsyncs that the file system can put together.
+            closed = await asyncio.gather(
+                *(
+                    self.run(close_logs, logs[start::CLOSING_THREADS])
+                    for start in range(CLOSING_THREADS)
+                )
+            )
+            self._note_offsets()
+            if self._removals:
+                await asyncio.wait(self._removals)
+            await self.run(self.data.close, is_clean=all(closed))
+
+    def opened(self) -> Iterator[Partition]:
+        """Partitions that have been opened."""
+        for topic in self._catalog.all():
+            yield from topic.partitions.opened()
+
+    def _note_offsets(self) -> None:
+        for partition in self.opened():
+            if not partition.log.failed or partition.log.segments:
+                self.data.directories.note(
+                    partition.log, partition.topic_name, partition.index, partition.leader_epoch
+                )
