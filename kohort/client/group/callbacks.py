@@ -59,17 +59,23 @@ class Callbacks:
     ) -> None:
         """Call it, unless it was called in this rebalance, and wait until it is over.
 
+        The listener is told once that it loses a partition, also where membership was lost after
+        a poll was cancelled in the middle of on_revoked: on_lost is for the other ones.
+
         Raises:
             CancelledError: whoever waited was cancelled; the callback goes on.
         """
         await self.wait_over()
-        if name in self._over:
+        is_loss = name != "on_assigned"
+        untold = partitions - self._given_up if is_loss else partitions
+        is_told = not untold if is_loss and partitions else name in self._over
+        if is_told:
             return
         self._over.add(name)
-        if name != "on_assigned":
-            self._given_up |= partitions
+        if is_loss:
+            self._given_up |= untold
         try:
-            answer = method(partitions)
+            answer = method(untold)
         except Exception as error:  # noqa: BLE001 - the application's; raised by the poll.
             self._on_error(name, error)
             return

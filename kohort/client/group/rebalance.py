@@ -83,7 +83,8 @@ class Rebalance:
         if step.lost:
             await self._take_back("on_lost", self._told.on_lost, step.lost)
         await self.callbacks.wait_over()
-        self._finish(step.kept)
+        # A step that was left in the middle may have told of some that this one would keep.
+        self._finish(step.kept - self.callbacks.given_up)
         return True
 
     async def apply(self, step: Apply, deadline_s: float, is_valid: Callable[[], bool]) -> bool:

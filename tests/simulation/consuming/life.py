@@ -313,9 +313,9 @@ def live(
             raise LifeError(f"consuming {seed}: {error!r}\n{last}") from error
         finally:
             runner.close()
-    if life is not None and tell is not None:
-        for line in life.trace:
-            tell(line)
+            # Most of all of a life that has failed.
+            for line in life.trace if life is not None and tell is not None else ():
+                tell(line)
     return tally
 
 

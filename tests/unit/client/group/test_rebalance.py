@@ -97,3 +97,52 @@ def test_nothing_is_returned_of_what_is_new_before_the_listener_has_been_told() 
         assert scene.taken() == {B}
 
     play(test)
+
+
+@pytest.mark.parametrize(
+    ("next_step", "told"),
+    [
+        pytest.param(
+            Prepare(revoked=None, lost=frozenset({A, B}), kept=NOTHING),
+            [("revoked", {A}), ("lost", {B})],
+            id="membership was lost",
+        ),
+        pytest.param(
+            Prepare(revoked=frozenset({A, B}), lost=NOTHING, kept=NOTHING),
+            [("revoked", {A}), ("revoked", {B})],
+            id="everything is revoked",
+        ),
+        pytest.param(
+            Prepare(revoked=None, lost=NOTHING, kept=frozenset({A, B})),
+            [("revoked", {A})],
+            id="another rebalance, before which everything would be kept",
+        ),
+    ],
+)
+def test_a_listener_is_told_once_of_what_it_loses_when_a_poll_was_cancelled_meanwhile(
+    next_step: Prepare, told: list[tuple[str, set[TopicPartition]]]
+) -> None:
+    heard: list[tuple[str, set[TopicPartition]]] = []
+
+    class Noting(SlowListener):
+        async def on_revoked(self, partitions: Partitions) -> None:
+            heard.append(("revoked", set(partitions)))
+            await super().on_revoked(partitions)
+
+        async def on_lost(self, partitions: Partitions) -> None:
+            heard.append(("lost", set(partitions)))
+
+    async def test(scene: Scene) -> None:
+        scene.rebalance.listener = Noting()
+        step = Apply(revoked=frozenset({A}), assigned=frozenset({B}), added=NOTHING)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await scene.rebalance.apply(step, 0, is_valid=lambda: True)
+
+        await scene.rebalance.prepare(next_step, RebalanceProtocol.COOPERATIVE, 0)
+
+        assert heard == told
+        # Of what it was told to have lost nothing is read on.
+        assert scene.subscription.assigned == next_step.kept - {A}
+
+    play(test)
