@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kohort.broker.core.transaction.records import TransactionTombstone, last_epoch_of
 from kohort.protocol.errors import ErrorCode
-from tests.unit.broker.core.transaction.scenario import (
+from tests.support.transactions.driven_id import (
     ABORT,
     COMMIT,
     ORDERS,

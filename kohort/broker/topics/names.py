@@ -10,8 +10,9 @@ NAME_LENGTH_MAX: Final = 249
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 REBALANCE_HISTORY: Final = "__rebalance_history"
+TRANSACTION_STATE: Final = "__transaction_state"
 INTERNAL_TOPICS: Final = frozenset(
-    {CONSUMER_OFFSETS, REBALANCE_HISTORY, "__transaction_state", "__share_group_state"}
+    {CONSUMER_OFFSETS, REBALANCE_HISTORY, TRANSACTION_STATE, "__share_group_state"}
 )
 """Topics that the broker writes itself; clients may read them."""
 CLUSTER_METADATA: Final = "__cluster_metadata"

@@ -146,6 +146,11 @@ class TransactionalId:
         return self._pending is not None
 
     @property
+    def is_busy(self) -> bool:
+        """Whether something is on its way that ends by itself: a record, or markers."""
+        return self._pending is not None or self._awaited > 0
+
+    @property
     def is_adding(self) -> bool:
         """Whether what is being written adds partitions, and the transaction goes on."""
         return self._pending is not None and self._pending.state is TransactionState.ONGOING

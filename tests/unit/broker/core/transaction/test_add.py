@@ -7,7 +7,7 @@ import pytest
 from kohort.broker.core.transaction.requests import ClientVersion
 from kohort.broker.core.transaction.states import TransactionState
 from kohort.protocol.errors import ErrorCode
-from tests.unit.broker.core.transaction.scenario import (
+from tests.support.transactions.driven_id import (
     ORDERS,
     OTHER,
     PID,

@@ -16,7 +16,7 @@ from kohort.broker.core.transaction.states import TransactionState
 from kohort.protocol.codec import encode_versioned
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.messages.transaction_log import PartitionsSchema, TransactionLogValue
-from tests.unit.broker.core.transaction.scenario import (
+from tests.support.transactions.driven_id import (
     FRESH,
     ORDERS,
     OTHER,

@@ -9,7 +9,7 @@ from kohort.broker.core.transaction.requests import ClientVersion
 from kohort.broker.core.transaction.states import TransactionState
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records.control import ControlType
-from tests.unit.broker.core.transaction.scenario import (
+from tests.support.transactions.driven_id import (
     ABORT,
     COMMIT,
     FRESH,

@@ -8,7 +8,7 @@ from kohort.broker.core.transaction.requests import InitRequest, TransactionConf
 from kohort.broker.core.transaction.rules import check_init
 from kohort.broker.core.transaction.states import TransactionState
 from kohort.protocol.errors import ErrorCode
-from tests.unit.broker.core.transaction.scenario import (
+from tests.support.transactions.driven_id import (
     FRESH,
     ID,
     ORDERS,

@@ -13,7 +13,7 @@ from kohort.broker.core.transaction.reconcile import (
     judge_open,
 )
 from kohort.broker.core.transaction.records import TransactionRecord
-from tests.unit.broker.core.transaction.scenario import (
+from tests.support.transactions.driven_id import (
     ABORT,
     COMMIT,
     FRESH,

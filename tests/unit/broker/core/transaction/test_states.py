@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kohort.broker.core.transaction.states import LEGAL_PREVIOUS, STORED_STATES, TransactionState
-from tests.unit.broker.core.transaction.scenario import S
+from tests.support.transactions.driven_id import S
 
 NAMES = {
     "Empty": 0,

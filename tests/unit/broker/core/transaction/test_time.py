@@ -9,7 +9,7 @@ from kohort.broker.core.transaction.records import TransactionTombstone
 from kohort.broker.core.transaction.requests import ClientVersion, TransactionConfig
 from kohort.broker.core.transaction.states import TransactionState
 from kohort.protocol.errors import ErrorCode
-from tests.unit.broker.core.transaction.scenario import (
+from tests.support.transactions.driven_id import (
     ABORT,
     COMMIT,
     FRESH,

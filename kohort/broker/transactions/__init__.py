@@ -1,0 +1,1 @@
+"""Transactions while the broker runs: ids, their log, and markers for partitions."""

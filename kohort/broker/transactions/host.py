@@ -1,0 +1,519 @@
+"""All transactional ids of this broker: loaded, written, marked, overdue, and forgotten.
+
+Promises: all ids are loaded, and what was decided is completed, before the first request is served.
+What a request changes is durable when it is answered. Where nothing has to be waited for, the end
+of a transaction takes one turn of the loop, and is answered when all of it is done.
+
+The rules are in :mod:`kohort.broker.core.transaction`. This shell carries out what they ask for;
+the state of an id is touched by its own steps alone, so there is no lock and no queue: a request
+that comes while a record is being written is refused by the rules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple, assert_never
+
+from kohort.broker.coordinator.log.offsets_log import partition_of
+from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.core.transaction.effects import (
+    Append,
+    Began,
+    Effect,
+    Ended,
+    Mark,
+    Reply,
+    Stuck,
+    Superseded,
+)
+from kohort.broker.core.transaction.reconcile import OpenInPartition
+from kohort.broker.core.transaction.records import TransactionRecord
+from kohort.broker.core.transaction.requests import (
+    TopicPartition,
+    TransactionConfig,
+)
+from kohort.broker.core.transaction.transactional_id import TransactionalId
+from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.clock import Clock
+from kohort.broker.transactions.backlog import Backlog
+from kohort.broker.transactions.events import EventCounts
+from kohort.broker.transactions.log import TransactionLog, load_ids
+from kohort.broker.transactions.markers import MarkerWriter
+from kohort.broker.transactions.reconciling import Reconciler
+from kohort.protocol.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+MARKERS_PER_TURN: Final = 100
+"""Markers that one transaction writes before others get the loop: about two milliseconds."""
+
+RETRY_MS: Final = 1_000
+"""How long a partition that could not take its marker is left alone."""
+
+IDS_PER_TURN: Final = 100
+"""Ids that a start or a sweep looks at before others get the loop."""
+
+TOLD_MAX: Final = 10
+"""Partitions that one line of the broker's log names."""
+
+CLOSE_PATIENCE_S: Final = 5.0
+"""How long a stop waits for appends under way."""
+
+
+class TransactionsConfig(NamedTuple):
+    """What all ids share; `rules` goes to each."""
+
+    rules: TransactionConfig = TransactionConfig()
+    ids_max: int = 100_000
+    """Beyond it the id that was idle longest is forgotten to make room for a new one."""
+    timeout_check_ms: int = 10_000
+    """An overdue transaction is aborted at most so late, even if the wall clock has jumped."""
+    expiry_check_ms: int = 3_600_000
+    """How often expired ids are looked for."""
+
+
+def _nothing_open() -> tuple[OpenInPartition, ...]:
+    return ()
+
+
+class TransactionHost:
+    """See the module."""
+
+    def __init__(
+        self,
+        config: TransactionsConfig,
+        *,
+        log: TransactionLog,
+        markers: MarkerWriter,
+        purgatory: Purgatory,
+        clock: Clock,
+        new_producer_id: Callable[[], int],
+    ) -> None:
+        """`new_producer_id` gives every id once; it may raise KafkaError."""
+        self.config = config
+        self._log = log
+        self._markers = markers
+        self._clock = clock
+        self._new_producer_id = new_producer_id
+        self._ids: dict[str, TransactionalId] = {}
+        self._idle: dict[str, None] = {}
+        """Ids without a transaction, the one that was idle longest first; a tombstone may be on its
+        way."""
+        self._unreadable: frozenset[int] = frozenset()
+        self._broken: set[str] = set()
+        """Ids whose rules have raised: unavailable until the next start."""
+        self._stuck: set[str] = set()
+        """Ids that wait for a partition to take its marker; told once."""
+        self._unanswered: dict[Later[Any], TransactionalId] = {}
+        self._settling: dict[str, list[Later[None]]] = {}
+        self._timeouts = purgatory.keyed_timers(self._on_overdue, kind="Transaction")
+        self._retries = purgatory.keyed_timers(self._on_retry, kind="TransactionMarkers")
+        self._backlog = Backlog(clock)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._sweeper: asyncio.Task[None] | None = None
+        self._is_closed = False
+        self.counts = EventCounts()
+
+    # Beginning and end.
+
+    async def start(
+        self, find_open: Callable[[], Iterable[OpenInPartition]] = _nothing_open
+    ) -> None:
+        """Load all ids, make partitions and coordinator agree, and complete what was decided.
+
+        Args:
+            find_open: every transaction that is open in a partition, after an unclean stop; asked
+                again at the end, when the coordinator must know all there are.
+        """
+        loaded = await load_ids(self._log)
+        self._unreadable = loaded.unreadable_partitions
+        for count, (transactional_id, record) in enumerate(loaded.records.items()):
+            one = self._ids[transactional_id] = self._make(transactional_id)
+            one.apply(record)
+            self._note_idle(one)
+            if count % IDS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        logger.info("Loaded %d transactional ids", len(self._ids))
+        reconciler = Reconciler(self, self._markers)
+        await reconciler.repair(find_open())
+        await self._complete_all()
+        reconciler.check(find_open())
+        for one in list(self._ids.values()):
+            self._watch(one)
+        self._sweeper = asyncio.create_task(self._sweep_for_ever(), name="sweep of transactions")
+
+    async def close(self) -> None:
+        """Answer whoever waits NOT_COORDINATOR, after appends under way had a chance to end."""
+        self._is_closed = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.wait([self._sweeper])
+            self._sweeper = None
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_PATIENCE_S)
+        self._timeouts.cancel_all()
+        self._retries.cancel_all()
+        self._backlog.clear()
+        unanswered, self._unanswered = self._unanswered, {}
+        for ticket in unanswered:
+            ticket.fail(KafkaError(ErrorCode.NOT_COORDINATOR))
+        settling, self._settling = self._settling, {}
+        for waiters in settling.values():
+            for waiter in waiters:
+                waiter.fail(KafkaError(ErrorCode.NOT_COORDINATOR))
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    # Looks.
+
+    def error(self, transactional_id: str) -> ErrorCode:
+        """Why nothing can be said about this id; NONE if it can, also if there is none."""
+        if self._is_closed:
+            return ErrorCode.NOT_COORDINATOR
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        is_unreadable = (
+            self._unreadable and self._partition_of(transactional_id) in self._unreadable
+        )
+        if is_unreadable or transactional_id in self._broken:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return ErrorCode.NONE
+
+    def transactional_id(self, transactional_id: str) -> TransactionalId | None:
+        """To look at, not to step; None if it is unknown or not durable yet."""
+        one = self._ids.get(transactional_id)
+        return None if one is None or one.record is None else one
+
+    def names(self) -> list[str]:
+        """All ids; for those who need several turns to look at them."""
+        return list(self._ids)
+
+    def known(self) -> Iterable[TransactionalId]:
+        """All ids, to look at; not to be kept across an await."""
+        return self._ids.values()
+
+    def stats(self) -> dict[str, int]:
+        """For people who debug."""
+        return {
+            "ids": len(self._ids),
+            "idle": len(self._idle),
+            "unanswered": len(self._unanswered),
+            "settling": len(self._settling),
+            "retries": len(self._retries),
+            "backlog": len(self._backlog),
+            "tasks": len(self._tasks),
+            "stuck": len(self._stuck),
+            "broken": len(self._broken),
+            **self.counts,
+        }
+
+    # For requests.
+
+    def find(self, transactional_id: str) -> TransactionalId | ErrorCode:
+        """The id, or what its clients are told."""
+        error = self.error(transactional_id)
+        if error:
+            return error
+        return self._ids.get(transactional_id) or ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+    def find_or_make(self, transactional_id: str) -> TransactionalId | ErrorCode:
+        """The id, a new one if need be; or what its clients are told."""
+        one = self._ids.get(transactional_id)
+        error = self.error(transactional_id)
+        if not error and one is None:
+            error = self._make_room()
+        if error:
+            return error
+        if one is None:
+            one = self._ids[transactional_id] = self._make(transactional_id)
+        return one
+
+    def step(self, one: TransactionalId, ticket: Later[Any], step: Callable[[int], None]) -> None:
+        """Have an id do what it is asked for; `step` takes the wall time."""
+        self._unanswered[ticket] = one
+        try:
+            step(self._clock.wall_ms())
+        except Exception:
+            logger.exception("A step of transactional id %r failed", one.transactional_id)
+            self._break(one)
+            return
+        self._go_on(one)
+
+    def settled(self, one: TransactionalId) -> Later[None]:
+        """Told when nothing of a busy id is on its way any more."""
+        waiter: Later[None] = Later()
+        self._settling.setdefault(one.transactional_id, []).append(waiter)
+        return waiter
+
+    # For the reconciler.
+
+    def add_lost(self, one: TransactionalId, partition: TopicPartition) -> None:
+        """Add a partition whose record was lost."""
+        one.add_lost(partition, self._clock.wall_ms())
+        self._go_on(one)
+
+    def coordinator_epoch(self, transactional_id: str) -> int:
+        """What markers carry."""
+        return self._log.leader_epoch(self._partition_of(transactional_id))
+
+    async def wait_settled(self, one: TransactionalId) -> None:
+        """Return when nothing of this id is on its way."""
+        while one.is_busy:
+            await self.settled(one)
+
+    # Ids.
+
+    def _make(self, transactional_id: str) -> TransactionalId:
+        return TransactionalId(transactional_id, self._new_producer_id)
+
+    def _partition_of(self, transactional_id: str) -> int:
+        return partition_of(transactional_id, self._log.partition_count)
+
+    def _make_room(self) -> ErrorCode:
+        """Forget the id that was idle longest if there are too many; whether one more may come."""
+        while len(self._ids) >= self.config.ids_max:
+            oldest = next((self._ids[name] for name in self._idle if self._ids[name].is_idle), None)
+            if oldest is None:
+                return ErrorCode.COORDINATOR_NOT_AVAILABLE
+            self.counts["evicted"] += 1
+            oldest.forget()
+            self._go_on(oldest)
+            if oldest.record is not None:
+                # Its tombstone is being written; whoever asks again finds the room.
+                return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return ErrorCode.NONE
+
+    def _note_idle(self, one: TransactionalId) -> None:
+        name = one.transactional_id
+        self._idle.pop(name, None)
+        if one.is_idle:
+            self._idle[name] = None
+
+    # Steps.
+
+    def _go_on(self, one: TransactionalId) -> None:
+        """Carry out what the steps of an id have asked for, and what follows."""
+        try:
+            while one.has_effects:
+                for effect in one.take_effects():
+                    self._carry_out(one, effect)
+        except Exception:
+            logger.exception("What transactional id %r asked for failed", one.transactional_id)
+            self._break(one)
+            return
+        if self._stuck and one.is_idle:
+            self._stuck.discard(one.transactional_id)
+        if one.is_gone:
+            self._ids.pop(one.transactional_id, None)
+            self._idle.pop(one.transactional_id, None)
+            self._timeouts.cancel(one.transactional_id)
+        else:
+            self._watch(one)
+        self._tell_settled(one)
+
+    def _carry_out(self, one: TransactionalId, effect: Effect) -> None:
+        match effect:
+            case Reply(ticket, body):
+                assert isinstance(ticket, Later)
+                if self._unanswered.pop(ticket, None) is not None:
+                    ticket.give(body)
+            case Append():
+                self._append(one, effect)
+            case Mark():
+                self._mark(one, effect, 0)
+            case Stuck(partitions):
+                self._tell_stuck(one, partitions)
+                deadline_ms = self._clock.monotonic_ms() + RETRY_MS
+                self._retries.schedule(one.transactional_id, deadline_ms)
+            case Began() | Ended() | Superseded():
+                self.counts.note(one.transactional_id, effect)
+            case _:
+                assert_never(effect)
+
+    def _tell_stuck(self, one: TransactionalId, partitions: Sequence[TopicPartition]) -> None:
+        name = one.transactional_id
+        if name not in self._stuck:
+            self._stuck.add(name)
+            logger.warning(
+                "The transaction of %r is decided, but cannot be completed yet: %s",
+                name,
+                ", ".join(f"{topic}-{index}" for topic, index in partitions[:TOLD_MAX])
+                or "its own log refuses to be written",
+            )
+
+    def _break(self, one: TransactionalId) -> None:
+        """A mistake of ours: the id is not touched again before the log has been read anew."""
+        name = one.transactional_id
+        self._broken.add(name)
+        self._timeouts.cancel(name)
+        self._retries.cancel(name)
+        for ticket in [ticket for ticket, of in self._unanswered.items() if of is one]:
+            del self._unanswered[ticket]
+            if not ticket.is_done:
+                ticket.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        for waiter in self._settling.pop(name, ()):
+            waiter.give(None)
+
+    def _tell_settled(self, one: TransactionalId) -> None:
+        if self._settling and not one.is_busy:
+            for waiter in self._settling.pop(one.transactional_id, ()):
+                waiter.give(None)
+
+    # Records.
+
+    def _append(self, one: TransactionalId, append: Append) -> None:
+        partition = self._partition_of(one.transactional_id)
+        now = self._clock.wall_ms()
+        try:
+            waiting = self._log.append(partition, append.record, wall_ms=now)
+        except KafkaError as error:
+            self._on_append_failed(one, error)
+            return
+        if waiting is None:
+            one.on_appended(now)
+            self._note_idle(one)
+            return
+        one.on_waiting()
+        name = f"append for transactional id {one.transactional_id}"
+        task = asyncio.get_running_loop().create_task(self._wait_appended(one, waiting), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _wait_appended(self, one: TransactionalId, waiting: Awaitable[None]) -> None:
+        try:
+            await waiting
+        except KafkaError as error:
+            self._on_append_failed(one, error)
+        else:
+            one.on_appended(self._clock.wall_ms())
+            self._note_idle(one)
+        self._go_on(one)
+
+    def _on_append_failed(self, one: TransactionalId, error: KafkaError) -> None:
+        self.counts["append_failures"] += 1
+        logger.warning("An append for transactional id %r failed: %s", one.transactional_id, error)
+        one.on_append_failed()
+        self._note_idle(one)
+
+    # Markers.
+
+    def _mark(self, one: TransactionalId, mark: Mark, begin: int) -> None:
+        """Write markers from the index `begin` on, so many in a turn."""
+        end = begin + MARKERS_PER_TURN
+        for partition in mark.partitions[begin:end]:
+            self._mark_one(one, mark.record, partition)
+        if end < len(mark.partitions):
+            one.on_waiting()
+            self._backlog.add(lambda: self._mark_more(one, mark, end))
+
+    def _mark_more(self, one: TransactionalId, mark: Mark, begin: int) -> None:
+        self._mark(one, mark, begin)
+        self._go_on(one)
+
+    def _mark_one(
+        self, one: TransactionalId, record: TransactionRecord, partition: TopicPartition
+    ) -> None:
+        try:
+            written = self._markers.write(
+                partition.topic,
+                partition.partition,
+                record.producer_id,
+                record.producer_epoch,
+                record.result,
+                coordinator_epoch=self.coordinator_epoch(record.transactional_id),
+                transaction_version=record.client_version,
+            )
+        except Exception:
+            logger.exception("The marker of %r for %s was not written", record, partition)
+            written = ErrorCode.UNKNOWN_SERVER_ERROR
+        if isinstance(written, ErrorCode):
+            one.on_marked(partition, written, self._clock.wall_ms())
+            return
+        is_at_once = written.is_done
+        if not is_at_once:
+            one.on_waiting()
+
+        def take(later: Later[ErrorCode]) -> None:
+            error = ErrorCode.KAFKA_STORAGE_ERROR if later.error else later.result()
+            one.on_marked(partition, error, self._clock.wall_ms())
+            if not is_at_once:
+                self._go_on(one)
+
+        written.on_done(take)
+
+    # Time.
+
+    def _watch(self, one: TransactionalId) -> None:
+        """Have the transaction aborted when its time is up."""
+        deadline_ms = one.deadline_ms
+        if deadline_ms is None or one.is_pending:
+            return
+        # What ends a pending transition comes here again.
+        remaining_ms = max(1, deadline_ms - self._clock.wall_ms())
+        check_ms = self._clock.monotonic_ms() + min(remaining_ms, self.config.timeout_check_ms)
+        name = one.transactional_id
+        scheduled_ms = self._timeouts.deadline_ms(name)
+        if scheduled_ms is None or scheduled_ms > check_ms:
+            self._timeouts.schedule(name, check_ms)
+
+    def _on_overdue(self, names: list[str], now_ms: int) -> None:
+        del now_ms
+        for name in names:
+            self._backlog.add(lambda name=name: self._check_timeout(name))  # type: ignore[misc]
+
+    def _check_timeout(self, name: str) -> None:
+        one = self._ids.get(name)
+        if one is not None and name not in self._broken:
+            one.abort_overdue(self._clock.wall_ms())
+            self._go_on(one)
+
+    def _on_retry(self, names: list[str], now_ms: int) -> None:
+        del now_ms
+        for name in names:
+            self._backlog.add(lambda name=name: self._retry(name))  # type: ignore[misc]
+
+    def _retry(self, name: str) -> None:
+        one = self._ids.get(name)
+        if one is not None and name not in self._broken:
+            one.retry(self._clock.wall_ms())
+            self._go_on(one)
+
+    async def _complete_all(self) -> None:
+        """Complete what was decided; what a partition cannot take is tried again by and by."""
+        started: list[TransactionalId] = []
+        for count, one in enumerate(list(self._ids.values())):
+            if one.record is not None and one.record.state.is_prepared:
+                one.complete(self._clock.wall_ms())
+                self._go_on(one)
+                started.append(one)
+            if count % IDS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        for one in started:
+            await self.wait_settled(one)
+        if started:
+            logger.info("Completed %d transactions that had been decided", len(started))
+
+    async def _sweep_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(self.config.expiry_check_ms / 1_000)
+            await self.sweep()
+
+    async def sweep(self) -> None:
+        """Forget ids that have expired, a few at a time."""
+        for count, name in enumerate(list(self._idle)):
+            one = self._ids.get(name)
+            now = self._clock.wall_ms()
+            if (
+                one is not None
+                and name not in self._broken
+                and one.is_expired(self.config.rules, now)
+            ):
+                self.counts["expired"] += 1
+                one.forget()
+                self._go_on(one)
+            if count % IDS_PER_TURN == 0:
+                await asyncio.sleep(0)

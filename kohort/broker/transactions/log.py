@@ -1,0 +1,161 @@
+"""Where transactional ids are written down: __transaction_state as the coordinator sees it.
+
+An id lives in one partition, chosen as Kafka does, so that tools find it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Iterator
+from typing import Final, NamedTuple, Protocol
+
+from kohort.broker.core.transaction.encoding import (
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
+from kohort.broker.core.transaction.records import DurableTransaction, TransactionRecord
+from kohort.broker.topics.internal_log import Batch, InternalLog
+from kohort.protocol.errors import DecodeError, EncodeError, ErrorCode, KafkaError
+from kohort.protocol.records.builder import make_batch
+from kohort.protocol.records.record import Record
+
+logger = logging.getLogger(__name__)
+
+RECORDS_PER_TURN: Final = 2_000
+"""Records that a start reads before probes get the loop."""
+
+
+class StoredRecord(NamedTuple):
+    """A record as it lies in the log."""
+
+    key: bytes
+    value: bytes | None
+
+
+class TransactionLog(Protocol):
+    """The log, in partitions."""
+
+    @property
+    def partition_count(self) -> int: ...
+
+    def leader_epoch(self, partition: int) -> int:
+        """The epoch that markers of the partition's ids carry as their coordinator's."""
+        ...
+
+    def append(
+        self, partition: int, record: DurableTransaction, *, wall_ms: int
+    ) -> Awaitable[None] | None:
+        """Append a record; None if it is durable already.
+
+        The awaitable ends when it is durable, and may be cancelled without an effect on it. Either
+        way KafkaError means that it is not in the log and will not be.
+        """
+        ...
+
+    def read(self, partition: int) -> Iterator[StoredRecord]:
+        """All durable records, in order.
+
+        Raises:
+            KafkaError: what follows cannot be read.
+        """
+        ...
+
+
+class TopicTransactionLog:
+    """A TransactionLog over the broker's own topics."""
+
+    def __init__(self, log: InternalLog) -> None:
+        self._log = log
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions there are, or will be."""
+        return self._log.partition_count
+
+    def leader_epoch(self, partition: int) -> int:
+        """See `TransactionLog`. At least the highest in the log, which a Kafka may have written."""
+        return self._log.leader_epoch(partition)
+
+    def append(
+        self, partition: int, record: DurableTransaction, *, wall_ms: int
+    ) -> Awaitable[None] | None:
+        """See `TransactionLog`."""
+        return self._log.append(partition, encode_as_batch(record, wall_ms), wall_ms=wall_ms)
+
+    def read(self, partition: int) -> Iterator[StoredRecord]:
+        """See `TransactionLog`."""
+        for record in self._log.read(partition):
+            if record.key is not None:
+                yield StoredRecord(record.key, record.value)
+
+
+def encode_as_batch(record: DurableTransaction, wall_ms: int) -> Batch:
+    """A record as a batch of the topic, and its header.
+
+    Raises:
+        KafkaError: INVALID_RECORD, for what the topic's format cannot say.
+    """
+    try:
+        return make_batch([Record(encode_value(record), encode_key(record), timestamp=wall_ms)])
+    except EncodeError as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
+
+
+class LoadedIds(NamedTuple):
+    """What the log holds."""
+
+    records: dict[str, TransactionRecord]
+    """The last of each id, by when they were updated."""
+    unreadable_partitions: frozenset[int]
+    """Ids that live there are not known, so that they must not seem to be new."""
+
+
+async def load_ids(log: TransactionLog) -> LoadedIds:
+    """Read the last record of every id. What cannot be understood is left out and reported."""
+    records: list[TransactionRecord] = []
+    unreadable: set[int] = set()
+    for partition in range(log.partition_count):
+        try:
+            latest = await _read_latest(log, partition)
+        except KafkaError as error:
+            logger.error(  # noqa: TRY400 - what is wrong is the disk, not this code.
+                "Partition %d of the transactions' log cannot be read, its ids are unavailable: %s",
+                partition,
+                error,
+            )
+            unreadable.add(partition)
+            continue
+        for count, stored in enumerate(latest.items()):
+            record = _decode(*stored)
+            if record is not None:
+                records.append(record)
+            if count % RECORDS_PER_TURN == 0:
+                await asyncio.sleep(0)
+    records.sort(key=lambda record: record.last_update_ms)
+    by_id = {record.transactional_id: record for record in records}
+    return LoadedIds(by_id, frozenset(unreadable))
+
+
+async def _read_latest(log: TransactionLog, partition: int) -> dict[bytes, bytes]:
+    """The last value of each key that has one."""
+    latest: dict[bytes, bytes] = {}
+    for count, record in enumerate(log.read(partition)):
+        if record.value is None:
+            latest.pop(record.key, None)
+        else:
+            latest[record.key] = record.value
+        if count % RECORDS_PER_TURN == 0:
+            await asyncio.sleep(0)
+    return latest
+
+
+def _decode(key: bytes, value: bytes) -> TransactionRecord | None:
+    try:
+        transactional_id = decode_key(key)
+        return None if transactional_id is None else decode_value(transactional_id, value)
+    except DecodeError as error:
+        logger.warning("A record of the transactions' log is left out: %s", error)
+        return None

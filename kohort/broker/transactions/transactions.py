@@ -1,0 +1,133 @@
+"""What is asked of transactional ids.
+
+Every request is answered exactly once, also when the broker stops. `host` has the ids themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kohort.broker.core.transaction.requests import (
+    AddRequest,
+    ClientVersion,
+    EndRequest,
+    EndResult,
+    InitRequest,
+    InitResult,
+    TopicPartition,
+)
+from kohort.broker.core.transaction.rules import check_init
+from kohort.broker.runtime.answer import Later
+from kohort.broker.transactions.host import TransactionHost
+from kohort.protocol.errors import ErrorCode, KafkaError
+
+
+class Transactions:
+    """The transaction coordinator of this broker."""
+
+    def __init__(self, host: TransactionHost) -> None:
+        self.host = host
+
+    # Requests. Tickets may fail with KafkaError: NOT_COORDINATOR when the broker stops.
+
+    def init_producer_id(self, transactional_id: str, request: InitRequest) -> Later[InitResult]:
+        """InitProducerId with a transactional id."""
+        ticket: Later[InitResult] = Later()
+        error = check_init(transactional_id, request, self.host.config.rules)
+        one = error or self.host.find_or_make(transactional_id)
+        if isinstance(one, ErrorCode):
+            ticket.give(InitResult(one))
+        else:
+            self.host.step(one, ticket, lambda now: one.init_producer_id(request, ticket, now))
+        return ticket
+
+    def add_partitions(self, transactional_id: str, request: AddRequest) -> Later[ErrorCode]:
+        """AddPartitionsToTxn and AddOffsetsToTxn, of partitions that exist."""
+        ticket: Later[ErrorCode] = Later()
+        one = self.host.find(transactional_id)
+        if isinstance(one, ErrorCode):
+            ticket.give(one)
+        else:
+            self.host.step(one, ticket, lambda now: one.add(request, ticket, now))
+        return ticket
+
+    def end(self, transactional_id: str, request: EndRequest) -> Later[EndResult]:
+        """EndTxn."""
+        ticket: Later[EndResult] = Later()
+        one = self.host.find(transactional_id)
+        if isinstance(one, ErrorCode):
+            ticket.give(InitResult(one))
+        else:
+            self.host.step(one, ticket, lambda now: one.end(request, ticket, now))
+        return ticket
+
+    # For batches: Produce and TxnOffsetCommit.
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Iterable[TopicPartition],
+        *,
+        adds: bool,
+    ) -> ErrorCode:
+        """Whether batches may be appended to these partitions; see `TransactionalId.verify`.
+
+        Args:
+            adds: what is missing will be added before the append, by `add`.
+        """
+        one = self.host.find(transactional_id)
+        if isinstance(one, ErrorCode):
+            return one
+        return one.verify(producer_id, producer_epoch, partitions, adds=adds)
+
+    def verify_only(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partition: TopicPartition,
+    ) -> ErrorCode:
+        """AddPartitionsToTxn that adds nothing."""
+        one = self.host.find(transactional_id)
+        if isinstance(one, ErrorCode):
+            return one
+        return one.verify_only(producer_id, producer_epoch, partition)
+
+    def add(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+    ) -> Later[None] | None:
+        """Add what `verify` has found to be right, in one record; None if that is durable already.
+
+        The ticket fails with KafkaError if nothing was added.
+
+        Raises:
+            KafkaError: the same, at once.
+        """
+        request = AddRequest(producer_id, producer_epoch, tuple(partitions), ClientVersion.V2)
+        added = self.add_partitions(transactional_id, request).then(_raise_error)
+        return added if isinstance(added, Later) else None
+
+    def settling(self, transactional_id: str, *, adds: bool) -> Later[None] | None:
+        """What a batch waits for before it is verified; None if it need not.
+
+        While a record is being written the rules would refuse it, though nothing is wrong.
+
+        Args:
+            adds: the batch's own flow adds partitions, so that it may begin the next transaction;
+                else only additions on their way are worth waiting for.
+        """
+        one = self.host.find(transactional_id)
+        if isinstance(one, ErrorCode) or not (one.is_busy if adds else one.is_adding):
+            return None
+        return self.host.settled(one)
+
+
+def _raise_error(error: ErrorCode) -> None:
+    if error:
+        raise KafkaError(error)
