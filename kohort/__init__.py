@@ -18,7 +18,7 @@ _HOMES: Final = {
     "ConsumerRecord": "kohort.client.core.records",
     "DeadLetter": "kohort.client.processing.dead_letters",
     "GroupMember": "kohort.client.core.group.assignors",
-    "GroupMetadata": "kohort.client.consumer",
+    "GroupMetadata": "kohort.client.core.group.group_metadata",
     "Health": "kohort.client.health",
     "JoinReason": "kohort.protocol.join_reason",
     "OffsetAndMetadata": "kohort.client.core.offsets",
@@ -48,11 +48,11 @@ def __dir__() -> list[str]:
 if TYPE_CHECKING:
     from kohort.client.config import ConsumerConfig as ConsumerConfig
     from kohort.client.consumer import Consumer as Consumer
-    from kohort.client.consumer import GroupMetadata as GroupMetadata
     from kohort.client.core import errors as errors
     from kohort.client.core.group.assignors import Assignor as Assignor
     from kohort.client.core.group.assignors import GroupMember as GroupMember
     from kohort.client.core.group.assignors import RebalanceProtocol as RebalanceProtocol
+    from kohort.client.core.group.group_metadata import GroupMetadata as GroupMetadata
     from kohort.client.core.offsets import OffsetAndMetadata as OffsetAndMetadata
     from kohort.client.core.offsets import OffsetAndTimestamp as OffsetAndTimestamp
     from kohort.client.core.partition_info import PartitionInfo as PartitionInfo

@@ -14,11 +14,12 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from types import TracebackType
-from typing import Final, NamedTuple, Self, TypeAlias
+from typing import Final, Self, TypeAlias
 
 from kohort.client.config import ConsumerConfig, Settings, config_from
 from kohort.client.constructor import K, TypedConstructor, V
 from kohort.client.core.errors import ConsumerClosedError, IllegalStateError
+from kohort.client.core.group.group_metadata import GroupMetadata
 from kohort.client.core.group.statistics import Figures
 from kohort.client.core.group.subscription import Subscription, SubscriptionKind
 from kohort.client.core.offsets import (
@@ -49,15 +50,6 @@ _numbers: Final = itertools.count(1)
 
 ToCommit: TypeAlias = int | tuple[int, str] | OffsetAndMetadata
 """The next offset to read, alone, with a text, or also with a leader epoch."""
-
-
-class GroupMetadata(NamedTuple):
-    """What a transactional producer has to know to commit a consumer's positions (KIP-447)."""
-
-    group_id: str
-    generation_id: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None
 
 
 class Consumer(TypedConstructor[K, V], Runs[K, V]):
@@ -367,7 +359,8 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         engine.wake()
 
     def group_metadata(self) -> GroupMetadata:
-        """For a transactional producer that commits this consumer's positions.
+        """For a transactional producer that commits this consumer's positions: aiokafka's takes
+        its `group_id`, confluent-kafka's its `for_librdkafka()`. To be asked for at each commit.
 
         Raises:
             IllegalStateError: there is no group_id.

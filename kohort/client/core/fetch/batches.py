@@ -186,7 +186,8 @@ class Fetched:
             self._aborted_producers.add(self._aborted.pop().producer_id)
         if not header.is_control:
             return not (header.is_transactional and header.producer_id in self._aborted_producers)
-        if header.producer_id in self._aborted_producers:
+        # Compaction leaves empty ones, which end nothing.
+        if header.producer_id in self._aborted_producers and header.record_count:
             try:
                 marker = decode_marker(view, header)
             except DecodeError as error:

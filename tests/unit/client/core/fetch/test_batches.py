@@ -13,7 +13,14 @@ from kohort.client.core.errors import (
 from kohort.client.core.fetch.batches import Aborted, Fetched, ReadOptions
 from kohort.client.core.fetch.deserialisers import Deserialisers
 from kohort.client.core.partitions import TopicPartition
-from kohort.protocol.records.batch import Codec, TimestampType, read_header, with_log_append_time
+from kohort.protocol.records.batch import (
+    HEADER_BYTES,
+    LENGTH_MIN,
+    Codec,
+    TimestampType,
+    read_header,
+    with_log_append_time,
+)
 from kohort.protocol.records.builder import assemble, encode_batch
 from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
 from kohort.protocol.records.record import Record
@@ -243,6 +250,22 @@ def test_aborted_transactions_are_left_out_up_to_their_marker() -> None:
     )
     expected = [b"kept", b"of another", b"of nobody", b"kept again"]
     assert (values_of(chunk), chunk.next_offset) == (expected, 11)
+
+
+def test_an_empty_control_batch_ends_nothing() -> None:
+    """Compaction leaves such ones of markers, where a producer has left nothing else."""
+    left = marker(2, 7, ControlType.COMMIT)
+    empty = with_header(left[:HEADER_BYTES], length=LENGTH_MIN, record_count=0)
+    chunk = fetched(
+        empty,
+        transactional(3, 7, b"aborted"),
+        (4).to_bytes(8, "big") + empty[8:],
+        transactional(5, 7, b"aborted"),
+        marker(6, 7, ControlType.ABORT),
+        transactional(7, 7, b"kept"),
+        aborted=[Aborted(1, 7)],
+    )
+    assert (values_of(chunk), chunk.next_offset) == ([b"kept"], 8)
 
 
 def test_an_abort_that_begins_within_a_batch_before_the_fetch_offset_counts() -> None:

@@ -1,0 +1,37 @@
+"""The identity of a consumer as transactional producers pass it on with its positions (KIP-447)."""
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+_MAGIC: Final = b"CGMDv2:"
+_GENERATION: Final = Struct("=i")
+
+
+class GroupMetadata(NamedTuple):
+    """What a transactional producer has to know to commit a consumer's positions.
+
+    With the member id and the generation, the group refuses positions of a member that it has given
+    up, though the member does not know that yet.
+    """
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+    def for_librdkafka(self) -> bytes:
+        """All of it in the form that librdkafka's producers take, confluent-kafka's among them: the
+        second argument of `Producer.send_offsets_to_transaction`.
+
+        The layout is that of `rd_kafka_consumer_group_metadata_write` since librdkafka 1.6.
+
+        Raises:
+            ValueError: a name has a character 0, at which C would end it.
+        """
+        names = (self.group_id, self.member_id, self.group_instance_id or "")
+        if any("\0" in name for name in names):
+            raise ValueError(f"librdkafka takes no names with a character 0: {self}")
+        group_id, member_id, instance_id = (name.encode() + b"\0" for name in names)
+        instance = b"\1" if self.group_instance_id is None else b"\0" + instance_id
+        generation = _GENERATION.pack(self.generation_id)
+        return b"".join((_MAGIC, generation, group_id, member_id, instance))
