@@ -1,9 +1,12 @@
 """Fetch (key 1): batches from the offsets that a consumer names, now or when there are enough.
 
-v4-18 as in Kafka 4.4. Every answer carries session id 0, which makes clients send full requests:
-incremental sessions (KIP-227) save bytes in clusters with thousands of partitions and cost state
-per client here. Follower fields (replica state, diverging epochs, snapshots) are read and ignored,
-there being no followers; rack-aware reads have nothing to choose from.
+v4-18 as in Kafka 4.4. With isolation level 1 (KIP-98) up to the last stable offset, with exactly
+the aborted transactions that have records in the answer; the consumer leaves these out.
+
+Every answer carries session id 0, which makes clients send full requests: incremental sessions
+(KIP-227) save bytes in clusters with thousands of partitions and cost state per client here.
+Follower fields (replica state, diverging epochs, snapshots) are read and ignored, there being no
+followers; rack-aware reads have nothing to choose from.
 """
 
 from __future__ import annotations
@@ -18,8 +21,9 @@ from kohort.broker.handlers.shared.leader_epoch import check_leader_epoch
 from kohort.broker.runtime.answer import Later
 from kohort.broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
 from kohort.broker.topics.topic import Topic
-from kohort.protocol.errors import ErrorCode
+from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.fetch import (
+    AbortedTransaction,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -29,6 +33,7 @@ from kohort.protocol.messages.fetch import (
 )
 
 TOPIC_IDS_SINCE: Final = 13
+READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 NO_EPOCH: Final = -1
 FULL_FETCH_EPOCHS: Final = frozenset({-1, 0})
@@ -58,7 +63,7 @@ def fetch(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Later[F
         # We never gave out a session, so this one belongs to an earlier broker at this address.
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
     reads = [
-        (topic, [_plan(ctx, topic, asked) for asked in topic.partitions])
+        (topic, [_plan(ctx, request, topic, asked) for asked in topic.partitions])
         for topic in request.topics
         if topic.partitions
     ]
@@ -68,7 +73,7 @@ def fetch(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Later[F
         rest = _finish(_Reading(ctx, request, reads, flat), first)
         return Later.of(rest, ctx.broker.tasks, name="fetch")
     if _is_enough(request, flat, first.total_bytes):
-        return _response(request, reads)
+        return _response(reads)
     return _Reading(ctx, request, reads, flat).park(first.total_bytes)
 
 
@@ -85,7 +90,7 @@ def _is_enough(request: FetchRequest, flat: list[PartitionRead], found_bytes: in
 async def _finish(reading: _Reading, first: FetchPass) -> FetchResponse:
     await first.finish(reading.threads)
     if _is_enough(reading.request, reading.flat, first.total_bytes):
-        return _response(reading.request, reading.reads)
+        return _response(reading.reads)
     return await reading.park(first.total_bytes)
 
 
@@ -130,7 +135,7 @@ class _Reading:
         max_bytes = min(self.request.max_bytes, self._ctx.broker.config.fetch_max_bytes)
         again = FetchPass(self.flat, max_bytes)
         if again.read_at_hand():
-            answer.give(_response(self.request, self.reads))
+            answer.give(_response(self.reads))
             return
         rest = Later.of(again.finish(self.threads), self._ctx.broker.tasks, name="fetch")
         rest.on_done(partial(self._answer_with, answer))
@@ -143,10 +148,12 @@ class _Reading:
         elif rest.error is not None:
             answer.fail(rest.error)
         else:
-            answer.give(_response(self.request, self.reads))
+            answer.give(_response(self.reads))
 
 
-def _plan(ctx: RequestContext, asked_topic: FetchTopic, asked: FetchPartition) -> PartitionRead:
+def _plan(
+    ctx: RequestContext, request: FetchRequest, asked_topic: FetchTopic, asked: FetchPartition
+) -> PartitionRead:
     """Find the partition that is asked for, or say what is wrong with the question."""
     topic = _find_topic(ctx, asked_topic)
     read = PartitionRead(
@@ -162,9 +169,13 @@ def _plan(ctx: RequestContext, asked_topic: FetchTopic, asked: FetchPartition) -
         # Here, and only here, Kafka takes every epoch below 0 for none.
         clients_epoch = max(asked.current_leader_epoch, NO_EPOCH)
         read.error = check_leader_epoch(clients_epoch, partition.leader_epoch)
+        isolation_level = request.isolation_level
+        if not read.error and isolation_level not in {READ_UNCOMMITTED, READ_COMMITTED}:
+            read.error = ErrorCode.INVALID_REQUEST
         if not read.error:
             read.partition = partition
             read.as_range = ctx.connection.sends_files
+            read.committed_only = isolation_level == READ_COMMITTED
     return read
 
 
@@ -174,34 +185,42 @@ def _find_topic(ctx: RequestContext, asked: FetchTopic) -> Topic | None:
     return ctx.broker.topics.get(asked.topic)
 
 
-def _response(
-    request: FetchRequest, reads: list[tuple[FetchTopic, list[PartitionRead]]]
-) -> FetchResponse:
-    committed_only = request.isolation_level == READ_COMMITTED
+def _response(reads: list[tuple[FetchTopic, list[PartitionRead]]]) -> FetchResponse:
     return FetchResponse(
         responses=[
             FetchableTopicResponse(
                 topic=topic.topic,
                 topic_id=topic.topic_id,
-                partitions=[_partition(read, committed_only=committed_only) for read in of_topic],
+                partitions=[_partition(read) for read in of_topic],
             )
             for topic, of_topic in reads
         ]
     )
 
 
-def _partition(read: PartitionRead, *, committed_only: bool) -> PartitionData:
-    high_watermark = log_start_offset = -1
+def _partition(read: PartitionRead) -> PartitionData:
+    high_watermark = last_stable_offset = log_start_offset = -1
     if read.partition is not None and not read.error:
         high_watermark = read.partition.high_watermark
         log_start_offset = read.partition.log.log_start_offset
+        try:
+            last_stable_offset = read.partition.last_stable_offset
+        except KafkaError:
+            # What tells it cannot be read; who reads uncommitted records does not need it.
+            last_stable_offset = -1
+    aborted = None
+    if read.aborted is not None:
+        aborted = [
+            AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
+            for producer_id, first_offset in read.aborted
+        ]
     return PartitionData(
         partition_index=read.partition_index,
         error_code=read.error,
         high_watermark=high_watermark,
-        last_stable_offset=high_watermark,
+        last_stable_offset=last_stable_offset,
         log_start_offset=log_start_offset,
-        aborted_transactions=[] if committed_only and not read.error else None,
+        aborted_transactions=aborted,
         # A range passes through the codec as any large buffer does: by its length.
         records=cast("memoryview", read.data),
     )

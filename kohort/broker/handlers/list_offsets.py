@@ -1,8 +1,9 @@
 """ListOffsets (key 2): the offset that belongs to a time, or one of the ends of a log.
 
-v1-11 as in Kafka 4.4. Nothing is tiered: the local log start is the log start, the last tiered and
-the earliest pending upload offsets are -1. The timeout of v10 bounds remote lookups, which there
-are none of.
+v1-11 as in Kafka 4.4. With isolation level 1 (v2, KIP-98) the end is the last stable offset, and
+nothing is found behind it. Nothing is tiered: the local log start is the log start, the last tiered
+and the earliest pending upload offsets are -1. The timeout of v10 bounds remote lookups, which
+there are none of.
 """
 
 from __future__ import annotations
@@ -30,8 +31,12 @@ _NOT_FOUND: Final = (-1, -1)
 
 _LATEST_RECORD: Final = -3
 
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+
+_LATEST: Final = -1
 _SPECIAL: Final[dict[int, tuple[int, Callable[[Partition], tuple[int, int]]]]] = {
-    -1: (0, lambda partition: (partition.high_watermark, -1)),
+    _LATEST: (0, lambda partition: (partition.high_watermark, -1)),
     -2: (0, lambda partition: (partition.log.log_start_offset, -1)),
     _LATEST_RECORD: (7, lambda _: _NOT_FOUND),
     -4: (8, lambda partition: (partition.log.log_start_offset, -1)),
@@ -47,6 +52,7 @@ class _Search(NamedTuple):
 
     partition: Partition
     timestamp: int
+    committed_only: bool
     answer: ListOffsetsPartitionResponse
 
 
@@ -82,7 +88,9 @@ def list_offsets(
             ListOffsetsTopicResponse(
                 name=name,
                 partitions=[
-                    _look_up(ctx, name, same[0], searches) if len(same) == 1 else _repeated(same[0])
+                    _look_up(ctx, request.isolation_level, name, same[0], searches)
+                    if len(same) == 1
+                    else _repeated(same[0])
                     for same in partitions.values()
                 ],
             )
@@ -105,6 +113,8 @@ async def _search(
                     found = await partition.offset_of_max_timestamp()
                 else:
                     found = await partition.offset_for_timestamp(search.timestamp)
+            if found and search.committed_only and found[0] >= partition.last_stable_offset:
+                found = None
         except KafkaError as error:
             answer.error_code = error.code
         else:
@@ -119,7 +129,11 @@ def _repeated(asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
 
 
 def _look_up(
-    ctx: RequestContext, name: str, asked: ListOffsetsPartition, searches: list[_Search]
+    ctx: RequestContext,
+    isolation_level: int,
+    name: str,
+    asked: ListOffsetsPartition,
+    searches: list[_Search],
 ) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(
         partition_index=asked.partition_index, error_code=ErrorCode.NONE
@@ -129,18 +143,23 @@ def _look_up(
         answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return answer
     answer.error_code = check_leader_epoch(asked.current_leader_epoch, partition.leader_epoch)
+    if not answer.error_code and isolation_level not in {READ_UNCOMMITTED, READ_COMMITTED}:
+        answer.error_code = ErrorCode.INVALID_REQUEST
     if answer.error_code:
         return answer
+    committed_only = isolation_level == READ_COMMITTED
     try:
         partition.check_online()
         found = _find(ctx.api_version, partition, asked.timestamp)
+        if committed_only and asked.timestamp == _LATEST:
+            found = partition.last_stable_offset, -1
     except KafkaError as error:
         answer.error_code = error.code
         return answer
     _fill(ctx, answer, partition, found)
     is_time = asked.timestamp >= 0 or asked.timestamp == _LATEST_RECORD
     if is_time and partition.log.log_start_offset < partition.log.log_end_offset:
-        searches.append(_Search(partition, asked.timestamp, answer))
+        searches.append(_Search(partition, asked.timestamp, committed_only, answer))
     return answer
 
 

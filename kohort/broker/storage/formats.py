@@ -31,6 +31,16 @@ TIME_INDEX: Final[_Layout] = GreedyRange(
     )
 )
 
+TRANSACTION_INDEX: Final[_Layout] = GreedyRange(
+    Struct(
+        "version" / Const(0, Int16ub),
+        "producer_id" / Int64sb,
+        "first_offset" / Int64sb,
+        "last_offset" / Int64sb,  # Of the abort marker.
+        "last_stable_offset" / Int64sb,  # When the marker came.
+    )
+)
+
 PRODUCER_SNAPSHOT: Final[_Layout] = Struct(
     "version" / Const(1, Int16ub),
     "crc" / Int32ub,  # CRC-32C of all that follows.

@@ -12,6 +12,7 @@
         leader-epoch-checkpoint         (leader_epochs.py)
         <20 digits>.log                 batches from that offset on (segment.py)
         <20 digits>.index .timeindex    sparse, can be rebuilt (offset_index.py, time_index.py)
+        <20 digits>.txnindex            aborted transactions, if any (transaction_index.py)
         <20 digits>.snapshot            producer state below that offset (producer_snapshot.py)
         *.deleted                       to be removed
         *.cleaned *.swap                compaction at work (cleaner.py)
@@ -21,6 +22,7 @@
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
 SNAPSHOT_SUFFIX = ".snapshot"
 DELETED_SUFFIX = ".deleted"
 CLEANED_SUFFIX = ".cleaned"

@@ -41,6 +41,10 @@ class PartitionRead:
     data: Records = b""
     as_range: bool = False
     """Large data may be given as a range of a file."""
+    committed_only: bool = False
+    """Up to the last stable offset, and no further."""
+    aborted: list[tuple[int, int]] | None = None
+    """(producer id, first offset) of the aborted transactions in the data, if `committed_only`."""
     _visible_bytes_seen: int = 0
 
     def read_at_hand(self, bytes_left: int, *, min_one: bool) -> int | None:
@@ -50,14 +54,27 @@ class PartitionRead:
         """
         if self.partition is None:
             return 0
-        self._visible_bytes_seen = self.partition.visible_bytes
+        partition = self.partition
         limit = min(self.max_bytes, bytes_left)
         try:
-            data = self.partition.read_at_hand(
-                self.offset, limit, min_one=min_one, as_range=self.as_range
-            )
+            if not self.committed_only:
+                self._visible_bytes_seen = partition.visible_bytes
+                data = partition.read_at_hand(
+                    self.offset, limit, min_one=min_one, as_range=self.as_range
+                )
+            else:
+                self._visible_bytes_seen = partition.stable_bytes
+                data = partition.read_at_hand(
+                    self.offset,
+                    limit,
+                    min_one=min_one,
+                    as_range=self.as_range,
+                    committed_only=True,
+                )
+                if data is not None:
+                    self.aborted = partition.aborted_in_read(self.offset, len(data))
         except KafkaError as error:
-            self.error, self.data = error.code, b""
+            self._fail(error)
             return 0
         if data is None:
             return None
@@ -66,24 +83,41 @@ class PartitionRead:
 
     async def read_aside(self, bytes_left: int, *, min_one: bool) -> int:
         """The same on another thread."""
-        assert self.partition is not None
+        partition = self.partition
+        assert partition is not None
         # Read before the first await: what comes after it is for `bytes_since`.
-        self._visible_bytes_seen = self.partition.visible_bytes
+        self._visible_bytes_seen = (
+            partition.stable_bytes if self.committed_only else partition.visible_bytes
+        )
         limit = min(self.max_bytes, bytes_left)
         try:
-            self.data = await self.partition.read_aside(
-                self.offset, limit, min_one=min_one, as_range=self.as_range
+            self.data = await partition.read_aside(
+                self.offset,
+                limit,
+                min_one=min_one,
+                as_range=self.as_range,
+                committed_only=self.committed_only,
             )
+            if self.committed_only:
+                # At once: what was read is still what the log holds.
+                self.aborted = partition.aborted_in_read(self.offset, len(self.data))
         except KafkaError as error:
-            self.error, self.data = error.code, b""
+            self._fail(error)
         return len(self.data)
 
     def bytes_since(self) -> int:
-        """Bytes that became visible since the last read or the last call."""
-        if self.partition is None:
+        """Bytes that the request may have and that came since the last read or the last call."""
+        partition = self.partition
+        if partition is None:
             return 0
-        seen, self._visible_bytes_seen = self._visible_bytes_seen, self.partition.visible_bytes
+        seen = self._visible_bytes_seen
+        self._visible_bytes_seen = (
+            partition.stable_bytes if self.committed_only else partition.visible_bytes
+        )
         return self._visible_bytes_seen - seen
+
+    def _fail(self, error: KafkaError) -> None:
+        self.error, self.data, self.aborted = error.code, b"", None
 
 
 class FetchPass:

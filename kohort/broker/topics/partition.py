@@ -11,6 +11,10 @@ its writes are forced to disk and keeps the high watermark behind that decision:
 - A segment that is full is forced to disk in any case, so that the recovery point follows and a
   start after a crash has no more to verify than the last segment.
 
+Consumers of committed records read up to the last stable offset, which is the high watermark unless
+a transaction holds it back (:mod:`kohort.broker.core.partition.transactions`). Both are kept, and
+move together.
+
 A failed write is undone and refused, and the next one may succeed. A failed fsync, or an undo that
 fails, takes the partition offline until the next start: what the disk holds is then unknown, and
 acknowledging anything on top of it would be a guess.
@@ -26,6 +30,8 @@ from concurrent.futures import Executor
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from kohort.broker.config import TopicConfig
+from kohort.broker.core.partition.producers import ProducerSnapshot, UnendedTransactionError
+from kohort.broker.core.partition.transactions import OpenTransaction, StableOffset
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.log.detached import Detached
@@ -33,7 +39,8 @@ from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.segment.time_index import TimestampOffset
 from kohort.broker.topics.tail_cache import TailCache
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.records.batch import NO_PRODUCER_ID, BatchHeader
+from kohort.protocol.records.batch import CONTROL_BIT, NO_PRODUCER_ID, BatchHeader, read_header
+from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
 
 if TYPE_CHECKING:
     from kohort.broker.storage.file_range import FileRange
@@ -97,11 +104,13 @@ class Partition:
         self._tail_cache = tail_cache
         self._behind_watermark: deque[tuple[int, int]] = deque()
         """(next offset, bytes) of appended batches that wait for the watermark."""
+        self._stable: StableOffset | None = None
+        """Known once it was asked for, or something was appended."""
         self._flush: asyncio.Task[None] | None = None
         self._is_watermark_held = False
         """An fsync that the configuration asks for is under way; one for upkeep holds nothing."""
         self._refusal_told_ms = -REFUSALS_TOLD_EVERY_MS
-        """Wall time of the last line about an append that was undone."""
+        """Wall time of the last line about an append that was refused or undone."""
         self._committed: dict[asyncio.Future[None], int] = {}
         """Futures of internal writers, with the offset that the watermark must reach."""
 
@@ -113,16 +122,52 @@ class Partition:
         if self.failure is not None:
             raise _anew(self.failure)
 
-    def append(self, batch: bytes | memoryview, header: BatchHeader, *, wall_ms: int) -> Appended:
-        """Append a validated batch; its bytes are not kept.
+    @property
+    def last_stable_offset(self) -> int:
+        """Below it every transaction is decided. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        stable = self._stable or self._load_stable_offset()
+        if stable.offset == self.high_watermark:
+            return stable.offset
+        return max(stable.offset, self.log.log_start_offset)
+
+    @property
+    def stable_bytes(self) -> int:
+        """`visible_bytes` below the last stable offset. Raises as that does."""
+        stable = self._stable or self._load_stable_offset()
+        return self.visible_bytes - stable.unstable_bytes
+
+    def append(
+        self,
+        batch: bytes | memoryview,
+        header: BatchHeader,
+        *,
+        wall_ms: int,
+        is_first_of_epoch_zero: bool = False,
+    ) -> Appended:
+        """Append a validated batch of records; its bytes are not kept.
+
+        A transactional one opens its producer's transaction here, unless it is open.
+
+        Args:
+            is_first_of_epoch_zero: for batches of transactions of version 2, see
+                :meth:`ProducerState.check`.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, or what the rules of idempotence say about the batch.
+            KafkaError: KAFKA_STORAGE_ERROR, or what the rules of idempotence and of transactions
+                say about the batch.
         """
         if self.failure is not None:
             self.check_online()
         log = self.log
-        duplicate = log.check_producer(header) if header.producer_id > NO_PRODUCER_ID else None
+        duplicate = None
+        if header.producer_id > NO_PRODUCER_ID and not header.attributes & CONTROL_BIT:
+            try:
+                duplicate = log.check_producer(
+                    header, is_first_of_epoch_zero=is_first_of_epoch_zero
+                )
+            except UnendedTransactionError as error:
+                self._tell_refusal("batch for %r is refused: %s", error, wall_ms)
+                raise
         if duplicate is not None:
             return Appended(
                 duplicate.base_offset,
@@ -135,6 +180,8 @@ class Partition:
         except StorageError as error:
             self._note_storage_error(error, wall_ms)
             raise
+        if self._stable is None:
+            self._load_stable_offset()
         next_offset = written.last_offset + 1
         self._behind_watermark.append((next_offset, len(batch)))
         if next_offset - log.flushed_offset >= self.config.flush_messages:
@@ -146,82 +193,157 @@ class Partition:
             self.start_flush()
         return Appended(written.base_offset, next_offset, wall_ms)
 
-    def read(self, offset: int, max_bytes: int, *, min_one: bool) -> bytes | memoryview:
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        result: ControlType,
+        *,
+        coordinator_epoch: int,
+        transaction_version: int,
+        wall_ms: int,
+    ) -> Appended:
+        """End a producer's transaction here, if one is open; else the marker changes nothing.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; INVALID_PRODUCER_EPOCH or
+                TRANSACTION_COORDINATOR_FENCED if a later marker is here already, see
+                :meth:`ProducerState.check_marker`.
+        """
+        self.check_online()
+        self.log.producers.check_marker(
+            producer_id,
+            producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+            transaction_version=transaction_version,
+        )
+        batch = encode_marker(
+            EndTransactionMarker(result, coordinator_epoch),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            timestamp=wall_ms,
+        )
+        return self.append(batch, read_header(batch), wall_ms=wall_ms)
+
+    def producers_seen(self) -> list[ProducerSnapshot]:
+        """Every producer that is remembered. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        self.check_online()
+        return self.log.producers.snapshot()
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """Every transaction that no marker has ended here, by first offset; raises as above."""
+        self.check_online()
+        return self.log.producers.open_transactions()
+
+    def aborted_transactions(self, fetch_offset: int, end_offset: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of the aborted transactions in a range, by their markers.
+
+        Raises as above.
+        """
+        self.check_online()
+        found = self.log.aborted_transactions(fetch_offset, end_offset)
+        return [(one.producer_id, one.first_offset) for one in found]
+
+    def aborted_in_read(self, offset: int, byte_count: int) -> list[tuple[int, int]]:
+        """The same for what a committed read from `offset` on has given in this turn of the loop.
+
+        Exactly those that have a record in it; Kafka tells some of what lies behind it as well.
+        """
+        if not byte_count:
+            return []
+        found = self.log.aborted_in_read(offset, byte_count, up_to_offset=self.last_stable_offset)
+        return [(one.producer_id, one.first_offset) for one in found]
+
+    def read(
+        self, offset: int, max_bytes: int, *, min_one: bool, committed_only: bool = False
+    ) -> bytes | memoryview:
         """Whole batches from ``offset`` up to the high watermark, b"" where there is none.
 
         Args:
             max_bytes: the answer is no longer, unless ``min_one`` and the first batch is.
+            committed_only: up to the last stable offset only; what was aborted is in it.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE or KAFKA_STORAGE_ERROR.
         """
-        data = self._known(offset, max_bytes, min_one=min_one)
-        return self._read(offset, max_bytes, min_one=min_one) if data is None else data
+        limit = self.last_stable_offset if committed_only else self.high_watermark
+        data = self._known(offset, max_bytes, limit, min_one=min_one)
+        return self._read(offset, max_bytes, limit, min_one=min_one) if data is None else data
 
     def read_at_hand(
-        self, offset: int, max_bytes: int, *, min_one: bool, as_range: bool = False
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        min_one: bool,
+        as_range: bool = False,
+        committed_only: bool = False,
     ) -> Records | None:
         """Returns what `read` returns if that is quick; None if `read_aside` should do it.
 
         Args:
             as_range: what is large may be given as a range of a file, to be sent from there.
         """
-        data: Records | None = self._known(offset, max_bytes, min_one=min_one)
+        limit = self.last_stable_offset if committed_only else self.high_watermark
+        data: Records | None = self._known(offset, max_bytes, limit, min_one=min_one)
         if data is None:
             data = self.log.read_at_hand(
-                offset,
-                max_bytes,
-                up_to_offset=self.high_watermark,
-                min_one=min_one,
-                as_range=as_range,
+                offset, max_bytes, up_to_offset=limit, min_one=min_one, as_range=as_range
             )
             if isinstance(data, bytes):
                 # A range is as quick to find once more.
-                self._tail_cache.put(self._read_key(offset, max_bytes, min_one=min_one), data)
+                key = self._read_key(offset, max_bytes, limit, min_one=min_one)
+                self._tail_cache.put(key, data)
         return data
 
     async def read_aside(
-        self, offset: int, max_bytes: int, *, min_one: bool, as_range: bool = False
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        min_one: bool,
+        as_range: bool = False,
+        committed_only: bool = False,
     ) -> Records:
         """Read like `read_at_hand`, on another thread; what is visible is decided before the first
         await.
         """
         for _ in range(ASIDE_ATTEMPTS):
-            data = self._known(offset, max_bytes, min_one=min_one)
+            limit = self.last_stable_offset if committed_only else self.high_watermark
+            data = self._known(offset, max_bytes, limit, min_one=min_one)
             if data is not None:
                 return data
             asked = self.log.detached_read(
-                offset,
-                max_bytes,
-                up_to_offset=self.high_watermark,
-                min_one=min_one,
-                as_range=as_range,
+                offset, max_bytes, up_to_offset=limit, min_one=min_one, as_range=as_range
             )
-            key = self._read_key(offset, max_bytes, min_one=min_one)
+            key = self._read_key(offset, max_bytes, limit, min_one=min_one)
             is_true, found = await self._aside(asked)
             if is_true and found is not None:
                 if isinstance(found, bytes):
                     self._tail_cache.put(key, found)
                 return found
         # Segments went away under it each time, or there is a wide gap.
-        return self.read(offset, max_bytes, min_one=min_one)
+        return self.read(offset, max_bytes, min_one=min_one, committed_only=committed_only)
 
-    def _known(self, offset: int, max_bytes: int, *, min_one: bool) -> bytes | memoryview | None:
-        """What `read` returns, if that is known without reading."""
-        self.check_online()
+    def _known(
+        self, offset: int, max_bytes: int, limit: int, *, min_one: bool
+    ) -> bytes | memoryview | None:
+        """What `read` returns up to the offset `limit`, if that is known without reading."""
+        if self.failure is not None:
+            self.check_online()
         if not self.log.log_start_offset <= offset <= self.high_watermark:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        if offset == self.high_watermark or (max_bytes <= 0 and not min_one):
+        if offset >= limit or (max_bytes <= 0 and not min_one):
             return b""
-        return self._tail_cache.get(self._read_key(offset, max_bytes, min_one=min_one))
+        return self._tail_cache.get(self._read_key(offset, max_bytes, limit, min_one=min_one))
 
-    def _read_key(self, offset: int, max_bytes: int, *, min_one: bool) -> Hashable:
+    def _read_key(self, offset: int, max_bytes: int, limit: int, *, min_one: bool) -> Hashable:
         """Everything that determines what a read returns, now."""
-        return self, self.log.rewrite_count, offset, max_bytes, self.high_watermark, min_one
+        return self, self.log.rewrite_count, offset, max_bytes, limit, min_one
 
-    def _read(self, offset: int, max_bytes: int, *, min_one: bool) -> bytes:
-        data = self.log.read(offset, max_bytes, up_to_offset=self.high_watermark, min_one=min_one)
-        self._tail_cache.put(self._read_key(offset, max_bytes, min_one=min_one), data)
+    def _read(self, offset: int, max_bytes: int, limit: int, *, min_one: bool) -> bytes:
+        data = self.log.read(offset, max_bytes, up_to_offset=limit, min_one=min_one)
+        self._tail_cache.put(self._read_key(offset, max_bytes, limit, min_one=min_one), data)
         return data
 
     async def _aside(self, asked: Detached[T]) -> tuple[bool, T | None]:
@@ -373,13 +495,26 @@ class Partition:
         if offset <= self.high_watermark:
             return
         self.high_watermark = offset
+        visible_before = self.visible_bytes
         behind = self._behind_watermark
         while behind and behind[0][0] <= offset:
             self.visible_bytes += behind.popleft()[1]
+        stable = self._stable
+        assert stable is not None, "something was appended"
+        if stable.spans.open or stable.spans.ended or stable.unstable_bytes:
+            stable.follow(offset, self.visible_bytes - visible_before)
+        else:
+            stable.offset = offset
         if self._committed:
             self._wake()
         else:
             self._purgatory.check_and_complete(self)
+
+    def _load_stable_offset(self) -> StableOffset:
+        """From the log's files, if nothing has been appended yet."""
+        self.check_online()
+        stable = self._stable = StableOffset(self.log.producers.spans, self.high_watermark)
+        return stable
 
     def _wake(self) -> None:
         self._purgatory.check_and_complete(self)
@@ -394,10 +529,14 @@ class Partition:
     def _note_storage_error(self, error: StorageError, wall_ms: int) -> None:
         if self.log.failed:
             self.take_offline(str(error))
+        else:
+            self._tell_refusal("append to %r was undone: %s", error, wall_ms)
+
+    def _tell_refusal(self, what: str, error: KafkaError, wall_ms: int) -> None:
         # Clients try again at once and for long; the log must not fill the disk that is full.
-        elif abs(wall_ms - self._refusal_told_ms) >= REFUSALS_TOLD_EVERY_MS:
+        if abs(wall_ms - self._refusal_told_ms) >= REFUSALS_TOLD_EVERY_MS:
             self._refusal_told_ms = wall_ms
-            logger.warning("append to %r was undone: %s", self, error)
+            logger.warning(what, self, error)
 
 
 def _anew(failure: KafkaError) -> KafkaError:

@@ -97,7 +97,7 @@ class ProducerEntry:
     batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
     """Oldest first, all of the current epoch; none if a marker raised that, or all were markers."""
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
-    """Of the last marker."""
+    """The last marker's."""
     transaction_first_offset: int = NO_TRANSACTION
     """Where the open transaction begins."""
 

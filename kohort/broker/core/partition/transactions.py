@@ -12,7 +12,7 @@ the first of them is found without a search.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class OpenTransaction(NamedTuple):
@@ -31,9 +31,9 @@ class AbortedTransaction(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
-    """Of the abort marker."""
+    """The abort marker's."""
     last_stable_offset: int
-    """As it was when the marker came: entries behind this one have no first offset below it."""
+    """What was stable when the marker came: later entries have no first offset below it."""
 
 
 class TransactionSpans:
@@ -76,3 +76,36 @@ class TransactionSpans:
         """Forget everything, as before a log is read again."""
         self.open.clear()
         self.ended.clear()
+
+
+UNCOUNTED_BYTES: Final = 1 << 30
+"""In the place of the bytes behind a last stable offset that an earlier process left behind."""
+
+
+class StableOffset:
+    """The last stable offset of a partition, and how much is visible behind it; both kept.
+
+    Deleted records are left out of account here: see `TransactionSpans.last_stable_offset`.
+    """
+
+    __slots__ = ("offset", "spans", "unstable_bytes")
+
+    def __init__(self, spans: TransactionSpans, high_watermark: int) -> None:
+        self.spans = spans
+        self.offset = spans.last_stable_offset(high_watermark, 0)
+        self.unstable_bytes = UNCOUNTED_BYTES if self.offset < high_watermark else 0
+        """Visible bytes behind it: an estimate where transactions overlap. As long as it is 0 and
+        there are no spans, the offset simply follows the high watermark."""
+
+    def follow(self, high_watermark: int, new_bytes: int) -> None:
+        """The high watermark has risen by so many bytes."""
+        self.spans.settle(high_watermark)
+        before = self.offset
+        offset = self.offset = self.spans.last_stable_offset(high_watermark, 0)
+        self.unstable_bytes += new_bytes
+        if offset == high_watermark:
+            self.unstable_bytes = 0
+        elif offset > before:
+            # Those who wait for bytes read again, and it does no harm if that is a little early.
+            share = (high_watermark - offset) / (high_watermark - before)
+            self.unstable_bytes = int(self.unstable_bytes * share)

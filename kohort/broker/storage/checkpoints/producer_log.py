@@ -1,65 +1,245 @@
-"""The producers of a log, brought up to date from its snapshots and its batches."""
+"""The producers of a log, brought up to date from its snapshots and its batches.
+
+What the batches say of transactions that were aborted is on the way compared with the indexes of
+the segments, and put there where an unclean stop may have left something else.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from bisect import insort
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from kohort.broker.core.partition.producers import ProducerState
-from kohort.broker.storage.checkpoints.producer_snapshot import read_snapshot
+from kohort.broker.core.partition.transactions import AbortedTransaction
+from kohort.broker.storage.checkpoints.producer_snapshot import read_snapshot, write_snapshot
 from kohort.broker.storage.errors import CorruptBatchError, CorruptFileError
 from kohort.broker.storage.filesystem import FileSystem
-from kohort.broker.storage.layout import SNAPSHOT_SUFFIX, file_name
+from kohort.broker.storage.layout import SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_name
+from kohort.broker.storage.segment.batch_walk import BatchAt
 from kohort.broker.storage.segment.search import locate
 from kohort.broker.storage.segment.segment import LogSegment
+from kohort.protocol.errors import DecodeError
+from kohort.protocol.records.batch import BatchHeader
+from kohort.protocol.records.control import ControlType, decode_marker
+from kohort.protocol.records.varint import Buffer
 
 logger = logging.getLogger(__name__)
 
-
-def load_producers(
-    files: FileSystem,
-    directory: str,
-    snapshots: list[int],
-    segments: Sequence[LogSegment],
-    *,
-    end_offset: int,
-    wall_ms: int,
-) -> ProducerState:
-    """What the log says about idempotent producers. Raises OSError.
-
-    Starts from the newest good snapshot; damaged ones are removed, from the list as well. A damaged
-    batch hides what follows it in its segment, so its producers may be asked to start anew.
-
-    Args:
-        snapshots: offsets of the snapshot files, ascending.
-        wall_ms: stands for the time of appends that is not on record, so that no producer expires
-            for having been silent while the broker was down.
-    """
-    state = ProducerState()
-    offset = 0
-    while snapshots:
-        try:
-            state.restore(read_snapshot(files, directory, snapshots[-1]))
-            offset = snapshots[-1]
-            break
-        except CorruptFileError as error:
-            path = f"{directory}/{file_name(snapshots.pop(), SNAPSHOT_SUFFIX)}"
-            logger.warning("%s: %s; more of the log is read instead", path, error)
-            files.remove(path)
-    ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
-    for segment, end in zip(segments, ends, strict=True):
-        if end > offset:
-            _replay(segment, offset, state, wall_ms)
-    return state
+CONTROL_BYTES_MAX = 1 << 16
+"""A longer control batch holds no marker; one has 78 bytes."""
 
 
-def _replay(segment: LogSegment, offset: int, state: ProducerState, wall_ms: int) -> None:
+def note_control(
+    state: ProducerState, batch: Buffer, header: BatchHeader, *, base_offset: int, timestamp: int
+) -> AbortedTransaction | None:
+    """Note a control batch that is in the log; what the index of its segment gets, if anything."""
+    if header.record_count == 0:
+        state.note_emptied_marker(header, timestamp=timestamp)
+        return None
     try:
-        found = locate(segment, offset)
-        if found is None:
+        marker = decode_marker(batch, header)
+    except DecodeError as error:
+        logger.warning("the control batch at %d is passed over: %s", base_offset, error)
+        return None
+    if marker is None:
+        return None
+    return state.note_marker(
+        header.producer_id,
+        header.producer_epoch,
+        is_commit=marker.control_type is ControlType.COMMIT,
+        coordinator_epoch=marker.coordinator_epoch,
+        offset=base_offset,
+        timestamp=timestamp,
+    )
+
+
+class ProducerLog:
+    """The files of a log as far as they tell of producers. Methods raise OSError."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: str,
+        snapshots: list[int],
+        segments: Sequence[LogSegment],
+        *,
+        end_offset: int,
+        wall_ms: int,
+    ) -> None:
+        """Made for one reading.
+
+        Args:
+            snapshots: offsets of the snapshot files, ascending; damaged ones are removed, from
+                this list as well.
+            wall_ms: stands for the time of appends that is not on record, so that no producer
+                expires for having been silent while the broker was down.
+        """
+        self._files = files
+        self._directory = directory
+        self._snapshots = snapshots
+        self._segments = segments
+        self._end_offset = end_offset
+        self._wall_ms = wall_ms
+        self.written: list[int] = []
+        """Offsets of snapshots that were missing and are not synced yet."""
+
+    def load(self) -> ProducerState:
+        """What the log says of its producers, from the newest good snapshot on.
+
+        A damaged batch hides what follows it in its segment, so its producers may be asked to start
+        anew.
+        """
+        state, offset = self._restored(self._end_offset)
+        for segment, end in self._with_ends():
+            if end > offset:
+                self._replay(segment, offset, state)
+        return state
+
+    def load_after_unclean_stop(self, recovery_point: int) -> ProducerState:
+        """The same; transaction indexes and snapshots beyond the recovery point are made good."""
+        # The last one as well if it is empty now: its index may tell of what was cut off.
+        renewed = [segment for segment, end in self._with_ends() if end > recovery_point]
+        renewed = renewed or [self._segments[-1]]
+        state, offset = self._restored(renewed[0].base_offset)
+        is_complete = bool(offset) or self._segments[0].base_offset == 0
+        for segment, end in self._with_ends():
+            if end <= offset and segment not in renewed:
+                continue
+            if not is_complete and segment.base_offset in self._snapshots:
+                # Its beginning is gone, and the snapshot knows producers from there.
+                state, reached = self._restored(segment.base_offset)
+                is_complete = reached == segment.base_offset
+            elif is_complete and segment is not self._segments[0]:
+                self._complete_snapshots(segment, state)
+            found = self._replay(segment, offset, state)
+            if segment in renewed:
+                self._renew(segment, found, knows_all=is_complete)
+        return state
+
+    def _complete_snapshots(self, segment: LogSegment, state: ProducerState) -> None:
+        """Write the snapshot of a segment if it is missing: what is before it may be deleted."""
+        offset = segment.base_offset
+        if offset in self._snapshots:
             return
-        for _, header in segment.walk(*found):
-            if header.base_offset >= offset:
-                state.note_appended(header, base_offset=header.base_offset, timestamp=wall_ms)
-    except CorruptBatchError as error:
-        logger.warning("%s", error)
+        try:
+            write_snapshot(self._files, self._directory, offset, state.snapshot())
+        except OSError as error:
+            logger.warning("the snapshot of %r cannot be written: %s", segment, error)
+            return
+        insort(self._snapshots, offset)
+        self.written.append(offset)
+
+    def renew_index(self, segment: LogSegment) -> None:
+        """Make the transaction index of one segment anew."""
+        state, offset = self._restored(segment.base_offset)
+        is_complete = bool(offset) or self._segments[0].base_offset == 0
+        for before, end in self._with_ends():
+            if before is segment:
+                break
+            if end > offset:
+                self._replay(before, offset, state)
+        self._renew(segment, self._replay(segment, offset, state), knows_all=is_complete)
+
+    def _with_ends(self) -> Iterator[tuple[LogSegment, int]]:
+        ends = [segment.base_offset for segment in self._segments[1:]] + [self._end_offset]
+        return zip(self._segments, ends, strict=True)
+
+    def _restored(self, up_to_offset: int) -> tuple[ProducerState, int]:
+        """(producers, offset) of the newest good snapshot up to an offset; 0 without one."""
+        state = ProducerState()
+        for offset in [one for one in self._snapshots if one <= up_to_offset][::-1]:
+            try:
+                state.restore(read_snapshot(self._files, self._directory, offset))
+            except CorruptFileError as error:
+                path = f"{self._directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
+                logger.warning("%s: %s; more of the log is read instead", path, error)
+                self._snapshots.remove(offset)
+                self._files.remove(path)
+            else:
+                return state, offset
+        return state, 0
+
+    def _replay(self, segment: LogSegment, offset: int, state: ProducerState) -> _Replayed:
+        """Note the batches of a segment from an offset on."""
+        aborted: list[AbortedTransaction] = []
+        unknown: set[int] = set()
+        try:
+            found = locate(segment, offset)
+            for batch in segment.walk(*found) if found is not None else ():
+                header = batch.header
+                if header.base_offset < offset:
+                    continue
+                if not header.is_control:
+                    state.note_appended(
+                        header, base_offset=header.base_offset, timestamp=self._wall_ms
+                    )
+                    continue
+                entry = self._note_control(segment, batch, state)
+                if entry is None:
+                    unknown.add(header.base_offset)
+                else:
+                    aborted.append(entry)
+        except CorruptBatchError as error:
+            logger.warning("%s", error)
+            return _Replayed(aborted, unknown, is_whole=False)
+        finally:
+            # All that was found in the log is settled.
+            state.spans.settle(self._end_offset)
+        return _Replayed(aborted, unknown, is_whole=True)
+
+    def _note_control(
+        self, segment: LogSegment, batch: BatchAt, state: ProducerState
+    ) -> AbortedTransaction | None:
+        header = batch.header
+        if header.size_bytes > CONTROL_BYTES_MAX or not header.has_producer_id:
+            return None
+        data = segment.log.pread(header.size_bytes, batch.position)
+        return note_control(
+            state, data, header, base_offset=header.base_offset, timestamp=self._wall_ms
+        )
+
+    def _renew(self, segment: LogSegment, found: _Replayed, *, knows_all: bool) -> None:
+        """Let the index of a segment hold what was found in it.
+
+        An entry stays where the batches cannot tell: behind damage, and if the transaction began in
+        segments that are gone along with what was known of it.
+        """
+        before: list[AbortedTransaction] = []
+        if segment.aborted is not None:
+            try:
+                segment.aborted.check()
+                before = list(segment.aborted)
+            except CorruptFileError as error:
+                logger.warning("%s; it is rebuilt from the batches", error)
+        reached = found.aborted[-1].last_offset if found.aborted else -1
+        kept = [
+            entry
+            for entry in before
+            if (not knows_all and entry.last_offset in found.unknown)
+            or (not found.is_whole and entry.last_offset > reached)
+        ]
+        entries = sorted({*found.aborted, *kept}, key=lambda entry: entry.last_offset)
+        if entries == before and (before or segment.aborted is None):
+            return
+        path = segment.path(TRANSACTION_INDEX_SUFFIX)
+        try:
+            if entries:
+                index = segment.aborted or segment.add_transaction_index(self._files)
+                index.replace_all(entries)
+            else:
+                segment.aborted = None
+                self._files.remove(path)
+        except OSError as error:
+            logger.warning("%s cannot be written: %s", path, error)
+
+
+class _Replayed(NamedTuple):
+    """What the batches of a segment say of aborted transactions."""
+
+    aborted: list[AbortedTransaction]
+    unknown: set[int]
+    """Offsets of markers that ended nothing that is known of, or that are commits."""
+    is_whole: bool
+    """No damage hid anything."""

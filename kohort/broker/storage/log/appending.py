@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple, NoReturn
 
+from kohort.broker.storage.checkpoints.producer_log import note_control
 from kohort.broker.storage.config import LogConfig
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.filesystem import Buffer
@@ -16,6 +17,7 @@ from kohort.broker.storage.segment.segment import POSITION_MAX, LogSegment
 from kohort.broker.storage.segment.time_index import ENTRY_BYTES as TIME_INDEX_ENTRY_BYTES
 from kohort.broker.storage.segment.times import load_first_timestamp, load_max_timestamp
 from kohort.protocol.records.batch import (
+    CONTROL_BIT,
     LENGTH_OVERHEAD_BYTES,
     NO_TIMESTAMP,
     PLACEMENT_BYTES,
@@ -68,8 +70,32 @@ class LogAppender:
         last_offset = base_offset + header.last_offset_delta
         state.end_offset = last_offset + 1
         if header.producer_id >= 0:
-            state.producers.note_appended(header, base_offset=base_offset, timestamp=wall_ms)
+            if header.attributes & CONTROL_BIT:
+                self._note_control(active, batch, header, base_offset, wall_ms)
+            else:
+                state.producers.note_appended(header, base_offset=base_offset, timestamp=wall_ms)
         return Appended(base_offset, last_offset, active is not before)
+
+    def _note_control(
+        self, active: LogSegment, batch: Buffer, header: BatchHeader, base_offset: int, wall_ms: int
+    ) -> None:
+        """Note a marker, and in the index of its segment what it aborted."""
+        state = self._state
+        aborted = note_control(
+            state.producers, batch, header, base_offset=base_offset, timestamp=wall_ms
+        )
+        if aborted is None:
+            return
+        index = active.aborted
+        if index is None:
+            index = active.add_transaction_index(state.files)
+            state.flusher.note_name(state.directory)
+            state.has_aborted = True
+        try:
+            index.append(aborted)
+        except OSError as error:
+            # It is needed on disk before the recovery point passes it; until then it is a hint.
+            logger.warning("%s cannot be written: %s; kept in memory", index.path, error)
 
     def roll(self, wall_ms: int) -> None:
         """Start a new segment at the end of the log, unless the active one is empty."""

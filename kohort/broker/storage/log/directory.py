@@ -22,6 +22,7 @@ from kohort.broker.storage.layout import (
     SWAP_SUFFIX,
     TEMPORARY_SUFFIX,
     TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
     file_name,
     split_file_name,
 )
@@ -30,7 +31,7 @@ from kohort.broker.storage.segment.segment import LogSegment
 
 logger = logging.getLogger(__name__)
 
-SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 _LEFT_OVER_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)
 
 
@@ -131,7 +132,8 @@ class DeletedFiles:
             segment.is_deleted = False
             raise
         segment.close()
-        suffixes = [INDEX_SUFFIX, TIME_INDEX_SUFFIX] + [SNAPSHOT_SUFFIX] * with_snapshot
+        suffixes = [INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX]
+        suffixes += [SNAPSHOT_SUFFIX] * with_snapshot
         self.delete_files([segment.path(suffix) for suffix in suffixes], wall_ms)
 
     def delete_files(self, paths: Iterable[str], wall_ms: int) -> None:

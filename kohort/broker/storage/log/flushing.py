@@ -48,7 +48,7 @@ class LogFlusher:
         """
         with self._lock:
             for path in self._take(self._paths):
-                self._sync_file(path)
+                self.sync_file(path)
             for segment in reversed(segments):
                 if segment.is_synced and segment.is_sealed:
                     break
@@ -57,7 +57,8 @@ class LogFlusher:
                 self._files.sync_directory(directory)
             self.flushed_offset = max(self.flushed_offset, end_offset)
 
-    def _sync_file(self, path: str) -> None:
+    def sync_file(self, path: str) -> None:
+        """Force a file to disk, if it is there. Raises OSError."""
         file = self._files.file(path)
         try:
             file.sync()

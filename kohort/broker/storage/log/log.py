@@ -21,9 +21,14 @@ from pathlib import Path
 from typing import Self
 
 from kohort.broker.core.partition.producers import AppendedBatch, ProducerState
+from kohort.broker.core.partition.transactions import AbortedTransaction
 from kohort.broker.storage.compaction.writer import CleanedSegment
 from kohort.broker.storage.config import LogConfig
-from kohort.broker.storage.errors import OffsetOutOfRangeError, StorageError
+from kohort.broker.storage.errors import (
+    CorruptBatchError,
+    OffsetOutOfRangeError,
+    StorageError,
+)
 from kohort.broker.storage.filesystem import Buffer, FileSystem, OsFileSystem
 from kohort.broker.storage.layout import deleted_directory, parse_partition_directory
 from kohort.broker.storage.log.appending import Appended, LogAppender
@@ -38,6 +43,7 @@ from kohort.broker.storage.log.reading import (
     segment_number,
 )
 from kohort.broker.storage.log.state import LogState
+from kohort.broker.storage.log.transactions import aborted_between, end_of_read
 from kohort.broker.storage.segment.read import Found, is_at_hand
 from kohort.broker.storage.segment.segment import LogSegment
 from kohort.broker.storage.segment.time_index import TimestampOffset
@@ -95,10 +101,11 @@ class PartitionLog:
         )
         path = str(directory)
         try:
-            opened = open_log(files, path, terms)
+            state = LogState(files, path, terms, open_log(files, path, terms))
+            state.load_what_was_verified()
         except OSError as error:
             raise StorageError(f"{path} cannot be opened: {error}") from error
-        return cls(LogState(files, path, terms, opened), config)
+        return cls(state, config)
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.directory}, {self.log_start_offset} to {self.log_end_offset})"
@@ -170,17 +177,43 @@ class PartitionLog:
 
     @property
     def producers(self) -> ProducerState:
-        """The idempotent producers of this partition, loaded when first asked for."""
+        """The producers of this partition, loaded when first asked for."""
         self._state.check_usable()
         with self._state.errors_as("producers cannot be read"):
             return self._state.producers
 
-    def check_producer(self, header: BatchHeader) -> AppendedBatch | None:
+    def check_producer(
+        self, header: BatchHeader, *, is_first_of_epoch_zero: bool = False
+    ) -> AppendedBatch | None:
         """The batch in the log that this one repeats; None if it may be appended.
 
         Raises KafkaError as :meth:`ProducerState.check` does.
         """
-        return self.producers.check(header) if header.has_producer_id else None
+        return self.producers.check(header, is_first_of_epoch_zero=is_first_of_epoch_zero)
+
+    def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Every aborted transaction with records from `offset` on and below `end_offset`."""
+        state = self._state
+        state.check_usable()
+        with state.errors_as("aborted transactions cannot be read"):
+            state.load()
+            if not state.has_aborted:
+                return []
+            return aborted_between(state, offset, end_offset)
+
+    def aborted_in_read(
+        self, offset: int, byte_count: int, *, up_to_offset: int
+    ) -> list[AbortedTransaction]:
+        """The same for what a read from `offset` on has just given, up to `up_to_offset`."""
+        state = self._state
+        found = self.aborted_transactions(offset, up_to_offset)
+        if any(one.first_offset > offset for one in found):
+            try:
+                end_offset = end_of_read(state, offset, byte_count)
+            except (OSError, CorruptBatchError):
+                return found  # A few too many, as Kafka tells them, do no harm.
+            found = [one for one in found if one.first_offset < end_offset]
+        return found
 
     def append(
         self, batch: Buffer, header: BatchHeader, *, leader_epoch: int, wall_ms: int
@@ -424,6 +457,8 @@ class PartitionLog:
             )
             if count == len(state.segments):
                 self._appender.roll(wall_ms)
+            if count:
+                state.keep_open_transactions(state.segments[count].base_offset)
             for _ in range(count):
                 state.delete_first_segment(wall_ms)
             if count:

@@ -72,6 +72,8 @@ class OpenedLog:
     end_offset: int = 0
     is_tail_known: bool = False
     """The end of the active segment has been looked at."""
+    recovered_from: int | None = None
+    """What lies at or beyond this offset was not trusted, and has been verified."""
     lost: list[LostOffsets] = field(default_factory=list)
     """What was noticed to be gone."""
 
@@ -129,6 +131,7 @@ def _find_end(
     _look_inside(opened, content, terms)
     if end_offset is None:
         point = content.segments[-1].base_offset if terms.clean_shutdown else terms.recovery_point
+        opened.recovered_from = point
         epochs = opened.epochs
         epochs.defer()
         end_offset = _recover(opened, content, terms, point)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from kohort.broker.core.partition.producers import ProducerState
 from kohort.broker.storage.checkpoints.leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
-from kohort.broker.storage.checkpoints.producer_log import load_producers
+from kohort.broker.storage.checkpoints.producer_log import ProducerLog
 from kohort.broker.storage.checkpoints.producer_snapshot import write_snapshot
 from kohort.broker.storage.compaction.writer import CleanedSegment
 from kohort.broker.storage.errors import StorageError
@@ -52,6 +52,9 @@ class LogState:
         self.epochs = opened.epochs
         self.newest_epoch = opened.newest_epoch
         self._producers: ProducerState | None = None
+        self._recovered_from = opened.recovered_from
+        self.has_aborted = any(segment.aborted is not None for segment in opened.segments)
+        """Some segment has, or had, an index of aborted transactions."""
         if opened.is_new:
             self.flusher.note_name(directory.rpartition("/")[0])
             self.flusher.note_name(directory)
@@ -63,21 +66,53 @@ class LogState:
 
     @property
     def producers(self) -> ProducerState:
-        """The idempotent producers of the log. Raises OSError when they are loaded."""
+        """The producers of the log. Raises OSError when they are loaded.
+
+        After an unclean stop the transaction indexes are then as good as after a clean one.
+        """
         if self._producers is None:
-            self._producers = load_producers(
-                self.files,
-                self.directory,
-                self.snapshots,
-                self.segments,
-                end_offset=self.end_offset,
-                wall_ms=self.terms.wall_ms,
-            )
+            files = self.producer_log()
+            if self._recovered_from is None:
+                self._producers = files.load()
+            else:
+                self._producers = files.load_after_unclean_stop(self._recovered_from)
+                self.flusher.note_name(self.directory)
+                for offset in files.written:
+                    self.flusher.note_file(self.directory, file_name(offset, SNAPSHOT_SUFFIX))
+                self.has_aborted = any(one.aborted is not None for one in self.segments)
         return self._producers
+
+    def producer_log(self) -> ProducerLog:
+        """The files of the log as far as they tell of producers, as of now."""
+        return ProducerLog(
+            self.files,
+            self.directory,
+            self.snapshots,
+            self.segments,
+            end_offset=self.end_offset,
+            wall_ms=self.terms.wall_ms,
+        )
 
     def load(self) -> None:
         """Load everything now: appends are about to make the log differ from its files."""
         len(self.producers)
+
+    def load_what_was_verified(self) -> None:
+        """Load the producers after an unclean stop, if what tells of them was just looked at.
+
+        Where the recovery point lies within a segment, that would be more to read. Raises OSError.
+        """
+        point = self._recovered_from
+        if point is None:
+            return
+        ends = [*(segment.base_offset for segment in self.segments[1:]), self.end_offset]
+        beyond = [
+            segment
+            for segment, end in zip(self.segments, ends, strict=True)
+            if end > point or segment is self.active
+        ]
+        if beyond[0].base_offset >= point:
+            self.load()
 
     def assign_epoch(self, leader_epoch: int) -> None:
         """Begin a new leader epoch at the end of the log. Raises OSError."""
@@ -93,6 +128,15 @@ class LogState:
             self.snapshots.append(end_offset)
         # The log says the same, but not for ever: retention takes its beginning.
         self.flusher.note_file(self.directory, file_name(end_offset, SNAPSHOT_SUFFIX))
+
+    def keep_open_transactions(self, base_offset: int) -> None:
+        """Before all below a segment is deleted: see that what is open there stays known.
+
+        Raises OSError.
+        """
+        if self._producers is not None and self._producers.spans.open:
+            self.flusher.sync_file(f"{self.directory}/{file_name(base_offset, SNAPSHOT_SUFFIX)}")
+            self.files.sync_directory(self.directory)
 
     def delete_first_segment(self, wall_ms: int) -> None:
         """Drop the oldest segment and its producer snapshot. Raises OSError."""

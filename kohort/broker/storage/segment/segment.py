@@ -1,4 +1,4 @@
-"""One segment of a log: a .log file of batches and its two indexes.
+"""One segment of a log: a .log file of batches and its indexes.
 
 This module appends and owns the files; :mod:`kohort.broker.storage.segment.search` finds offsets,
 :mod:`kohort.broker.storage.segment.read` reads batches, :mod:`kohort.broker.storage.segment.times`
@@ -13,10 +13,17 @@ from collections.abc import Iterator, Mapping
 from copy import copy
 
 from kohort.broker.storage.filesystem import Buffer, File, FileSystem, write_fully
-from kohort.broker.storage.layout import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name
+from kohort.broker.storage.layout import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    file_name,
+)
 from kohort.broker.storage.segment.batch_walk import FEW_BYTES, BatchAt, walk_batches
 from kohort.broker.storage.segment.offset_index import OffsetIndex
 from kohort.broker.storage.segment.time_index import TimeIndex
+from kohort.broker.storage.segment.transaction_index import TransactionIndex
 from kohort.broker.storage.segment.verified_ranges import VerifiedRanges
 from kohort.protocol.records.batch import NO_TIMESTAMP, BatchHeader
 
@@ -34,7 +41,7 @@ class LogSegment:
     """See the module. All methods but `sync` belong to one thread; all may raise OSError."""
 
     __slots__ = (
-        "_hinted", "_hints", "_marks", "base_offset", "created_ms", "directory",
+        "_hinted", "_hints", "_marks", "aborted", "base_offset", "created_ms", "directory",
         "first_timestamp", "following_offset", "index", "is_damaged", "is_deleted",
         "is_index_rebuilt", "is_sealed", "is_synced", "is_twin", "log", "max_timestamp",
         "max_timestamp_offset", "size_bytes", "time_index", "unindexed_bytes", "verified",
@@ -54,6 +61,10 @@ class LogSegment:
         self.time_index = TimeIndex(
             files, self.path(TIME_INDEX_SUFFIX), base_offset, sizes.get(TIME_INDEX_SUFFIX)
         )
+        self.aborted: TransactionIndex | None = None
+        """The aborted transactions whose marker is here; None without any."""
+        if TRANSACTION_INDEX_SUFFIX in sizes:
+            self.add_transaction_index(files, sizes[TRANSACTION_INDEX_SUFFIX])
         self.verified = VerifiedRanges()
         self.created_ms = 0
         """Wall time of the creation, or of the last write as found when the log was opened."""
@@ -69,7 +80,7 @@ class LogSegment:
         self.is_sealed = False
         """Nothing is appended any more, and the indexes are complete."""
         self.is_synced = False
-        """All three files of a sealed segment are on the disk."""
+        """All files of a sealed segment are on the disk."""
         self.is_deleted = False
         self.is_damaged = False
         """A batch of it was found damaged when it was to be compacted."""
@@ -205,6 +216,14 @@ class LogSegment:
                 # They are needed on disk when the segment is sealed; until then they are hints.
                 logger.warning("indexes of %r: %s; kept in memory", self, error)
 
+    def add_transaction_index(
+        self, files: FileSystem, size_bytes: int | None = None
+    ) -> TransactionIndex:
+        """Give it an index of aborted transactions, whose file has this size if there is one."""
+        path = self.path(TRANSACTION_INDEX_SUFFIX)
+        self.aborted = TransactionIndex(files, path, self.base_offset, size_bytes)
+        return self.aborted
+
     def save_indexes(self) -> None:
         """Write out index entries that wait in memory."""
         # In this order: what the .index covers, the .timeindex covers too, wherever a kill comes.
@@ -224,6 +243,8 @@ class LogSegment:
         """Force the batches to disk, and the indexes if the segment is sealed. For any thread."""
         sealed = self.is_sealed
         self.log.sync()
+        if self.aborted is not None:
+            self.aborted.sync()
         if sealed or with_indexes:
             # A .timeindex that lost its last entry would make the segment look older than it is.
             self.index.sync()
@@ -235,6 +256,8 @@ class LogSegment:
         self.log.close()
         self.index.close()
         self.time_index.close()
+        if self.aborted is not None:
+            self.aborted.close()
 
     def twin(self) -> LogSegment:
         """A copy for another thread to read from; see :mod:`kohort.broker.storage.log.detached`."""

@@ -4,11 +4,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kohort.broker.core.partition.producers import ProducerSnapshot
+from kohort.broker.core.partition.transactions import AbortedTransaction
 from kohort.broker.storage.checkpoints.producer_snapshot import encode_snapshot
 from kohort.broker.storage.filesystem import read_file
-from kohort.broker.storage.formats import OFFSET_INDEX, PRODUCER_SNAPSHOT, TIME_INDEX
+from kohort.broker.storage.formats import (
+    OFFSET_INDEX,
+    PRODUCER_SNAPSHOT,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+)
 from kohort.broker.storage.segment.offset_index import OffsetIndex
 from kohort.broker.storage.segment.time_index import TimeIndex
+from kohort.broker.storage.segment.transaction_index import encode_entries
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 
 INT16, INT32, INT64 = (st.integers(-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (16, 32, 64))
@@ -38,6 +45,16 @@ def test_the_time_index_is_written_as_declared(timestamps: list[int]) -> None:
     assert [(entry.timestamp, entry.relative_offset) for entry in parsed] == [
         (timestamp, number) for number, timestamp in enumerate(timestamps)
     ]
+
+
+@settings(deadline=None)
+@given(st.lists(st.builds(AbortedTransaction, INT64, INT64, INT64, INT64)))
+def test_the_transaction_index_is_written_as_declared(entries: list[AbortedTransaction]) -> None:
+    parsed = TRANSACTION_INDEX.parse(encode_entries(entries))
+    assert [
+        (one.producer_id, one.first_offset, one.last_offset, one.last_stable_offset)
+        for one in parsed
+    ] == entries
 
 
 @settings(deadline=None)

@@ -1,0 +1,175 @@
+"""The `.txnindex` of a segment: the aborted transactions whose marker lies in it, as Kafka has it.
+
+Made with the first abort; most segments have none. Entries of 34 bytes, ascending by the offset of
+their marker. A consumer that reads committed records only is told of every transaction that has
+records in what it gets: `overlapping` finds them from the first offset asked for on, and says when
+no later segment can have any.
+
+An entry waits in memory until it can be written, so an abort never fails for its index; and nothing
+below the recovery point is without its entry on the disk, because `sync` comes before that moves.
+What an unclean stop leaves above the recovery point is not trusted and made anew from the batches.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import Final, NamedTuple
+
+from kohort.broker.core.partition.transactions import AbortedTransaction
+from kohort.broker.storage.checkpoints.checked_file import replace_file
+from kohort.broker.storage.errors import CorruptFileError
+from kohort.broker.storage.filesystem import File, FileSystem, write_fully
+
+_ENTRY: Final = Struct(">hqqqq")
+ENTRY_BYTES: Final = _ENTRY.size
+_VERSION: Final = 0
+_BLOCK_ENTRIES: Final = 128
+"""Read at once."""
+
+
+class Overlapping(NamedTuple):
+    """What one segment's index says about a range of offsets."""
+
+    transactions: list[AbortedTransaction]
+    is_all: bool
+    """No later segment has one that begins before the end of the range."""
+
+
+def encode_entries(entries: Sequence[AbortedTransaction]) -> bytes:
+    """The content of a file."""
+    return b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries)
+
+
+class TransactionIndex:
+    """See the module. For the log's thread, but for `sync`; all may raise OSError."""
+
+    __slots__ = ("_base_offset", "_file", "_files", "_is_checked", "_lock", "_pending", "_saved",
+                 "path")  # fmt: skip
+
+    def __init__(
+        self, files: FileSystem, path: str, base_offset: int, size_bytes: int | None
+    ) -> None:
+        """`size_bytes` of the file as it is, None if there is none."""
+        self.path = path
+        self._files = files
+        self._base_offset = base_offset
+        self._file: File | None = None if size_bytes is None else files.file(path)
+        self._saved = 0 if size_bytes is None else size_bytes // ENTRY_BYTES
+        self._is_checked = size_bytes is None
+        self._pending: list[AbortedTransaction] = []
+        self._lock = threading.Lock()
+        """Whoever has it may write."""
+
+    def __len__(self) -> int:
+        return self._saved + len(self._pending)
+
+    def __iter__(self) -> Iterator[AbortedTransaction]:
+        for number in range(0, self._saved, _BLOCK_ENTRIES):
+            yield from self._read(number, _BLOCK_ENTRIES)
+        yield from self._pending
+
+    def append(self, entry: AbortedTransaction) -> None:
+        """Add an entry behind all others. On OSError it waits in memory to be written."""
+        with self._lock:
+            self._pending.append(entry)
+            self._save()
+
+    def sync(self) -> None:
+        """Return once everything is on the disk. For any thread."""
+        with self._lock:
+            self._save()
+            file = self._file
+        if file is not None:
+            file.sync()
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self._file is not None:
+            self._file.close()
+
+    def check(self) -> None:
+        """See that the file can be what was written; CorruptFileError if not.
+
+        Reads it once. Whoever is told to must `replace_all` before anything else is asked.
+        """
+        if self._is_checked or self._file is None:
+            return
+        size_bytes = self._file.size()
+        if not size_bytes or size_bytes % ENTRY_BYTES:
+            raise CorruptFileError(f"{self.path} has {size_bytes} bytes")
+        last_offset = self._base_offset - 1
+        for number in range(0, self._saved, _BLOCK_ENTRIES):
+            for version, _, first, last, stable in self._fields(number, _BLOCK_ENTRIES):
+                is_right = first < last and 0 <= stable <= last + 1
+                if version != _VERSION or last <= last_offset or not is_right:
+                    raise CorruptFileError(f"{self.path} is wrong about a marker at {last}")
+                last_offset = last
+        self._is_checked = True
+
+    def replace_all(self, entries: Sequence[AbortedTransaction]) -> None:
+        """Hold other entries than those of the file, which is replaced as a whole, on the disk.
+
+        On OSError they wait in memory to be written.
+        """
+        self.close()
+        with self._lock:
+            self._file, self._saved, self._is_checked = None, 0, True
+            self._pending[:] = entries
+            # The segment may be sealed and synced, so that no flush comes by.
+            self._save(sync=True)
+
+    def overlapping(self, offset: int, end_offset: int) -> Overlapping:
+        """The transactions with records from `offset` on and below `end_offset`, by marker."""
+        found: list[AbortedTransaction] = []
+        for entry in self._from(offset):
+            if entry.first_offset < end_offset:
+                found.append(entry)
+            if entry.last_stable_offset >= end_offset:
+                return Overlapping(found, is_all=True)
+        return Overlapping(found, is_all=False)
+
+    def _from(self, offset: int) -> Iterator[AbortedTransaction]:
+        """Entries whose marker is at or behind an offset."""
+        low, high = 0, self._saved
+        while high - low > _BLOCK_ENTRIES:
+            middle = (low + high) // 2
+            if self._read(middle, 1)[0].last_offset < offset:
+                low = middle + 1
+            else:
+                high = middle
+        block = self._read(low, high - low)
+        number = low + bisect_left(block, offset, key=lambda entry: entry.last_offset)
+        for start in range(number, self._saved, _BLOCK_ENTRIES):
+            yield from self._read(start, min(_BLOCK_ENTRIES, self._saved - start))
+        for entry in self._pending:
+            if entry.last_offset >= offset:
+                yield entry
+
+    def _read(self, number: int, count: int) -> list[AbortedTransaction]:
+        return [AbortedTransaction._make(one[1:]) for one in self._fields(number, count)]
+
+    def _fields(self, number: int, count: int) -> Iterator[tuple[int, int, int, int, int]]:
+        """The entries as they are in the file, as many as there are."""
+        wanted = min(count, self._saved - number) * ENTRY_BYTES
+        if wanted <= 0:
+            return iter(())
+        assert self._file is not None
+        data = self._file.pread(wanted, number * ENTRY_BYTES)
+        if len(data) != wanted:
+            raise OSError(f"{self.path} ends before entry {number + count}")
+        return _ENTRY.iter_unpack(data)
+
+    def _save(self, *, sync: bool = False) -> None:
+        if not self._pending:
+            return
+        content = encode_entries(self._pending)
+        if self._file is None:
+            replace_file(self._files, self.path, content, sync=sync)
+            self._file = self._files.file(self.path)
+        else:
+            write_fully(self._file, [content], self._saved * ENTRY_BYTES)
+        self._saved += len(self._pending)
+        self._pending.clear()

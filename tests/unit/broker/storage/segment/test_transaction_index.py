@@ -1,0 +1,155 @@
+"""The file of aborted transactions beside a segment."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from kohort.broker.core.partition.transactions import AbortedTransaction
+from kohort.broker.storage.errors import CorruptFileError
+from kohort.broker.storage.filesystem import read_file
+from kohort.broker.storage.segment.transaction_index import (
+    ENTRY_BYTES,
+    TransactionIndex,
+    encode_entries,
+)
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+
+PATH = "/t-0/00000000000000000000.txnindex"
+KAFKAS = bytes.fromhex("0000 00000000000003e9 0000000000000003 0000000000000004 0000000000000000")
+"""By Kafka 4.4: producer 1001 aborted 3 to 4 while another transaction was open from 0."""
+
+
+@pytest.fixture
+def files() -> SimulatedFileSystem:
+    files = SimulatedFileSystem()
+    files.make_directory("/t-0")
+    return files
+
+
+def new_index(files: SimulatedFileSystem) -> TransactionIndex:
+    return TransactionIndex(files, PATH, 0, None)
+
+
+def reopened(files: SimulatedFileSystem, base_offset: int = 0) -> TransactionIndex:
+    return TransactionIndex(files, PATH, base_offset, len(read_file(files, PATH)))
+
+
+def short(number: int) -> AbortedTransaction:
+    """One of many that do not overlap: records at 10n to 10n + 8, the marker behind them."""
+    first = number * 10
+    return AbortedTransaction(number, first, first + 9, first + 10)
+
+
+def test_an_entry_is_written_as_kafka_writes_it(files: SimulatedFileSystem) -> None:
+    index = new_index(files)
+    assert not files.exists(PATH)
+    index.append(AbortedTransaction(1001, 3, 4, 0))
+    assert read_file(files, PATH) == KAFKAS
+    again = reopened(files)
+    again.check()
+    assert list(again) == [AbortedTransaction(1001, 3, 4, 0)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 127, 128, 129, 300, 1000])
+def test_a_search_finds_those_that_overlap_and_knows_when_it_is_over(
+    files: SimulatedFileSystem, count: int
+) -> None:
+    index = new_index(files)
+    entries = [short(number) for number in range(count)]
+    for entry in entries:
+        index.append(entry)
+    for offset in (0, 1, 9, 10, 11, count * 5, count * 10 - 11, count * 10 - 1, count * 10):
+        for length in (1, 5, 10, 11, 500):
+            end = offset + length
+            found = index.overlapping(offset, end)
+            assert found.transactions == [
+                one for one in entries if one.last_offset >= offset and one.first_offset < end
+            ]
+            assert found.is_all == (end <= count * 10)
+
+
+def test_a_long_transaction_is_found_behind_short_ones(files: SimulatedFileSystem) -> None:
+    """The last stable offset of an entry says that something earlier may still come."""
+    index = new_index(files)
+    index.append(AbortedTransaction(2, 5, 7, 3))
+    assert not index.overlapping(4, 5).is_all
+    index.append(AbortedTransaction(1, 3, 20, 21))
+    found = index.overlapping(4, 5)
+    assert found == ([AbortedTransaction(1, 3, 20, 21)], True)
+
+
+def test_what_cannot_be_written_is_found_all_the_same_and_written_later(
+    files: SimulatedFileSystem,
+) -> None:
+    index = new_index(files)
+    index.append(short(0))
+    files.fail("pwritev", suffix=".txnindex", number=errno.ENOSPC, times=2)
+    for number in (1, 2):
+        with pytest.raises(OSError, match="space"):
+            index.append(short(number))
+    assert index.overlapping(15, 30).transactions == [short(1), short(2)]
+    assert len(index) == 3
+    index.sync()
+    assert read_file(files, PATH) == encode_entries([short(0), short(1), short(2)])
+
+
+def test_all_entries_can_be_replaced_at_once(files: SimulatedFileSystem) -> None:
+    index = new_index(files)
+    for number in range(5):
+        index.append(short(number))
+    index.replace_all([short(1), short(4)])
+    assert list(index) == list(reopened(files)) == [short(1), short(4)]
+
+
+GOOD = encode_entries([short(number) for number in range(4)])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        GOOD[:-1],
+        GOOD + b"\0",
+        GOOD[: ENTRY_BYTES * 2] + GOOD[:ENTRY_BYTES],
+        GOOD[:ENTRY_BYTES] * 2,
+        b"\0\1" + GOOD[2:],
+        bytes(ENTRY_BYTES * 2),
+        encode_entries([AbortedTransaction(1, 5, 5, 6)]),
+        encode_entries([AbortedTransaction(1, 3, 5, 7)]),
+    ],
+    ids=[
+        "nothing",
+        "cut",
+        "longer",
+        "unordered",
+        "repeated",
+        "version",
+        "zeros",
+        "empty",
+        "stable",
+    ],
+)
+def test_a_file_that_cannot_be_what_was_written_is_noticed(
+    files: SimulatedFileSystem, content: bytes
+) -> None:
+    new_index(files).append(short(0))
+    files.file(PATH).truncate(0)
+    files.file(PATH).pwritev([content], 0)
+    with pytest.raises(CorruptFileError):
+        reopened(files).check()
+
+
+def test_an_entry_of_an_earlier_segment_is_noticed(files: SimulatedFileSystem) -> None:
+    new_index(files).append(short(0))
+    reopened(files, base_offset=9).check()
+    with pytest.raises(CorruptFileError):
+        reopened(files, base_offset=10).check()
+
+
+def test_a_good_file_is_read_once(files: SimulatedFileSystem) -> None:
+    new_index(files).append(short(0))
+    index = reopened(files)
+    index.check()
+    files.fail("pread", suffix=Path(PATH).suffix, number=errno.EIO)
+    index.check()
