@@ -143,6 +143,30 @@ def test_exactly_once_copies_each_payment_once(
     assert receipts == [f"received: {number}" for number in range(27)]
 
 
+def test_read_process_write_is_exact_over_kills(
+    any_broker: ServerProcess, topics: Topics, group: str, *, long_form: bool
+) -> None:
+    if isinstance(any_broker, KohortServer):
+        pytest.skip("Kohort has no transactions yet")
+    bootstrap = any_broker.bootstrap
+    source, out = topics.create(2), topics.create()
+    arguments = ("read_process_write.py", bootstrap, source, out, group, "0")
+    kills = 20 if long_form else 3
+    count = 0
+    for _ in range(kills):
+        for partition in (0, 1):
+            topics.fill(source, range(count, count + 250), partition)
+            count += 250
+        with running(*arguments) as service:
+            # The next transaction has probably begun.
+            service.line_with("up to")
+            service.line_with("up to")
+    with running(*arguments) as service:
+        receipts = read_committed(bootstrap, out, count)
+        assert service.stop() == 0
+    assert sorted(receipts) == sorted(f"received: {number}" for number in range(count))
+
+
 def read_committed(bootstrap: str, topic: str, count: int) -> list[str]:
     """All that is there, and nothing behind it."""
     consumer = ConfluentConsumer(
