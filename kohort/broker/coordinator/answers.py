@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kohort.broker.coordinator.turn_queue import TurnQueue
+from kohort.broker.coordinator.round_robin import RoundRobin
 from kohort.broker.core.group.effects import Reply
 from kohort.broker.core.group.requests import JoinResult
 from kohort.broker.runtime.answer import Later
@@ -28,7 +28,7 @@ class AnswerQueue:
 
     __slots__ = ("_is_turn_coming", "_queue", "_turns", "_waiting")
 
-    def __init__(self, waiting: dict[Later[Any], None], turns: TurnQueue) -> None:
+    def __init__(self, waiting: dict[Later[Any], None], turns: RoundRobin) -> None:
         """`waiting` are the group's unanswered tickets, from which those answered are taken;
         `turns` is that of all groups.
         """

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from kohort.broker.coordinator.log.offsets_log import OffsetsLog
-from kohort.broker.coordinator.turn_queue import TurnQueue
+from kohort.broker.coordinator.round_robin import RoundRobin
 from kohort.broker.core.group.effects import TimerKey
 from kohort.broker.core.group.events import Event
 from kohort.broker.core.group.group import Group
@@ -48,8 +48,8 @@ class ActorHost(Protocol):
     inbox_max: int
     commit_timeout_ms: int
     log: OffsetsLog
-    session_turns: TurnQueue
-    answer_turns: TurnQueue
+    session_turns: RoundRobin
+    answer_turns: RoundRobin
 
     def now(self) -> Now: ...
 

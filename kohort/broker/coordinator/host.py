@@ -16,7 +16,7 @@ from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.loading import load_groups, read_group
 from kohort.broker.coordinator.log.offsets_log import OffsetsLog, partition_of
 from kohort.broker.coordinator.log.rehoming import former_partition_of
-from kohort.broker.coordinator.turn_queue import TurnQueue
+from kohort.broker.coordinator.round_robin import RoundRobin
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.effects import TimerKey
 from kohort.broker.core.group.events import Event
@@ -42,7 +42,7 @@ SWEEP_TURN_MS: Final = 5
 SIZE_OF_A_GROUP: Final = 50
 """Members and positions that count as one group there: five thousand are a few milliseconds."""
 
-CLOSE_PATIENCE_S: Final = 5.0
+CLOSE_WAIT_S: Final = 5.0
 """How long a stop waits for appends under way."""
 
 
@@ -86,8 +86,8 @@ class GroupHost:
         self.config = config
         self.inbox_max = config.inbox_max
         self.commit_timeout_ms = config.commit_timeout_ms
-        self.session_turns = TurnQueue()
-        self.answer_turns = TurnQueue()
+        self.session_turns = RoundRobin()
+        self.answer_turns = RoundRobin()
         self.log = log
         self._purgatory = purgatory
         self._clock = clock
@@ -138,7 +138,7 @@ class GroupHost:
             self._sweeper.cancel()
             await asyncio.wait([self._sweeper])
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=CLOSE_PATIENCE_S)
+            await asyncio.wait(self._tasks, timeout=CLOSE_WAIT_S)
         work = 0
         for actor in list(self._actors.values()):
             work += 1 + actor.group.size // SIZE_OF_A_GROUP

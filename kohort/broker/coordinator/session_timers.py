@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Final
 
-from kohort.broker.coordinator.turn_queue import TurnQueue
+from kohort.broker.coordinator.round_robin import RoundRobin
 from kohort.broker.core.group.effects import TimerKey
 from kohort.broker.core.keyed_timers import KeyedTimers
 
@@ -24,7 +24,7 @@ class SessionTimers:
 
     __slots__ = ("_is_turn_coming", "_pending", "_queue", "_timers")
 
-    def __init__(self, timers: KeyedTimers[TimerKey], queue: TurnQueue) -> None:
+    def __init__(self, timers: KeyedTimers[TimerKey], queue: RoundRobin) -> None:
         """`queue` is that of all groups."""
         self._timers = timers
         self._queue = queue

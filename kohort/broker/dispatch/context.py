@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kohort.broker.core.partition.verdict import ValidationPolicy
-from kohort.broker.dispatch.encoded import Prepared, TopicAnswers
+from kohort.broker.dispatch.encoded import EncodedResponse, TopicAnswers
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.answer import Later, Tasks
@@ -96,7 +96,7 @@ class BrokerServices:
     """Which partitions are in whose transaction; None where transactions are not served."""
     tasks: Tasks = field(default_factory=set)
     """Handlers that have to wait, at work."""
-    api_versions: dict[int, Prepared] = field(default_factory=dict)
+    api_versions: dict[int, EncodedResponse] = field(default_factory=dict)
     """The answer that lists `apis` and `features`, by version."""
     topic_answers: TopicAnswers = field(default_factory=TopicAnswers)
     """What Metadata was answered of late."""

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
-from kohort.broker.dispatch.encoded import Prepared
+from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.failures import NoErrorField, error_response, unsupported_version
 from kohort.broker.dispatch.registry import Route, Router
 from kohort.broker.network.metrics import NetworkMetrics
@@ -77,7 +77,7 @@ class Dispatcher:
         kind = returned.__class__
         if returned is None or kind is route.response:
             return self._answer(call, returned)
-        if kind is Prepared:
+        if kind is EncodedResponse:
             return self._give(call, returned)
         assert kind is Later, f"{route.api.name} returned {kind.__name__}"
         if returned.is_done:
@@ -108,7 +108,7 @@ class Dispatcher:
         self._metrics.request_answered(route.api.name, route.version, response, duration_s)
         return buffers
 
-    def _give(self, call: _Call, answer: Prepared) -> Answer:
+    def _give(self, call: _Call, answer: EncodedResponse) -> Answer:
         """Answer with what was encoded before."""
         header, route, _, started_s = call
         has_tags = route.response_header_has_tags
@@ -126,7 +126,7 @@ class Dispatcher:
             return self._fail(call, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "interrupted"))
         except Exception as error:  # noqa: BLE001 - every one of them is answered.
             return self._fail(call, error)
-        if returned.__class__ is Prepared:
+        if returned.__class__ is EncodedResponse:
             return self._give(call, returned)
         return self._answer(call, returned)
 

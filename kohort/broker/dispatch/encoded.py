@@ -1,7 +1,7 @@
-"""Answers that are encoded once and given to everybody who asks the same.
+"""Answers that are encoded once and given to every client that asks the same.
 
 A fleet of clients asks one question many times: who leads the partitions of the topics that all of
-them read. To look that up anew and to encode it is most of what the request costs.
+them read. Looking that up again and encoding it is most of what the request costs.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ KEPT_MAX_BYTES: Final = 16_384
 """Larger answers are not kept. Peers who ask what they like make us hold some 3 MB."""
 
 
-class Prepared:
-    """An answer without errors in the version of its request: what a handler may return in place of
-    a response.
+class EncodedResponse:
+    """A response without errors, encoded in the version of its request; a handler may return it in
+    place of the response itself.
     """
 
     __slots__ = ("body",)
@@ -33,7 +33,7 @@ class Prepared:
 
 
 class _Kept(NamedTuple):
-    answer: Prepared
+    answer: EncodedResponse
     revisions: tuple[tuple[bytes, int], ...]
     """By topic id, and not the topics themselves: those that are deleted are to be freed."""
 
@@ -47,7 +47,7 @@ class TopicAnswers:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def find(self, question: Hashable, topics: TopicManager) -> Prepared | None:
+    def find(self, question: Hashable, topics: TopicManager) -> EncodedResponse | None:
         """The answer, if there is one and it still holds."""
         kept = self._kept.get(question)
         if kept is None:
@@ -63,11 +63,11 @@ class TopicAnswers:
                 return None
         return kept.answer
 
-    def keep(self, question: Hashable, body: bytes, told: Sequence[Topic]) -> Prepared:
+    def keep(self, question: Hashable, body: bytes, told: Sequence[Topic]) -> EncodedResponse:
         """What is to be given from now on. All that may change in it are the topics there are and
         what is told of their partitions, all of which are online.
         """
-        answer = Prepared(body)
+        answer = EncodedResponse(body)
         if len(body) <= KEPT_MAX_BYTES:
             if len(self._kept) >= KEPT_MAX:
                 del self._kept[next(iter(self._kept))]

@@ -25,8 +25,8 @@ TRANSACTIONS_ARE_SERVED: Final = False
 """Whether the apis of transactions are answered and told; all of them, or none."""
 
 Handler = Callable[[RequestContext, Any], Any]
-"""``(context, request) -> answer``: a response, one that is encoded already (`Prepared`), None
-where the request has no answer, or a `Later` of one of these."""
+"""``(context, request) -> answer``: a response, an `EncodedResponse`, None where the request has no
+answer, or a `Later` of one of these."""
 
 
 def _always(request: object) -> bool:

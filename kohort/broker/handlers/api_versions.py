@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.encoded import Prepared
+from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
@@ -32,7 +32,7 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 @handles(ApiVersionsRequest, versions="0-5")
 def api_versions(
     ctx: RequestContext, request: ApiVersionsRequest
-) -> ApiVersionsResponse | Prepared:
+) -> ApiVersionsResponse | EncodedResponse:
     """Check what the client says of itself, remember it, and list the apis."""
     version = ctx.api_version
     if version >= CLIENT_SOFTWARE_SINCE:
@@ -46,7 +46,8 @@ def api_versions(
     known = ctx.broker.api_versions.get(version)
     if known is None:
         response_codec = codec(ApiVersionsResponse, version)
-        known = ctx.broker.api_versions[version] = Prepared(response_codec.encode(_list(ctx)))
+        known = EncodedResponse(response_codec.encode(_list(ctx)))
+        ctx.broker.api_versions[version] = known
     return known
 
 

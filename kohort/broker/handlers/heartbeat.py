@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.encoded import Prepared
+from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
@@ -16,7 +16,9 @@ from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 
 
 @handles(HeartbeatRequest, versions="0-4")
-def heartbeat(ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | Prepared:
+def heartbeat(
+    ctx: RequestContext, request: HeartbeatRequest
+) -> HeartbeatResponse | EncodedResponse:
     """REBALANCE_IN_PROGRESS while joins are collected."""
     error = ctx.broker.groups.heartbeat(
         request.group_id,
@@ -28,8 +30,8 @@ def heartbeat(ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatRespon
 
 
 @cache
-def _all_is_well(version: int) -> Prepared:
+def _all_is_well(version: int) -> EncodedResponse:
     """What nearly every heartbeat is answered."""
-    return Prepared(
+    return EncodedResponse(
         codec(HeartbeatResponse, version).encode(HeartbeatResponse(error_code=ErrorCode.NONE))
     )

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.encoded import Prepared
+from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, Mirror, OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.authorized_operations import (
@@ -48,7 +48,7 @@ TOPICS_REMEMBERED_MAX: Final = 50
 )
 def metadata(
     ctx: RequestContext, request: MetadataRequest
-) -> MetadataResponse | Prepared | Later[MetadataResponse]:
+) -> MetadataResponse | EncodedResponse | Later[MetadataResponse]:
     """Describe what is asked for; waits only where topics are created."""
     asked = request.topics
     if asked is None or (not asked and ctx.api_version < EMPTY_IS_NONE_SINCE):
@@ -85,7 +85,7 @@ def _question(
 
 def _keep(
     ctx: RequestContext, question: tuple[object, ...], response: MetadataResponse
-) -> MetadataResponse | Prepared:
+) -> MetadataResponse | EncodedResponse:
     """The answer as it will be given to the same question again, unless there are errors in it."""
     topics = []
     for told in response.topics:

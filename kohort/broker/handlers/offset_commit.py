@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from kohort.broker.core.group.requests import CommitRequest, CommitResult, OffsetToCommit
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.encoded import Prepared
+from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.answer import Later
@@ -56,7 +56,7 @@ _Places: TypeAlias = tuple[tuple[str, bytes, tuple[int, ...]], ...]
 )
 def offset_commit(
     ctx: RequestContext, request: OffsetCommitRequest
-) -> OffsetCommitResponse | Prepared | Later[OffsetCommitResponse | Prepared]:
+) -> OffsetCommitResponse | EncodedResponse | Later[OffsetCommitResponse | EncodedResponse]:
     """Answered when what could be stored is durable."""
     version = ctx.header.api_version
     offsets: list[OffsetToCommit] = []
@@ -68,7 +68,7 @@ def offset_commit(
     if not offsets:
         return _respond(_places(request), refusals)
 
-    def complete(result: CommitResult) -> OffsetCommitResponse | Prepared:
+    def complete(result: CommitResult) -> OffsetCommitResponse | EncodedResponse:
         assert len(result.errors) == len(offsets)
         places = _places(request)
         if any(result.errors) or len(offsets) != len(refusals):
@@ -144,10 +144,10 @@ def _places(request: OffsetCommitRequest) -> _Places:
 
 
 @lru_cache(maxsize=ANSWERS_KEPT_MAX)
-def _all_is_stored(version: int, places: _Places) -> Prepared:
+def _all_is_stored(version: int, places: _Places) -> EncodedResponse:
     """Whoever commits commits the same partitions again and again."""
     no_errors = [ErrorCode.NONE] * sum(len(partitions) for *_, partitions in places)
-    return Prepared(codec(OffsetCommitResponse, version).encode(_respond(places, no_errors)))
+    return EncodedResponse(codec(OffsetCommitResponse, version).encode(_respond(places, no_errors)))
 
 
 def _respond(places: _Places, errors: Iterable[ErrorCode]) -> OffsetCommitResponse:

@@ -58,7 +58,7 @@ MEMBERS_AS_ONE: Final = 250
 MORE_AFTER_MS: Final = 100
 """A little."""
 
-CLOSE_PATIENCE_S: Final = 5.0
+CLOSE_WAIT_S: Final = 5.0
 """How long a stop waits for what is still to be written."""
 
 RECORDS_PER_TURN: Final = 20
@@ -135,7 +135,7 @@ class RebalanceHistory:
         self._wake_up()
         if self._worker is not None:
             # Not cancelled before: what it is writing would be lost.
-            await asyncio.wait([self._worker], timeout=CLOSE_PATIENCE_S)
+            await asyncio.wait([self._worker], timeout=CLOSE_WAIT_S)
             self._worker.cancel()
             await asyncio.wait([self._worker])
         self._wake = None

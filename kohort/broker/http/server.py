@@ -4,7 +4,7 @@ Promises: a probe gets its answer however many connections are open that do noth
 as many as there may be, a new one takes the place of the longest idle; without an idle one, of the
 one whose request has been arriving for the longest, then of the one that has been taking its answer
 for the longest. One whose page is at work goes last, and neither of the last two before it had
-`PATIENCE_S`. The rest is told to come later.
+`PROTECTED_S`. The rest is told to come later.
 
 Starting costs next to nothing: what speaks HTTP is imported when the first connection comes.
 """
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-PATIENCE_S: Final = 1.0
-"""What a request that has arrived is given before another connection may take its place."""
+PROTECTED_S: Final = 1.0
+"""How long a request that has arrived keeps its place against other connections."""
 
 _BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 21\r\n"
@@ -132,7 +132,7 @@ class HttpServer:
             self._connections.items(), key=lambda item: (item[1].phase, item[1].since_s)
         )
         age_s = asyncio.get_running_loop().time() - connection.since_s
-        if connection.phase >= Phase.WRITING and age_s < PATIENCE_S:
+        if connection.phase >= Phase.WRITING and age_s < PROTECTED_S:
             return False
         del self._connections[task]
         self._ending.add(task)

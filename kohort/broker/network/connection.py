@@ -23,7 +23,6 @@ from kohort.broker.network.limits import (
 )
 from kohort.broker.network.memory import Claimant, RequestMemory, UnsentBytes
 from kohort.broker.network.metrics import NetworkMetrics
-from kohort.broker.network.patience import CloseReason, Patience
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.peer_state import has_peer_left
 from kohort.broker.network.service import (
@@ -32,6 +31,7 @@ from kohort.broker.network.service import (
     ConnectionInfo,
     Service,
 )
+from kohort.broker.network.timeouts import CloseReason, ConnectionTimeouts
 from kohort.broker.network.turns import Turns
 from kohort.broker.runtime.answer import Later
 from kohort.protocol.codec import Buffer
@@ -84,11 +84,11 @@ class Connection(asyncio.BufferedProtocol):
         "_is_write_paused",
         "_memory",
         "_metrics",
-        "_patience",
         "_pending",
         "_reader",
         "_sender",
         "_service",
+        "_timeouts",
         "_transport",
         "_turns",
         "_unwritten",
@@ -107,7 +107,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reader = FrameReader(
             host.receive_buffer, self._memory, host.limits.socket_request_max_bytes
         )
-        self._patience = Patience()
+        self._timeouts = ConnectionTimeouts()
         self._pending: Later[Answer] | None = None
         """The one request that is executed and not answered."""
         self._frame_in_execution: Buffer = b""
@@ -165,7 +165,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self._is_closing:
             return
-        self._patience.is_active = True
+        self._timeouts.is_active = True
         self._metrics.bytes_received(nbytes)
         if nbytes > SMALL_BYTES:
             self._reader.received(nbytes)
@@ -245,7 +245,7 @@ class Connection(asyncio.BufferedProtocol):
         # Many may be behind by less than what stops one.
         self._host.unsent.note(self, self._transport.get_write_buffer_size())
         is_waiting_for_us = self._pending is not None or self._reader.is_starved
-        reason = self._patience.check(
+        reason = self._timeouts.check(
             now_ms,
             self._host.limits,
             unsent_bytes=self._unsent_bytes(),

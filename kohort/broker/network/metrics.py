@@ -7,7 +7,7 @@ class NetworkMetrics(Protocol):
     """Implemented by `kohort.broker.metrics.requests.EdgeMetrics`.
 
     Reasons are from fixed lists, so they can be labels: those of connections that are closed are
-    `kohort.broker.network.patience.CloseReason`, one that is refused names the config that says no.
+    `kohort.broker.network.timeouts.CloseReason`, one that is refused names the config that says no.
     """
 
     def request_answered(

@@ -19,10 +19,10 @@ from kohort.broker.network.frames import RECEIVE_BUFFER_BYTES
 from kohort.broker.network.limits import NetworkLimits
 from kohort.broker.network.memory import RequestMemory, UnsentBytes
 from kohort.broker.network.metrics import NetworkMetrics
-from kohort.broker.network.patience import ServingTime
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.service import Service
 from kohort.broker.network.shortage import LOOK_INTERVAL_MS, Shortage
+from kohort.broker.network.timeouts import ServingTime
 from kohort.broker.network.turns import Turns
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.memory.trim import give_back_free_memory

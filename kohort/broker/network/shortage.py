@@ -5,20 +5,20 @@ keep others waiting, and one that sends as fast as its link can must not be ende
 nothing is judged while there is room for all. While somebody waits, the uploads are looked at every
 `LOOK_INTERVAL_MS`, and what is asked of them rises with what they hold and with who waits:
 
-- *A claim within its share has waited for `PATIENCE_MS`.* Uploads that hold more than their shares
-  end, until there is room for it, and an eighth of the budget for those that come next: first the
-  uploads that would hold the most for the longest, which is the product of the bytes held and the
-  time to completion at the pace of the last `WINDOW_MS`. One that is complete within `PATIENCE_MS`
-  is left alone. For one that we do not read, because it waits itself or is executed, the time since
-  it last brought something stands for the time to come.
-- *Any claim has waited for `PATIENCE_MS`.* The one upload that exceeds the budget ends if it would
-  take longer than `FRAME_TIME_WHEN_SHORT_MS` at the pace of `OVERDRAWN_WINDOW_MS`.
-- *Somebody waits*: `patience` ends a frame of any size that does not come forward by an eighth
-  within five seconds, the same pace over a longer time.
+- *A claim within its share has waited for `CLAIM_WAIT_MS`.* Uploads that hold more than their
+  shares end, until there is room for it, and an eighth of the budget for those that come next:
+  first the uploads that would hold the most for the longest, which is the product of the bytes held
+  and the time to completion at the pace of the last `WINDOW_MS`. One that is complete within
+  `CLAIM_WAIT_MS` is left alone. For one that we do not read, because it waits itself or is
+  executed, the time since it last brought something stands for the time to come.
+- *Any claim has waited for `CLAIM_WAIT_MS`.* The one upload that exceeds the budget ends if it
+  would take longer than `FRAME_TIME_WHEN_SHORT_MS` at the pace of `OVERDRAWN_WINDOW_MS`.
+- *A claim waits*: `ConnectionTimeouts` ends a frame of any size that does not come forward by an
+  eighth within five seconds, the same pace over a longer time.
 
-So a claim within its share waits for at most the interval of a look before it is seen, its
-patience, and another interval: 0.6 s. Those beyond their shares wait in the order they came, and
-each before them for at most as long as these rules leave it.
+So a claim within its share waits for at most the interval of a look before it is seen,
+`CLAIM_WAIT_MS`, and another interval: 0.6 s. Those beyond their shares wait in the order they came,
+and each before them for at most as long as these rules leave it.
 
 Pure: time comes in, and those to be ended go out.
 """
@@ -29,11 +29,11 @@ from kohort.broker.network.memory import Claimant, RequestMemory
 
 LOOK_INTERVAL_MS: Final = 100
 
-PATIENCE_MS: Final = 400
+CLAIM_WAIT_MS: Final = 400
 """What a claim within its share waits for those that are nearly complete."""
 
 WINDOW_MS: Final = 300
-"""A pace is measured over this time; shorter than the patience, so that it is known by then."""
+"""A pace is measured over this time; shorter than `CLAIM_WAIT_MS`, so that it is known by then."""
 
 OVERDRAWN_WINDOW_MS: Final = 1_000
 """A link that falters for less does not look slow."""
@@ -133,7 +133,7 @@ class Shortage:
         missing_bytes = sum(
             byte_count
             for claimant, byte_count in memory.waiting()
-            if now_ms - self._waiting_since_ms[claimant] >= PATIENCE_MS
+            if now_ms - self._waiting_since_ms[claimant] >= CLAIM_WAIT_MS
             and memory.is_within_share(claimant, byte_count)
         )
         if not missing_bytes:
@@ -146,7 +146,7 @@ class Shortage:
         for upload, pace in self._paces.items():
             time_ms = self._time_to_come_ms(upload, pace, now_ms)
             if (
-                time_ms > PATIENCE_MS
+                time_ms > CLAIM_WAIT_MS
                 and upload not in self._ended
                 # What exceeds the budget is in nobody's way.
                 and upload is not memory.overdrawn
@@ -178,7 +178,7 @@ class Shortage:
             return None
         pace = self._overdrawn[1]
         pace.look(overdrawn, now_ms)
-        if now_ms - min(self._waiting_since_ms.values()) < PATIENCE_MS:
+        if now_ms - min(self._waiting_since_ms.values()) < CLAIM_WAIT_MS:
             return None
         if overdrawn.left_bytes == 0:
             # Executed, or parked: its memory is as good as gone if that takes for ever.

@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 from kohort.broker.config import load
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
-from kohort.broker.dispatch.encoded import Prepared
+from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.registry import load_handlers
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.answer import Later
@@ -129,8 +129,8 @@ async def ask(topics: TopicManager, request: Any, version: int | None = None) ->
     if inspect.iscoroutine(response) or isinstance(response, Later):
         response = await response
     response_codec: Codec[Any] = codec(RESPONSES[api.key], ctx.api_version)
-    is_prepared = isinstance(response, Prepared)
-    encoded = response.body if is_prepared else response_codec.encode(response)
+    is_encoded = isinstance(response, EncodedResponse)
+    encoded = response.body if is_encoded else response_codec.encode(response)
     decoded, end = response_codec.decode(encoded)
     assert end == len(encoded)
     return decoded

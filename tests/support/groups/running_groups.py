@@ -15,7 +15,7 @@ from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
-from kohort.broker.dispatch.encoded import Prepared
+from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.registry import load_handlers
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.clock import SystemClock
@@ -85,7 +85,7 @@ class RunningGroups:
             if inspect.isawaitable(response):
                 response = await response
             response_class: type[Any] = RESPONSES[api.key]
-            if isinstance(response, Prepared):
+            if isinstance(response, EncodedResponse):
                 response, _ = codec(response_class, version).decode(response.body)
             return _through_the_wire(response, response_class, version)
 

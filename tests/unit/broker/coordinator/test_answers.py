@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kohort.broker.coordinator.answers import ANSWERS_PER_TURN, MEMBERS_PER_ANSWER, AnswerQueue
-from kohort.broker.coordinator.turn_queue import TurnQueue
+from kohort.broker.coordinator.round_robin import RoundRobin
 from kohort.broker.core.group.effects import Reply
 from kohort.broker.core.group.requests import JoinedMember, JoinResult
 from kohort.broker.runtime.answer import Later
@@ -17,10 +17,10 @@ from kohort.protocol.errors import ErrorCode
 class Clients:
     """Who waits for answers, and in which order they came."""
 
-    def __init__(self, count: int, turns: TurnQueue | None = None) -> None:
+    def __init__(self, count: int, turns: RoundRobin | None = None) -> None:
         self.tickets = [Later[int]() for _ in range(count)]
         self.waiting: dict[Later[Any], None] = dict.fromkeys(self.tickets)
-        self.queue = AnswerQueue(self.waiting, turns or TurnQueue())
+        self.queue = AnswerQueue(self.waiting, turns or RoundRobin())
 
     def replies(self) -> Iterator[Reply]:
         return (Reply(ticket, number) for number, ticket in enumerate(self.tickets))
@@ -68,7 +68,7 @@ async def test_a_fault_in_one_answer_costs_that_one_and_none_behind_it(
 
 
 async def test_no_turn_gives_more_than_that_to_all_groups_together() -> None:
-    turns = TurnQueue()
+    turns = RoundRobin()
     groups = [Clients(2 * ANSWERS_PER_TURN, turns) for _ in range(5)]
     for one in groups:
         one.give_all()

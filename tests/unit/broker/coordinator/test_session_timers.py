@@ -2,8 +2,8 @@
 
 import asyncio
 
+from kohort.broker.coordinator.round_robin import RoundRobin
 from kohort.broker.coordinator.session_timers import SCHEDULED_PER_TURN, SessionTimers
-from kohort.broker.coordinator.turn_queue import TurnQueue
 from kohort.broker.core.group.effects import TimerKey
 from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.purgatory import Purgatory
@@ -14,12 +14,12 @@ def report(doing: str, error: Exception) -> None:
 
 
 class Sessions:
-    def __init__(self, count: int, queue: TurnQueue | None = None) -> None:
+    def __init__(self, count: int, queue: RoundRobin | None = None) -> None:
         self.keys = [TimerKey("session", f"m{number}") for number in range(count)]
         self.inner: KeyedTimers[TimerKey] = Purgatory(report=report).keyed_timers(
             lambda keys, now_ms: None, kind="Heartbeat"
         )
-        self.timers = SessionTimers(self.inner, queue or TurnQueue())
+        self.timers = SessionTimers(self.inner, queue or RoundRobin())
 
 
 async def test_no_turn_schedules_more_than_its_share() -> None:
@@ -33,7 +33,7 @@ async def test_no_turn_schedules_more_than_its_share() -> None:
 
 
 async def test_no_turn_schedules_more_than_that_of_all_groups_together() -> None:
-    queue = TurnQueue()
+    queue = RoundRobin()
     groups = [Sessions(SCHEDULED_PER_TURN + 1, queue) for _ in range(5)]
     for one in groups:
         one.timers.schedule_soon(dict.fromkeys(one.keys, 5))

@@ -13,7 +13,7 @@ import pytest
 from kohort.broker.core.purgatory import Completion, DelayedOperation, Purgatory
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.dispatcher import Dispatcher
-from kohort.broker.dispatch.encoded import Prepared
+from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.registry import Api, Handler, Router, load_handlers
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.peer_log import LINES_PER_INTERVAL, PeerLog
@@ -158,12 +158,12 @@ def test_a_plain_handler_is_answered_at_once_in_the_version_of_the_request(
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-def test_a_prepared_answer_is_framed_as_if_it_were_encoded_now(version: int) -> None:
+def test_an_encoded_response_is_framed_as_one_that_is_encoded_now(version: int) -> None:
     body = codec(HeartbeatResponse, version).encode(HeartbeatResponse(error_code=0))
-    prepared = Side(heartbeat=lambda ctx, request: Prepared(body))
+    encoded = Side(heartbeat=lambda ctx, request: EncodedResponse(body))
     frame = request_frame(HEARTBEAT, version)
-    assert prepared.answer(frame) == Side(heartbeat=ok).answer(frame)
-    (meter,) = prepared.metrics.request_meters()
+    assert encoded.answer(frame) == Side(heartbeat=ok).answer(frame)
+    (meter,) = encoded.metrics.request_meters()
     assert (meter.api, meter.version, sum(meter.duration.counts), meter.errors) == (
         "Heartbeat",
         version,

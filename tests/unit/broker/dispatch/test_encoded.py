@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
-from kohort.broker.dispatch.encoded import KEPT_MAX, KEPT_MAX_BYTES, Prepared, TopicAnswers
+from kohort.broker.dispatch.encoded import KEPT_MAX, KEPT_MAX_BYTES, EncodedResponse, TopicAnswers
 from kohort.broker.handlers.metadata import TOPICS_REMEMBERED_MAX, metadata
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.storage.metadata.store import MetadataStore
@@ -56,9 +56,9 @@ def about(*names: str | None, ids: tuple[bytes, ...] = ()) -> MetadataRequest:
     return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
 
 
-def read(answer: MetadataResponse | Prepared, version: int = VERSION) -> MetadataResponse:
+def read(answer: MetadataResponse | EncodedResponse, version: int = VERSION) -> MetadataResponse:
     response = codec(MetadataResponse, version)
-    body = answer.body if isinstance(answer, Prepared) else response.encode(answer)
+    body = answer.body if isinstance(answer, EncodedResponse) else response.encode(answer)
     return response.decode(body)[0]
 
 
@@ -67,7 +67,7 @@ async def test_who_asks_the_same_gets_the_same_bytes(tmp_path: Path) -> None:
         await topics.changes.create_topic("orders", partition_count=3)
         asker = Asker(topics)
         first = asker.answer(about("orders"))
-        assert isinstance(first, Prepared)
+        assert isinstance(first, EncodedResponse)
         assert asker.answer(about("orders")) is first
         assert [len(topic.partitions) for topic in read(first).topics] == [3]
 

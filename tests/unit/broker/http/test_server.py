@@ -13,7 +13,7 @@ import pytest
 
 from kohort.broker.http.connection import HttpLimits, Phase
 from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse, Page
-from kohort.broker.http.server import PATIENCE_S, HttpServer
+from kohort.broker.http.server import PROTECTED_S, HttpServer
 
 SECRET = "a secret of the page"
 
@@ -260,7 +260,7 @@ async def test_connections_beyond_the_limit_are_told_so_and_closed_while_all_pag
         assert answer.startswith(b"HTTP/1.1 503 ")
         assert answer.endswith(b"\r\n\r\ntoo many connections\n")
         # No page has to work for so long that a probe may not have its place.
-        await asyncio.sleep(PATIENCE_S)
+        await asyncio.sleep(PROTECTED_S)
         assert b" 200 " in await exchange(server, b"GET /echo HTTP/1.0\r\n\r\n")
         first.close()
 
@@ -315,7 +315,7 @@ async def test_a_probe_need_not_wait_for_peers_that_do_not_read_their_answers() 
         for _, writer in opened:
             writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
         await until(lambda: phases(server) == [Phase.WRITING] * 2)
-        await asyncio.sleep(PATIENCE_S)
+        await asyncio.sleep(PROTECTED_S)
         assert b" 200 " in await exchange(server, b"GET /echo HTTP/1.0\r\n\r\n")
         for _, writer in opened:
             writer.transport.abort()

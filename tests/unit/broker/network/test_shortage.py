@@ -6,7 +6,7 @@ import pytest
 
 from kohort.broker.network.frames import FrameReader
 from kohort.broker.network.memory import Claimant, RequestMemory
-from kohort.broker.network.shortage import LOOK_INTERVAL_MS, PATIENCE_MS, Shortage
+from kohort.broker.network.shortage import CLAIM_WAIT_MS, LOOK_INTERVAL_MS, Shortage
 
 MIB = 1024 * 1024
 LIMIT = 256 * MIB
@@ -147,7 +147,7 @@ def test_a_claim_within_its_share_is_let_in_at_the_cost_of_the_slowest_that_hold
     edge.run(800)
     assert edge.memory.overdrawn is overdrawn.claimant
     many = edge.add(20, "10.0.1.{}", 5 * MIB, lambda now_ms: 4 * MIB + now_ms)
-    edge.run(LOOK_INTERVAL_MS + PATIENCE_MS + LOOK_INTERVAL_MS + 100)
+    edge.run(LOOK_INTERVAL_MS + CLAIM_WAIT_MS + LOOK_INTERVAL_MS + 100)
     assert slow.ended_count == 1
     assert (fast.ended_count, overdrawn.ended_count) == (0, 0)
     assert sum(one.ended_count for one in many) == 0

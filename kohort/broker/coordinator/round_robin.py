@@ -1,7 +1,6 @@
-"""Groups that have more to do than a turn of the loop may take: in each turn, one of them goes on.
+"""Work of groups that takes more than one pass of the loop: in each pass, one group goes on.
 
-What twenty groups do at the same time, each a bounded piece in every turn, is together a turn that
-is not bounded.
+A bounded piece of work for each of twenty groups in one pass is together not bounded.
 """
 
 from __future__ import annotations
@@ -15,17 +14,15 @@ logger = logging.getLogger(__name__)
 
 
 class TurnTaker(Protocol):
-    """Somebody with work that can wait a few turns."""
+    """A group's work that can wait for a few passes of the loop."""
 
     def take_turn(self) -> bool:
         """Do a piece of it; True if there is more. What it fails at must not come again."""
         ...
 
 
-class TurnQueue:
-    """Turn takers of all groups that do the same kind of work. Each has its turn, and the next one
-    the turn after.
-    """
+class RoundRobin:
+    """The same kind of work of all groups: each takes its turn in a pass of the loop of its own."""
 
     def __init__(self) -> None:
         self._waiting: deque[TurnTaker] = deque()
@@ -44,8 +41,8 @@ class TurnQueue:
         try:
             is_more = one.take_turn()
         except Exception:
-            # Or it would believe for ever that its turn is still to come.
-            logger.exception("A fault of ours in what a group does by and by")
+            # Otherwise it would believe for ever that its turn is still to come.
+            logger.exception("A fault of ours in a group's work over several passes")
             is_more = True
         if is_more:
             self._waiting.append(one)

@@ -2,12 +2,12 @@ import pytest
 
 from kohort.broker.network.frames import FramePart
 from kohort.broker.network.limits import FRAME_PROGRESS_BYTES, NetworkLimits
-from kohort.broker.network.patience import (
+from kohort.broker.network.timeouts import (
     LINGER_MS,
     SHORT_PROGRESS_MS,
     SHORT_PROGRESS_PART,
     CloseReason,
-    Patience,
+    ConnectionTimeouts,
 )
 
 LIMITS = NetworkLimits(connections_max_idle_ms=600_000, kohort_frame_timeout_ms=30_000)
@@ -17,7 +17,7 @@ class Watched:
     """A connection that is looked at once a second."""
 
     def __init__(self, limits: NetworkLimits = LIMITS) -> None:
-        self.patience = Patience()
+        self.timeouts = ConnectionTimeouts()
         self.limits = limits
         self.now_ms = 0
         self.unsent_bytes = 0
@@ -29,7 +29,7 @@ class Watched:
     def closed_after_s(self, seconds: int) -> tuple[int, CloseReason] | None:
         for second in range(1, seconds + 1):
             self.now_ms += 1_000
-            reason = self.patience.check(
+            reason = self.timeouts.check(
                 self.now_ms,
                 self.limits,
                 unsent_bytes=self.unsent_bytes,
@@ -52,7 +52,7 @@ def test_a_connection_that_sends_something_is_not_idle() -> None:
     watched = Watched()
     for _ in range(10):
         assert watched.closed_after_s(599) is None
-        watched.patience.is_active = True
+        watched.timeouts.is_active = True
 
 
 def test_a_connection_whose_request_is_parked_is_not_idle() -> None:
@@ -88,7 +88,7 @@ def test_dripping_bytes_does_not_prolong_a_frame() -> None:
     watched = Watched()
     for second in range(31):
         watched.part = FramePart(1, second)
-        watched.patience.is_active = True
+        watched.timeouts.is_active = True
         outcome = watched.closed_after_s(1)
         assert (outcome is not None) == (second == 30)
 
@@ -97,7 +97,7 @@ def test_a_large_upload_may_take_its_time_if_it_moves() -> None:
     watched = Watched()
     for piece in range(100):
         watched.part = FramePart(1, piece * FRAME_PROGRESS_BYTES)
-        watched.patience.is_active = True
+        watched.timeouts.is_active = True
         assert watched.closed_after_s(29) is None
 
 
@@ -105,7 +105,7 @@ def test_each_frame_has_its_own_time() -> None:
     watched = Watched()
     for number in range(100):
         watched.part = FramePart(number, 1)
-        watched.patience.is_active = True
+        watched.timeouts.is_active = True
         assert watched.closed_after_s(29) is None
 
 

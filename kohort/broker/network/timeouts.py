@@ -109,8 +109,8 @@ class _Progress:
         return 0
 
 
-class Patience:
-    """What was seen of one connection at the last look."""
+class ConnectionTimeouts:
+    """Whether one connection has exceeded a time limit, judged by what the last looks saw of it."""
 
     __slots__ = (
         "_closing_since_ms",
