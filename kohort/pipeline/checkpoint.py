@@ -2,7 +2,7 @@
 
 Spark notes there which offsets each batch has, before the batch, and that it is done, after it. It
 does not note what for: pointed at the checkpoint of another query, it goes on from that one's
-offsets. So a paper of our own, `job.json`, lies beside Spark's and is looked at first.
+offsets. So a file of our own, `job.json`, lies beside Spark's and is looked at first.
 """
 
 import json
@@ -15,7 +15,7 @@ from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.files import Files
 from kohort.pipeline.kafka import Offsets
 
-_PAPER: Final = "job.json"
+_OWNER_FILE: Final = "job.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,12 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Paper:
-    """What `job.json` says."""
+class CheckpointOwner:
+    """The job that a checkpoint belongs to, as `job.json` says it."""
 
     claim: Claim
     app_id: str
-    """Under which the table knows the batches of this checkpoint."""
+    """Id under which the table knows the batches of this checkpoint."""
     begin: Offsets
     """Where the first batch begins; partitions that come later begin at 0."""
 
@@ -48,43 +48,43 @@ class Checkpoint:
         self._files = files
         self.path = path
 
-    def paper(self, claim: Claim) -> Paper | None:
+    def owner(self, claim: Claim) -> CheckpointOwner | None:
         """What was agreed upon when the checkpoint was begun, None if it is new.
 
         Raises:
             PipelineError: it is the checkpoint of something else; names the difference.
         """
-        path = f"{self.path}/{_PAPER}"
+        path = f"{self.path}/{_OWNER_FILE}"
         if not self._files.exists(path):
-            # A .part is what a kill left of a paper that was being written.
+            # A .part is what a kill left of a file that was being written.
             if any(not name.endswith(".part") for name in self._files.names(self.path)):
                 raise PipelineError(
-                    f"{self.path} is the checkpoint of another query: it has no {_PAPER}. "
+                    f"{self.path} is the checkpoint of another query: it has no {_OWNER_FILE}. "
                     "Name another directory with --checkpoints."
                 )
             return None
         try:
             said = json.loads(self._files.read(path))
             begin = {int(index): int(offset) for index, offset in said["begin"].items()}
-            paper = Paper(Claim(**said["claim"]), said["app_id"], begin)
+            owner = CheckpointOwner(Claim(**said["claim"]), said["app_id"], begin)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise PipelineError(f"{path} cannot be understood: {error}") from error
-        self._compare(paper.claim, claim)
-        return paper
+        self._compare(owner.claim, claim)
+        return owner
 
     def begin_of_any(self) -> Offsets:
-        """Where it began, whosever it is; nothing if nobody knows."""
+        """Where it began, whichever job it belongs to; nothing if that is not known."""
         try:
-            said = json.loads(self._files.read(f"{self.path}/{_PAPER}"))
+            said = json.loads(self._files.read(f"{self.path}/{_OWNER_FILE}"))
             return {int(index): int(offset) for index, offset in said["begin"].items()}
         except (PipelineError, ValueError, KeyError, TypeError, AttributeError):
             return {}
 
-    def begin(self, claim: Claim, begin: Mapping[int, int]) -> Paper:
+    def begin(self, claim: Claim, begin: Mapping[int, int]) -> CheckpointOwner:
         """Makes it a checkpoint of this claim, from these offsets on."""
-        paper = Paper(claim, f"{claim.job}-{uuid.uuid4()}", dict(begin))
-        self._files.write(f"{self.path}/{_PAPER}", json.dumps(asdict(paper), indent=2))
-        return paper
+        owner = CheckpointOwner(claim, f"{claim.job}-{uuid.uuid4()}", dict(begin))
+        self._files.write(f"{self.path}/{_OWNER_FILE}", json.dumps(asdict(owner), indent=2))
+        return owner
 
     def ends(self, batch_id: int) -> Offsets | None:
         """Where a batch ends, as Spark noted before it began; None if it never did.

@@ -19,9 +19,9 @@ from xml.sax.saxutils import quoteattr
 
 import pyspark
 
+from kohort.pipeline.console import announce
 from kohort.pipeline.errors import UnavailableError
 from kohort.pipeline.java import find_java
-from kohort.pipeline.notice import tell
 
 DIRECTORY: Final = "KOHORT_JARS"
 """Environment: where the jars are kept."""
@@ -93,7 +93,7 @@ def ensure(directory: Path | None = None) -> list[Path]:
 def _fetch(missing: Sequence[Jar], place: Path) -> None:
     place.mkdir(parents=True, exist_ok=True)
     total = sum(jar.size for jar in missing)
-    tell(f"fetching {len(missing)} jars ({total / 1e6:.0f} MB) into {place}")
+    announce(f"fetching {len(missing)} jars ({total / 1e6:.0f} MB) into {place}")
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=place) as scratch:
         arrived = Path(scratch, "arrived")
         arrived.mkdir()
@@ -110,7 +110,7 @@ def _fetch(missing: Sequence[Jar], place: Path) -> None:
                     "Whoever served it has another one."
                 )
             path.replace(place / jar.file_name)
-    tell("all jars are there")
+    announce("all jars are there")
 
 
 def _take_from_maven(missing: Sequence[Jar], arrived: Path) -> list[Jar]:
@@ -145,7 +145,7 @@ def _run_ivy(missing: Sequence[Jar], scratch: Path, arrived: Path) -> str:
             size = sum(_size(path) for path in scratch.glob("ivy-*/cache/**/*.jar*"))
             if size >= shown + total // 10:
                 shown = size
-                tell(f"{size / 1e6:.0f} of {total / 1e6:.0f} MB")
+                announce(f"{size / 1e6:.0f} of {total / 1e6:.0f} MB")
             if time.monotonic() > deadline:
                 raise UnavailableError(f"the jars were not fetched within {_TIMEOUT_S} s")
             time.sleep(0.2)

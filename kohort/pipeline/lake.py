@@ -18,9 +18,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from kohort.pipeline import jvm
+from kohort.pipeline.append_transaction import AppendTransaction
 from kohort.pipeline.errors import ConflictError, PipelineError
 from kohort.pipeline.faults import explained
-from kohort.pipeline.look import Look
 
 _FORMAT: Final = "delta"
 
@@ -99,19 +99,19 @@ class Lake:
         with self._writing(name):
             writer.save(self.path(name))
 
-    def look(self, name: str) -> Look:
+    def begin_append(self, name: str) -> AppendTransaction:
         """For `append`: before the table is read for what is missing in it."""
         with explained(self._called(name)):
-            return Look(self._spark, self.path(name))
+            return AppendTransaction(self._spark, self.path(name))
 
-    def append(self, frame: DataFrame, name: str, look: Look) -> None:
-        """Adds rows that were not there at a `look`: a merge that need not look for them.
+    def append(self, frame: DataFrame, name: str, transaction: AppendTransaction) -> None:
+        """Adds rows that were missing when the transaction began: a merge without a search.
 
         Raises:
-            ConflictError: somebody else has changed the table since. Nothing was added.
+            ConflictError: the table has changed since. Nothing was added.
         """
         with explained(self._called(name)):
-            look.append(frame)
+            transaction.append(frame)
 
     def merge_new(
         self, frame: DataFrame, name: str, *, on: Sequence[str], is_unique: bool = False

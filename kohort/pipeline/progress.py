@@ -18,7 +18,7 @@ from pyspark.sql.streaming.listener import (
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
-from kohort.pipeline.notice import tell
+from kohort.pipeline.console import announce
 
 LATE_S_MAX: Final = 10.0
 """News that have not come by then will not come: Spark drops some when it has too many."""
@@ -55,12 +55,12 @@ class Progress(StreamingQueryListener):
         with self._has_ended:
             self._has_ended.wait_for(lambda: str(query.runId) in self._ended, LATE_S_MAX)
 
-    def tell_if_quiet(self, spark: SparkSession) -> None:
+    def announce_if_quiet(self, spark: SparkSession) -> None:
         """How far the stages are that run now, if nothing was told for a while."""
         if time.monotonic() - self._told_s < QUIET_S_MAX:
             return
         self._told_s = time.monotonic()
-        tell_stages(spark)
+        announce_stages(spark)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name.
         pass
@@ -72,7 +72,7 @@ class Progress(StreamingQueryListener):
             return
         self.rows[name] = self.rows.get(name, 0) + progress.numInputRows
         self._told_s = time.monotonic()
-        tell(line(name, progress))
+        announce(line(name, progress))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name.
         pass
@@ -92,7 +92,7 @@ def pulse(spark: SparkSession) -> Iterator[None]:
         # If Spark is gone, those who work with it say so.
         with suppress(Exception):
             while not over.wait(QUIET_S_MAX):
-                tell_stages(spark)
+                announce_stages(spark)
 
     thread = threading.Thread(target=beat, name="pulse", daemon=True)
     thread.start()
@@ -103,13 +103,13 @@ def pulse(spark: SparkSession) -> Iterator[None]:
         thread.join()
 
 
-def tell_stages(spark: SparkSession) -> None:
+def announce_stages(spark: SparkSession) -> None:
     """How far the stages are that run now."""
     tracker = spark.sparkContext.statusTracker()
     for stage_id in tracker.getActiveStageIds()[:STAGES_MAX]:
         stage = tracker.getStageInfo(stage_id)
         if stage is not None:
-            tell(f"working: {stage.numCompletedTasks} of {stage.numTasks} tasks are done")
+            announce(f"working: {stage.numCompletedTasks} of {stage.numTasks} tasks are done")
 
 
 def line(name: str, progress: StreamingQueryProgress) -> str:

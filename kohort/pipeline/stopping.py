@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from kohort.pipeline import jvm
-from kohort.pipeline.notice import tell
+from kohort.pipeline.console import announce
 
 _PATIENCE_S: Final = 5.0
 """For a JVM that was told to end to say so."""
@@ -37,7 +37,7 @@ def stop_on_signals(spark: SparkSession) -> Iterator[threading.Event]:
     except Exception:
         if not (stopping.is_set() and _is_ending(spark)):
             raise
-        tell("Spark was stopped as well; the next run does again what was not finished")
+        announce("Spark was stopped as well; the next run does again what was not finished")
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

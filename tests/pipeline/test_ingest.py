@@ -14,7 +14,7 @@ from tests.pipeline.events import avoided, line, member, raw, rebalance
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from kohort.pipeline.look import Look
+    from kohort.pipeline.append_transaction import AppendTransaction
 
 VALUES = [
     line(rebalance(1, 0, member("a-1", join=0, sync=10, fate="new", gained=["t-0"]))),
@@ -48,9 +48,9 @@ def test_a_batch_that_breaks_off_between_any_two_writes_is_completed(
             self._count()
             super().merge_new(frame, name, on=on, is_unique=is_unique)
 
-        def append(self, frame: DataFrame, name: str, look: Look) -> None:
+        def append(self, frame: DataFrame, name: str, transaction: AppendTransaction) -> None:
             self._count()
-            super().append(frame, name, look)
+            super().append(frame, name, transaction)
 
         def overwrite(self, frame: DataFrame, name: str) -> None:
             self._count()
@@ -101,9 +101,9 @@ def test_runs_that_find_the_same_events_missing_write_them_once(
         table = ""
         others: ClassVar[list[Callable[[], object]]] = []
 
-        def append(self, frame: DataFrame, name: str, look: Look) -> None:
+        def append(self, frame: DataFrame, name: str, transaction: AppendTransaction) -> None:
             self._let_by(name)
-            super().append(frame, name, look)
+            super().append(frame, name, transaction)
 
         def overwrite(self, frame: DataFrame, name: str) -> None:
             self._let_by(name)
@@ -138,7 +138,7 @@ def test_runs_that_find_the_same_events_missing_write_them_once(
     slow.others.append(find_more)
     findings.renew()
     assert not slow.others
-    assert "another run renewed them meanwhile; doing it anew" in capsys.readouterr().err
+    assert "another run renewed them meanwhile; doing it again" in capsys.readouterr().err
     assert Findings(quick, Thresholds()).renew() == 0
     (known,) = quick.read("causes").where("trigger_kind = 'member_added'").collect()
     assert known["rebalance_count"] == 4

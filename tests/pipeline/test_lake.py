@@ -135,16 +135,18 @@ def test_an_append_fails_that_would_repeat_what_was_added_since_the_look(
 ) -> None:
     one = spark.createDataFrame([(1,)], "number int")
     lake.create("numbers", one.schema)
-    early, late = lake.look("numbers"), lake.look("numbers")
+    early, late = lake.begin_append("numbers"), lake.begin_append("numbers")
     lake.append(one, "numbers", early)
     with pytest.raises(ConflictError, match="another run changed it at the same time"):
         lake.append(one, "numbers", late)
     # Whoever merges has looked as well.
-    look = lake.look("numbers")
+    transaction = lake.begin_append("numbers")
     lake.merge_new(spark.createDataFrame([(2,)], "number int"), "numbers", on=["number"])
     with pytest.raises(ConflictError):
-        lake.append(one, "numbers", look)
-    lake.append(spark.createDataFrame([(3,)], "number int"), "numbers", lake.look("numbers"))
+        lake.append(one, "numbers", transaction)
+    lake.append(
+        spark.createDataFrame([(3,)], "number int"), "numbers", lake.begin_append("numbers")
+    )
     assert rows(lake, "numbers") == [(1,), (2,), (3,)]
 
 
@@ -153,7 +155,7 @@ def test_a_table_of_before_gets_the_columns_that_it_lacks(spark: SparkSession, l
     new = spark.createDataFrame([(2, "two")], "number int, name string")
     lake.overwrite(old, "numbers")
     lake.create("numbers", new.schema)
-    lake.append(new, "numbers", lake.look("numbers"))
+    lake.append(new, "numbers", lake.begin_append("numbers"))
     assert rows(lake, "numbers") == [(1, None), (2, "two")]
 
 

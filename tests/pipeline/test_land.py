@@ -194,13 +194,13 @@ def test_a_checkpoint_of_another_query_is_refused(
     topics.produce(topic, 10)
     checkpoints = ("--checkpoints", tmp_path / "checkpoints")
     assert land(topic, *checkpoints) == 0
-    ((paper),) = (tmp_path / "checkpoints").rglob("job.json")
-    paper.unlink()
+    ((owner_file),) = (tmp_path / "checkpoints").rglob("job.json")
+    owner_file.unlink()
     # The checksum that Hadoop keeps beside a file would give the next one away.
-    paper.with_name(".job.json.crc").unlink()
+    owner_file.with_name(".job.json.crc").unlink()
     assert land(topic, *checkpoints) == 1
     assert "is the checkpoint of another query" in capfd.readouterr().err
-    paper.write_text('{"claim": {}}')
+    owner_file.write_text('{"claim": {}}')
     assert land(topic, *checkpoints) == 1
     assert "job.json cannot be understood" in capfd.readouterr().err
 

@@ -94,7 +94,7 @@ def test_every_rebalance_of_real_groups_is_there_once_and_says_what_why_says(
     assert_partitions_agree(job)
     assert not job.table("quarantine").count()
     assert not job.table("sequence_gaps").count()
-    assert "findings of 1 groups made anew" in capsys.readouterr().err
+    assert "findings of 1 groups made again" in capsys.readouterr().err
 
 
 def assert_numbers_agree(job: Job, said: dict[str, list[Record]]) -> None:
@@ -225,15 +225,15 @@ def test_a_checkpoint_of_another_job_is_refused(
     bootstrap = churn.server.bootstrap
     arguments = ("--bootstrap-server", bootstrap, "--topic", topic, "--checkpoints", place)
     assert job(*arguments) == 0
-    (paper,) = (tmp_path / "marks").rglob("job.json")
-    said = json.loads(paper.read_text())
+    (owner_file,) = (tmp_path / "marks").rglob("job.json")
+    said = json.loads(owner_file.read_text())
     # Hadoop would notice that the file was changed behind its back.
-    paper.with_name(f".{paper.name}.crc").unlink()
-    paper.write_text(json.dumps(said | {"claim": said["claim"] | {"job": "land"}}))
+    owner_file.with_name(f".{owner_file.name}.crc").unlink()
+    owner_file.write_text(json.dumps(said | {"claim": said["claim"] | {"job": "land"}}))
     assert job(*arguments) == 1
     assert "of the job 'land', not 'rebalances'" in capsys.readouterr().err
     # And one that belongs to tables which are not there any more.
-    paper.write_text(json.dumps(said))
+    owner_file.write_text(json.dumps(said))
     shutil.rmtree(job.lake)
     assert job(*arguments) == 1
     assert "for the table with id" in capsys.readouterr().err

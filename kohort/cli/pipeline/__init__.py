@@ -79,16 +79,16 @@ def _run(job: Any, options: argparse.Namespace) -> int:  # noqa: ANN401 - as abo
     try:
         code: int = job.run(options)
     except PipelineError as error:
-        return _tell(error)
+        return _print_error(error)
     except KeyboardInterrupt:
         return 130
     return code
 
 
 def _end(error: PipelineError) -> NoReturn:
-    sys.exit(_tell(error))
+    sys.exit(_print_error(error))
 
 
-def _tell(error: PipelineError) -> int:
+def _print_error(error: PipelineError) -> int:
     print(f"kohort: {error}", file=sys.stderr)
     return error.exit_code

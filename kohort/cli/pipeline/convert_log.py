@@ -9,8 +9,8 @@ from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kohort.pipeline.broker_log.convert import convert_files
+from kohort.pipeline.console import announce
 from kohort.pipeline.errors import UsageError
-from kohort.pipeline.notice import tell
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,10 +46,10 @@ def run(options: argparse.Namespace) -> int:
                 converter = convert_files(options.logs, output, zone)
         except OSError as error:
             raise UsageError(f"{options.output}: {error.strerror}") from error
-    tell(
+    announce(
         f"{converter.line_count:,} lines, {converter.fact_count:,} of them about "
         f"{converter.group_count:,} groups: {converter.record_count:,} records"
     )
     if not converter.record_count:
-        tell("is this the log of a broker that coordinates groups, at level INFO?")
+        announce("is this the log of a broker that coordinates groups, at level INFO?")
     return 0

@@ -21,12 +21,12 @@ from pyspark.sql import functions as f
 
 from kohort.pipeline import options as common
 from kohort.pipeline.advisor.setting import Setting
+from kohort.pipeline.console import announce
 from kohort.pipeline.errors import PipelineError, UsageError
 from kohort.pipeline.faults import explained
 from kohort.pipeline.java import QUICK
 from kohort.pipeline.kafka import Kafka
 from kohort.pipeline.lake import Lake
-from kohort.pipeline.notice import tell
 from kohort.pipeline.progress import pulse
 from kohort.pipeline.rebalances import files
 from kohort.pipeline.schemas import AVOIDED, REBALANCES
@@ -148,7 +148,7 @@ def from_files(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
     with explained("reading the files of --from"):
         bad = events.where(f.col("group").isNull()).count()
     if bad:
-        tell(f"{bad:,} lines are not events of a history; left out")
+        announce(f"{bad:,} lines are not events of a history; left out")
     return _of_groups(events.where(f.col("group").isNotNull()), options.group)
 
 
@@ -177,17 +177,17 @@ def advise(lake: Lake, events: DataFrame, *, days: int, known: dict[str, Any]) -
             counted = found.agg(f.count("trace"), f.sum("settings")).first()
             failed = found.where(f.col("error").isNotNull()).limit(SHOWN).collect()
         for row in failed:
-            tell(f"group {row['group']}: {row['error']}")
+            announce(f"group {row['group']}: {row['error']}")
         assert counted is not None
         groups, pairs = int(counted[0]), int(counted[1] or 0)
         if not groups:
             raise PipelineError("there is no group with a rebalance in the history")
-        tell(f"{groups:,} groups, {pairs:,} pairs of a group and a setting to replay")
+        announce(f"{groups:,} groups, {pairs:,} pairs of a group and a setting to replay")
         tasks = max(spark.sparkContext.defaultParallelism * TASKS_PER_CORE, 1)
         rows = steps.advice(found, steps.outcomes(found, tasks=tasks)).persist()
         with explained("replaying"), pulse(spark):
             rows.count()
-        tell(f"done in {time.monotonic() - begun_s:.1f} s")
+        announce(f"done in {time.monotonic() - begun_s:.1f} s")
         _write(lake, rows)
         return rows
     finally:
@@ -213,7 +213,7 @@ def publish(rows: DataFrame, kafka: Kafka, topic: str) -> None:
             .option("topic", topic)
             .save()
         )
-    tell(f"sent to the topic {topic}")
+    announce(f"sent to the topic {topic}")
 
 
 def show(rows: DataFrame) -> None:

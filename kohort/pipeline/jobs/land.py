@@ -15,13 +15,13 @@ from typing import Final
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kohort.pipeline import options as common
+from kohort.pipeline.console import announce
 from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.faults import explain
 from kohort.pipeline.lake import Lake
-from kohort.pipeline.landing.topic import Settings, TopicLander
-from kohort.pipeline.notice import tell
-from kohort.pipeline.patience import Patience
+from kohort.pipeline.landing.topic import LandingSettings, TopicLander
 from kohort.pipeline.progress import Progress
+from kohort.pipeline.retry_budget import RetryBudget
 from kohort.pipeline.stopping import stop_on_signals
 from kohort.pipeline.streaming.query import TopicReplacedError
 
@@ -88,22 +88,22 @@ def run(options: argparse.Namespace) -> int:
         job = _Job(
             lambda topic: TopicLander(spark, kafka, lake, topic, settings),
             progress,
-            lambda: progress.tell_if_quiet(spark) if settings.stream.available_now else None,
+            lambda: progress.announce_if_quiet(spark) if settings.stream.available_now else None,
             settings,
-            Patience(0 if settings.stream.available_now else options.patience, stopping),
+            RetryBudget(0 if settings.stream.available_now else options.patience, stopping),
             stopping,
             failures,
         )
         job.run(list(dict.fromkeys(options.topics)))
     if failures:
         raise failures[0]
-    tell(f"land: {sum(progress.rows.values()):,} rows in all")
+    announce(f"land: {sum(progress.rows.values()):,} rows in all")
     return 0
 
 
-def settings_of(options: argparse.Namespace, lake: Lake) -> Settings:
+def settings_of(options: argparse.Namespace, lake: Lake) -> LandingSettings:
     """What the command line says about topics."""
-    return Settings(
+    return LandingSettings(
         stream=common.stream_of(options, lake),
         record_losses=options.on_data_loss == "record",
         from_latest=options.begin == "latest",
@@ -141,8 +141,8 @@ class _Job:
         lander_of: Callable[[str], TopicLander],
         progress: Progress,
         pulse: Callable[[], None],
-        settings: Settings,
-        patience: Patience,
+        settings: LandingSettings,
+        budget: RetryBudget,
         stopping: threading.Event,
         failures: list[PipelineError],
     ) -> None:
@@ -151,7 +151,7 @@ class _Job:
         self._progress = progress
         self._pulse = pulse
         self._settings = settings
-        self._patience = patience
+        self._budget = budget
         self._stopping = stopping
         self._failures = failures
         self._running: dict[str, _Running] = {}
@@ -190,22 +190,22 @@ class _Job:
         self._progress.wait_told(running.query)
         running.lander.close()
         if running.query.lastProgress is not None:
-            self._patience.renew()
+            self._budget.renew()
         if error is not None:
             self._judge(topic, error, waiting)
 
     def _judge(self, topic: str, error: PipelineError, waiting: list[str]) -> None:
         """Puts the topic in the queue again where a second try can help."""
         if isinstance(error, TopicReplacedError) and self._settings.record_losses:
-            tell(f"land {topic}: {error}")
+            announce(f"land {topic}: {error}")
             waiting.append(topic)
             return
-        if self._patience.bears(error):
-            tell(f"land {topic}: {error}; trying again")
-            self._patience.pause()
+        if self._budget.allows(error):
+            announce(f"land {topic}: {error}; trying again")
+            self._budget.pause()
             waiting.append(topic)
             return
         # The only failure is told when the job ends by it.
         if waiting or self._running or self._failures:
-            tell(f"land {topic}: {error}")
+            announce(f"land {topic}: {error}")
         self._failures.append(error)

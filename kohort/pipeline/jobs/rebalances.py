@@ -17,16 +17,22 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pyspark.sql import DataFrame, SparkSession
 
 from kohort.pipeline import options as common
+from kohort.pipeline.console import announce
 from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.java import QUICK
 from kohort.pipeline.lake import Lake
-from kohort.pipeline.notice import tell
-from kohort.pipeline.patience import Patience
 from kohort.pipeline.progress import pulse
 from kohort.pipeline.rebalances import files
 from kohort.pipeline.rebalances.findings import Findings, Thresholds
 from kohort.pipeline.rebalances.ingest import Ingest, Tally
-from kohort.pipeline.rebalances.stream import JOB, OFFSETS_DEFAULT, TOPIC, HistoryStream, Settings
+from kohort.pipeline.rebalances.stream import (
+    JOB,
+    OFFSETS_DEFAULT,
+    TOPIC,
+    HistorySettings,
+    HistoryStream,
+)
+from kohort.pipeline.retry_budget import RetryBudget
 from kohort.pipeline.stopping import stop_on_signals
 
 NAME: Final = "kohort-rebalances"
@@ -57,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
             job.read_files(spark, options)
         else:
             job.read_topic(spark, options)
-    tell(f"{JOB}: {job.tally.shown()}")
+    announce(f"{JOB}: {job.tally.shown()}")
     return 0
 
 
@@ -75,14 +81,14 @@ class _Job:
         begun_s = time.monotonic()
         tally = self._ingest.take(frame)
         self.tally.add(tally)
-        tell(f"{JOB}: {tally.shown()}; {time.monotonic() - begun_s:.1f} s")
+        announce(f"{JOB}: {tally.shown()}; {time.monotonic() - begun_s:.1f} s")
 
     def renew(self, *, everything: bool = False) -> None:
         begun_s = time.monotonic()
         count = self._findings.renew(everything=everything)
         if count:
             took_s = time.monotonic() - begun_s
-            tell(f"{JOB}: findings of {count:,} groups made anew; {took_s:.1f} s")
+            announce(f"{JOB}: findings of {count:,} groups made again; {took_s:.1f} s")
 
     def read_files(self, spark: SparkSession, options: argparse.Namespace) -> None:
         for piece in files.pieces(options.files, options.timezone):
@@ -106,16 +112,18 @@ class _Job:
             with closing(stream):
                 # What a kill has left undone, or other thresholds ask for.
                 self.renew(everything=options.recompute)
-                self._follow(stream, patience, stopping)
+                self._follow(stream, budget, stopping)
 
         with stop_on_signals(spark) as stopping:
-            patience = Patience(0 if options.available_now else options.patience, stopping)
-            _again_and_again(attempt, patience, stopping)
+            budget = RetryBudget(0 if options.available_now else options.patience, stopping)
+            _retry(attempt, budget, stopping)
         # Who has said to stop does not wait for findings; the next run makes them.
         if not stopping.is_set():
             self.renew()
 
-    def _follow(self, stream: HistoryStream, patience: Patience, stopping: threading.Event) -> None:
+    def _follow(
+        self, stream: HistoryStream, budget: RetryBudget, stopping: threading.Event
+    ) -> None:
         query = stream.start()
         try:
             while query.isActive and not stopping.wait(_LOOK_EVERY_S):
@@ -123,22 +131,20 @@ class _Job:
         finally:
             stream.stop(query)
         if query.lastProgress is not None:
-            patience.renew()
+            budget.renew()
         stream.raise_failure(query)
 
 
-def _again_and_again(
-    attempt: Callable[[], None], patience: Patience, stopping: threading.Event
-) -> None:
-    """Until it succeeds or no other try would help; raises PipelineError then."""
+def _retry(attempt: Callable[[], None], budget: RetryBudget, stopping: threading.Event) -> None:
+    """Try until it succeeds, or until another try would not help; raises PipelineError then."""
     while not stopping.is_set():
         try:
             attempt()
         except PipelineError as error:
-            if not patience.bears(error):
+            if not budget.allows(error):
                 raise
-            tell(f"{JOB}: {error}; trying again")
-            patience.pause()
+            announce(f"{JOB}: {error}; trying again")
+            budget.pause()
         else:
             return
 
@@ -212,8 +218,8 @@ def _thresholds(options: argparse.Namespace) -> Thresholds:
     )
 
 
-def _settings(options: argparse.Namespace, lake: Lake) -> Settings:
-    return Settings(
+def _settings(options: argparse.Namespace, lake: Lake) -> HistorySettings:
+    return HistorySettings(
         topic=options.topic,
         stream=common.stream_of(options, lake),
         offsets_max=options.max_offsets_per_trigger,

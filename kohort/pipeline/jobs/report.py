@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Final
 
 from kohort.pipeline import options as common
+from kohort.pipeline.console import announce
 from kohort.pipeline.errors import UnavailableError
 from kohort.pipeline.faults import explained
 from kohort.pipeline.java import QUICK
-from kohort.pipeline.notice import tell
 from kohort.pipeline.progress import pulse
 from kohort.pipeline.report.contents import collect
 from kohort.pipeline.report.page import render
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
         write(output, text)
     except OSError as error:
         raise UnavailableError(f"--output {output}: {error.strerror}") from error
-    tell(f"{output}: {len(contents.groups)} groups, {len(text) / 1024:,.0f} KiB")
+    announce(f"{output}: {len(contents.groups)} groups, {len(text) / 1024:,.0f} KiB")
     return 0
 
 

@@ -35,7 +35,7 @@ ISLANDS_MAX: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class LandingSettings:
     """How topics are landed; the command line says it."""
 
     stream: StreamSettings
@@ -53,7 +53,7 @@ class TopicLander:
     """See the module. A lander runs one query; a new attempt needs a new lander."""
 
     def __init__(
-        self, spark: SparkSession, kafka: Kafka, lake: Lake, topic: str, settings: Settings
+        self, spark: SparkSession, kafka: Kafka, lake: Lake, topic: str, settings: LandingSettings
     ) -> None:
         """Looks at topic, table and checkpoint, and says what is wrong with them.
 
@@ -107,7 +107,7 @@ class TopicLander:
         topic, admin = self.query.topic, self.query.admin
         there = {} if self._lake.version(self.table) == 0 else self._behind_the_table()
         if there:
-            self.query.tell(f"the table goes on where it ends ({_shown(there)})")
+            self.query.announce(f"the table goes on where it ends ({_shown(there)})")
             return admin.starts(topic) | there
         return admin.ends(topic) if self._settings.from_latest else admin.starts(topic)
 
@@ -181,7 +181,7 @@ class TopicLander:
                 f"{reason}\nTo go on without them: --on-data-loss=record, which notes them in the "
                 f"table {GAPS_TABLE}."
             )
-        self.query.tell(f"{reason}; noted in the table {GAPS_TABLE}")
+        self.query.announce(f"{reason}; noted in the table {GAPS_TABLE}")
         now = datetime.now(UTC)
         rows = [
             (topic.name, topic.topic_id, gap.partition, gap.first, gap.end, gap.reason, now)

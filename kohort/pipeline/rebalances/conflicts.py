@@ -7,8 +7,8 @@ begun anew, from what is in the tables now.
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from kohort.pipeline.console import announce
 from kohort.pipeline.errors import ConflictError
-from kohort.pipeline.notice import tell
 
 TRIES: Final = 10
 """Whenever one run is refused another has got on, so this is seldom needed even with several."""
@@ -26,5 +26,5 @@ def again_on_conflict(attempt: Callable[[], _Result], tries: int = TRIES) -> _Re
         try:
             return attempt()
         except ConflictError as error:
-            tell(f"{error}; doing it anew")
+            announce(f"{error}; doing it again")
     return attempt()

@@ -11,8 +11,8 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
+from kohort.pipeline.append_transaction import AppendTransaction
 from kohort.pipeline.lake import Lake
-from kohort.pipeline.look import Look
 from kohort.pipeline.rebalances.conflicts import again_on_conflict
 from kohort.pipeline.schemas import (
     AVOIDED,
@@ -98,9 +98,9 @@ class Ingest:
         """Repetitions and contradictions are rare, and to sort them out costs more than all else:
         it is asked first, by their keys alone, whether there are any.
         """
-        looks = {table.name: self._lake.look(table.name) for table in _TABLES}
+        appends = {table.name: self._lake.begin_append(table.name) for table in _TABLES}
         if self._are_new(events):
-            self._write(events, tally, looks)
+            self._write(events, tally, appends)
             return
         accepted, refused = (frame.persist() for frame in self._settle(events))
         try:
@@ -129,15 +129,18 @@ class Ingest:
         return together.groupBy(*EVENT).count().where(f.col("count") > 1).isEmpty()
 
     def _write(
-        self, events: DataFrame, tally: Tally, looks: Mapping[str, Look] | None = None
+        self,
+        events: DataFrame,
+        tally: Tally,
+        appends: Mapping[str, AppendTransaction] | None = None,
     ) -> None:
-        """Events of which each is there once; with `looks`, none was in a table then, and a merge
+        """Events of which each is there once; with `appends`, none was in a table then, and a merge
         would ask each table again.
         """
 
         def add(frame: DataFrame, table: Table) -> None:
-            if looks is not None:
-                self._lake.append(frame, table.name, looks[table.name])
+            if appends is not None:
+                self._lake.append(frame, table.name, appends[table.name])
             else:
                 self._merge(frame, table, is_unique=True)
 

@@ -33,7 +33,7 @@ and joins no group.
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class HistorySettings:
     """How the topic is read; the command line says it."""
 
     topic: str
@@ -48,7 +48,7 @@ class HistoryStream:
         self,
         spark: SparkSession,
         kafka: Kafka,
-        settings: Settings,
+        settings: HistorySettings,
         *,
         table_id: str,
         take: Callable[[DataFrame], None],
@@ -67,7 +67,7 @@ class HistoryStream:
         )
         try:
             self._query.begin(table_id, self._starts)
-            self._tell_losses()
+            self._announce_losses()
         except BaseException:
             self.close()
             raise
@@ -110,7 +110,7 @@ class HistoryStream:
     def _starts(self) -> Offsets:
         return self._query.admin.starts(self._query.topic)
 
-    def _tell_losses(self) -> None:
+    def _announce_losses(self) -> None:
         """Events that were deleted since the last run, before they were read."""
         starts = self._starts()
         lost = sum(
@@ -118,7 +118,7 @@ class HistoryStream:
             for index, offset in self._query.position().items()
         )
         if lost:
-            self._query.tell(
+            self._query.announce(
                 f"{lost:,} events were deleted by the topic's retention before they were read; the"
                 " table sequence_gaps says of which groups"
             )

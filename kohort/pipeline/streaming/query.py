@@ -21,10 +21,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from kohort.pipeline.batches import Batches
 from kohort.pipeline.checkpoint import Checkpoint, Claim
+from kohort.pipeline.console import announce
 from kohort.pipeline.errors import DataLossError, PipelineError
 from kohort.pipeline.files import Files
 from kohort.pipeline.kafka import Kafka, Offsets, Topic
-from kohort.pipeline.notice import tell
 
 Option: TypeAlias = str | int | bool
 """The value of one of the connector's options."""
@@ -97,11 +97,11 @@ class TopicQuery:
             PipelineError: it is the checkpoint of something else.
         """
         claim = Claim(self.job, self.cluster_id, self.name, self.topic.topic_id, table_id)
-        paper = self._checkpoint.paper(claim)
-        if paper is None:
-            paper = self._checkpoint.begin(claim, first())
-        self._begin = paper.begin
-        return paper.app_id
+        owner = self._checkpoint.owner(claim)
+        if owner is None:
+            owner = self._checkpoint.begin(claim, first())
+        self._begin = owner.begin
+        return owner.app_id
 
     def start(
         self,
@@ -172,11 +172,11 @@ class TopicQuery:
         except PipelineError as error:
             self._group_refuses = "UnknownMember" in str(error) or "NotEmpty" in str(error)
             advice = "; it has members, name another with --group" if self._group_refuses else ""
-            self.tell(f"nothing was committed to the group {group}: {error}{advice}")
+            self.announce(f"nothing was committed to the group {group}: {error}{advice}")
 
-    def tell(self, text: str) -> None:
+    def announce(self, text: str) -> None:
         """A line for whoever watches the job."""
-        tell(f"{self.job} {self.name}: {text}")
+        announce(f"{self.job} {self.name}: {text}")
 
     def _batch(self, frame: DataFrame, batch_id: int) -> None:
         self.check_topic()

@@ -3,6 +3,6 @@
 import sys
 
 
-def tell(text: str) -> None:
-    """One line for whoever is watching."""
+def announce(text: str) -> None:
+    """Print one line."""
     print(f"kohort: {text}", file=sys.stderr, flush=True)  # noqa: T201 - that is what it is for.

@@ -1,4 +1,4 @@
-"""How long a job that goes on for ever tries again when brokers do not answer."""
+"""How long a continuous job tries again when brokers do not answer."""
 
 import threading
 import time
@@ -9,25 +9,25 @@ from kohort.pipeline.errors import PipelineError, UnavailableError
 _PAUSE_S_MAX: Final = 30.0
 
 
-class Patience:
-    """Counts from the last time that something came."""
+class RetryBudget:
+    """Time for further tries, counted from the last success."""
 
     def __init__(self, limit_s: float, stopping: threading.Event) -> None:
-        """`limit_s` of 0 is none. Pauses end when `stopping` is set."""
+        """With a `limit_s` of 0 no error is retried. Pauses end when `stopping` is set."""
         self._limit_s = limit_s
         self._stopping = stopping
         self._last_good_s = time.monotonic()
 
     def renew(self) -> None:
-        """Something came."""
+        """Start again from the full limit: something came."""
         self._last_good_s = time.monotonic()
 
-    def bears(self, error: PipelineError) -> bool:
+    def allows(self, error: PipelineError) -> bool:
         """Whether another try can help; does not wait for it."""
         return isinstance(error, UnavailableError) and self._tried_s() < self._limit_s
 
     def pause(self) -> None:
-        """Until the next try: the longer, the more often it was tried."""
+        """Wait before the next try, longer the longer it has failed."""
         self._stopping.wait(min(_PAUSE_S_MAX, 1 + self._tried_s() / 2))
 
     def _tried_s(self) -> float:

@@ -3,17 +3,17 @@
 import threading
 
 from kohort.pipeline.errors import PipelineError, UnavailableError
-from kohort.pipeline.patience import Patience
+from kohort.pipeline.retry_budget import RetryBudget
 
 
 def test_only_what_may_come_back_is_waited_for() -> None:
-    patience = Patience(600, threading.Event())
-    assert patience.bears(UnavailableError("no broker"))
-    assert not patience.bears(PipelineError("no such topic"))
+    budget = RetryBudget(600, threading.Event())
+    assert budget.allows(UnavailableError("no broker"))
+    assert not budget.allows(PipelineError("no such topic"))
 
 
 def test_without_patience_the_first_error_is_the_last() -> None:
-    assert not Patience(0, threading.Event()).bears(UnavailableError("no broker"))
+    assert not RetryBudget(0, threading.Event()).allows(UnavailableError("no broker"))
 
 
 def test_a_job_that_is_told_to_stop_does_not_wait_for_the_next_try() -> None:
@@ -21,4 +21,4 @@ def test_a_job_that_is_told_to_stop_does_not_wait_for_the_next_try() -> None:
     stopping.set()
     # A second at least, if it did not look; the test's own time limit is what this is held to.
     for _ in range(1_000):
-        Patience(600, stopping).pause()
+        RetryBudget(600, stopping).pause()

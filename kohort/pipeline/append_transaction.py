@@ -1,8 +1,8 @@
-"""Rows that are right to add only as long as a table is what it was when somebody looked.
+"""Appends that are right only if the table has not changed since it was read.
 
 An append of Delta's own conflicts with nothing: two runs that find the same event missing would
-both add it. Here the transaction begins before the look, and has read the table as far as Delta
-knows; whoever commits second is told so, in the commit itself, and has added nothing.
+both add it. Here the transaction begins before the table is read, and has read all of it as far as
+Delta knows; the second commit fails as a conflict and adds nothing.
 """
 
 from pyspark.sql import DataFrame, SparkSession
@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from kohort.pipeline import jvm
 
 
-class Look:
+class AppendTransaction:
     """A transaction of Delta's that waits for its rows. Raises what py4j raises."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
