@@ -72,7 +72,14 @@ class Topics:
     def fill_keyed(self, name: str, records: Iterable[tuple[str, str]]) -> None:
         """Append one record for each key and value, where the keys belong."""
         for key, value in records:
-            self._producer.produce(name, value.encode(), key=key.encode())
+            while True:
+                try:
+                    self._producer.produce(name, value.encode(), key=key.encode())
+                except BufferError:
+                    # A broker on a busy machine takes them more slowly than they are made.
+                    self._producer.poll(0.1)
+                else:
+                    break
             self._producer.poll(0)
         assert not self._producer.flush(60)
 
