@@ -27,6 +27,16 @@ if TYPE_CHECKING:
 class TransactionKeeper(Protocol):
     """What those ask of the transactions who append to a partition in one."""
 
+    def settling(self, transactional_id: str, *, adds: bool) -> Later[None] | None:
+        """What is to be waited for before `verify`: a record of the id that is being written. None
+        if there is nothing.
+
+        Args:
+            adds: the request may begin the next transaction, so that it waits for the end of the
+                last one as well, and not for additions alone.
+        """
+        ...
+
     def verify(
         self,
         transactional_id: str,
@@ -92,6 +102,8 @@ class BrokerServices:
     """Why the groups rebalanced."""
     features: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Supported features by name: (minimum, maximum) version; see ApiVersions."""
+    finalized_features: dict[str, int] = field(default_factory=dict)
+    """Levels of those that are in use, by name; clients act on them."""
     transactions: TransactionKeeper | None = None
     """Which partitions are in whose transaction; None where transactions are not served."""
     tasks: Tasks = field(default_factory=set)

@@ -19,12 +19,16 @@ from kohort.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
     SupportedFeatureKey,
 )
 
 CLIENT_SOFTWARE_SINCE: Final = 3
 ZERO_FEATURES_SINCE: Final = 4
 EXPECTED_NODE_SINCE: Final = 5
+NO_FEATURES_EPOCH: Final = -1
+FEATURES_EPOCH: Final = 1
+"""Levels are never changed, and clients ask for no more than a number that is not -1."""
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """KIP-511's pattern for names and versions of client software."""
 
@@ -53,6 +57,7 @@ def api_versions(
 
 def _list(ctx: RequestContext) -> ApiVersionsResponse:
     """The same for as long as the broker runs."""
+    levels = ctx.broker.finalized_features
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
         api_keys=[
@@ -63,6 +68,11 @@ def _list(ctx: RequestContext) -> ApiVersionsResponse:
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
             for name, (low, high) in ctx.broker.features.items()
             if low > 0 or ctx.api_version >= ZERO_FEATURES_SINCE
+        ],
+        finalized_features_epoch=FEATURES_EPOCH if levels else NO_FEATURES_EPOCH,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in levels.items()
         ],
     )
 

@@ -5,22 +5,36 @@ check of librdkafka looks for version 0. Partitions fail alone. acks=1 and acks=
 where the configuration forces records to disk: acks=all waits for that in the purgatory.
 
 With acks=0 there is no answer; the client is told of a failure by closing its connection.
-Transactional batches are refused until there is a transaction coordinator.
+
+Batches of a transaction are appended behind the others, together, once the coordinator has said
+that they may be: :mod:`kohort.broker.handlers.shared.in_transaction`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Final
+from functools import partial
+from typing import Final, TypeAlias
 
 from kohort.broker.core.partition.validation import validation_steps
-from kohort.broker.core.partition.verdict import ProduceTerms, RejectedBatch, Verdict
+from kohort.broker.core.partition.verdict import (
+    ProduceTerms,
+    RejectedBatch,
+    ValidBatch,
+    Verdict,
+)
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.in_transaction import (
+    ADDS_SINCE,
+    Candidate,
+    append_in_transaction,
+)
 from kohort.broker.network.service import CloseConnection
 from kohort.broker.runtime.answer import Later
 from kohort.broker.storage.errors import StorageError
@@ -37,6 +51,7 @@ from kohort.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from kohort.protocol.records.batch import TRANSACTIONAL_BIT
 
 TOPIC_IDS_SINCE: Final = 13
 ACKS_NONE: Final = 0
@@ -55,7 +70,8 @@ class _Pause(Enum):
     WITHIN_LARGE_BATCH = auto()
 
 
-Steps = Generator[_Pause, None, "_Outcome"]
+Steps: TypeAlias = Generator[_Pause | Later[None], None, "_Outcome"]
+"""Where a request leaves off it says why, or what it waits for."""
 
 
 @dataclass(slots=True, eq=False)
@@ -64,8 +80,8 @@ class _Outcome:
 
     response: ProduceResponse
     pending: list[PendingAppend] = field(default_factory=list)
-    failure: str = ""
-    """Which partition was refused first, and why: for the log where there is no answer."""
+    in_transaction: list[Candidate] = field(default_factory=list)
+    """Batches that are appended together, when all have been looked at."""
 
 
 def _is_answered(request: ProduceRequest) -> bool:
@@ -105,14 +121,14 @@ def produce(
 
 
 async def _continue(
-    ctx: RequestContext, request: ProduceRequest, steps: Steps, pause: _Pause
+    ctx: RequestContext, request: ProduceRequest, steps: Steps, pause: _Pause | Later[None]
 ) -> ProduceResponse | None:
     outcome = await _finish(steps, pause, ctx.broker.large_batch)
     answer = _answer(ctx, request, outcome)
     return await answer if isinstance(answer, Later) else answer
 
 
-async def _finish(steps: Steps, pause: _Pause, large_batch: asyncio.Lock) -> _Outcome:
+async def _finish(steps: Steps, pause: _Pause | Later[None], large_batch: asyncio.Lock) -> _Outcome:
     """Go on in turns of a few milliseconds; `large_batch` is held for as long as it has to be."""
     is_holding = False
     try:
@@ -123,7 +139,11 @@ async def _finish(steps: Steps, pause: _Pause, large_batch: asyncio.Lock) -> _Ou
             elif pause is _Pause.BETWEEN_BATCHES and is_holding:
                 large_batch.release()
                 is_holding = False
-            await asyncio.sleep(0)
+            if isinstance(pause, Later):
+                with suppress(KafkaError):
+                    await pause
+            else:
+                await asyncio.sleep(0)
             try:
                 pause = next(steps)
             except StopIteration as done:
@@ -164,10 +184,8 @@ def _append_steps(ctx: RequestContext, request: ProduceRequest) -> Steps:
                 yield from _append(ctx, request, partition, data, answer, outcome)
             except KafkaError as error:
                 answer.error_code, answer.error_message = error.code, error.message
-            if answer.error_code and not outcome.failure:
-                reason = answer.error_message or ""
-                code = ErrorCode(answer.error_code).name
-                outcome.failure = f"{topic_data.name[:250]}-{data.index}: {code} {reason}"
+    if outcome.in_transaction:
+        yield from _append_in_transaction(ctx, request, outcome)
     return outcome
 
 
@@ -199,10 +217,43 @@ def _append(
         if verdict.tells_log_start:
             answer.log_start_offset = partition.log.log_start_offset
         return
+    if verdict.header.attributes & TRANSACTIONAL_BIT:
+        append = partial(
+            _append_valid,
+            request,
+            partition,
+            verdict,
+            answer,
+            outcome,
+            wall_ms=wall_ms,
+            is_first_of_epoch_zero=ctx.api_version >= ADDS_SINCE,
+        )
+        refuse = partial(_refuse, answer)
+        outcome.in_transaction.append(Candidate(partition, verdict, append, refuse))
+        return
+    _append_valid(request, partition, verdict, answer, outcome, wall_ms=wall_ms)
+
+
+def _append_valid(
+    request: ProduceRequest,
+    partition: Partition,
+    verdict: ValidBatch,
+    answer: PartitionProduceResponse,
+    outcome: _Outcome,
+    *,
+    wall_ms: int,
+    is_first_of_epoch_zero: bool = False,
+) -> None:
+    """Append one batch that was found to be valid. Raises KafkaError."""
     partition.check_online()
     answer.log_start_offset = partition.log.log_start_offset
     try:
-        appended = partition.append(verdict.batch, verdict.header, wall_ms=wall_ms)
+        appended = partition.append(
+            verdict.batch,
+            verdict.header,
+            wall_ms=wall_ms,
+            is_first_of_epoch_zero=is_first_of_epoch_zero,
+        )
     except StorageError:
         answer.log_start_offset = -1
         raise
@@ -217,6 +268,24 @@ def _append(
     pending = PendingAppend(partition, appended.next_offset, tell)
     if request.acks == ACKS_ALL and not pending.is_decided:
         outcome.pending.append(pending)
+
+
+def _append_in_transaction(
+    ctx: RequestContext, request: ProduceRequest, outcome: _Outcome
+) -> Generator[Later[None], None, None]:
+    keeper, transactional_id = ctx.broker.transactions, request.transactional_id
+    if keeper is None or transactional_id is None:
+        error = KafkaError(ErrorCode.INVALID_TXN_STATE, "no transaction is open in this partition")
+        for one in outcome.in_transaction:
+            one.refuse(error)
+        return
+    yield from append_in_transaction(
+        keeper, transactional_id, ctx.api_version, outcome.in_transaction
+    )
+
+
+def _refuse(answer: PartitionProduceResponse, error: KafkaError) -> None:
+    answer.error_code, answer.error_message = error.code, error.message
 
 
 def _judge(
@@ -251,8 +320,9 @@ def _answer(
     ctx: RequestContext, request: ProduceRequest, outcome: _Outcome
 ) -> ProduceResponse | Later[ProduceResponse] | None:
     if request.acks == ACKS_NONE:
-        if outcome.failure:
-            raise CloseConnection(f"produce with acks=0 failed for {outcome.failure}")
+        failure = _first_failure(outcome.response)
+        if failure is not None:
+            raise CloseConnection(f"produce with acks=0 failed for {failure}")
         return None
     if not outcome.pending:
         return outcome.response
@@ -263,6 +333,16 @@ def _answer(
     deadline_ms = ctx.broker.clock.monotonic_ms() + max(request.timeout_ms, 0)
     ctx.broker.purgatory.try_complete_else_watch(operation, operation.keys, deadline_ms)
     return answer
+
+
+def _first_failure(response: ProduceResponse) -> str | None:
+    """Which partition was refused first, and why: for the log, there being no answer."""
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if answer.error_code:
+                code, reason = ErrorCode(answer.error_code).name, answer.error_message or ""
+                return f"{topic.name[:250]}-{answer.index}: {code} {reason}"
+    return None
 
 
 def _find_topic(ctx: RequestContext, data: TopicProduceData) -> Topic | None:

@@ -118,6 +118,5 @@ def check_header(header: BatchHeader) -> None:
     if header.producer_id > NO_PRODUCER_ID and header.base_sequence < 0:
         message = f"producer id {header.producer_id} with sequence {header.base_sequence}"
         reject(ErrorCode.INVALID_RECORD, message)
-    if attributes & TRANSACTIONAL_BIT:
-        # No partition is ever registered with a transaction: there is no coordinator of them yet.
-        reject(ErrorCode.INVALID_TXN_STATE, "no transaction is open in this partition")
+    if attributes & TRANSACTIONAL_BIT and header.producer_id <= NO_PRODUCER_ID:
+        reject(ErrorCode.INVALID_RECORD, "transactional batch without a producer id")

@@ -164,10 +164,11 @@ def test_a_transactional_batch_needs_a_transactional_id_in_its_request(attribute
     assert code_of(batch) is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
-def test_a_transactional_batch_is_refused_where_no_transaction_can_be_open() -> None:
-    batch = with_header(OK, attributes=0x10, producer_id=5, producer_epoch=0, base_sequence=0)
+def test_a_transactional_batch_needs_a_producer() -> None:
     terms = TERMS._replace(has_transactional_id=True)
-    assert code_of(batch, terms=terms) is ErrorCode.INVALID_TXN_STATE
+    batch = with_header(OK, attributes=0x10, producer_id=5, producer_epoch=0, base_sequence=0)
+    accepted(validate(batch, PLAIN, terms))
+    assert code_of(with_header(OK, attributes=0x10), terms=terms) is ErrorCode.INVALID_RECORD
     accepted(validate(OK, PLAIN, terms))
 
 
