@@ -22,6 +22,9 @@ ITSELF: Final = ""
 `Mirror.request`: the request as a whole, for a list that gets one element."""
 
 
+ERROR_FIELD: Final = "error_code"
+
+
 class NoErrorField(Exception):  # noqa: N818 - not an error of ours: the protocol has no way.
     """This response cannot say that the request failed."""
 
@@ -39,6 +42,8 @@ class Mirror:
     """The error is in this list of the element, not in the element."""
     values: Mapping[str, object] = field(default_factory=dict)
     """Other fields of the element that mean "unknown"."""
+    error: str = ERROR_FIELD
+    """Name of the element's error."""
 
 
 class OnError:
@@ -125,7 +130,7 @@ def _fill(mirror: Mirror, parent: Struct, asked: list[object], failure: _Failure
         if mirror.inner is not None:
             _fill(mirror.inner, element, getattr(one, mirror.inner.request), failure)
         else:
-            has_error_field = _set_error(element, failure)
+            has_error_field = _set_error(element, failure, mirror.error)
             assert has_error_field
         elements.append(element)
     setattr(parent, mirror.response, elements)
@@ -138,11 +143,11 @@ def _blank(message: type) -> Struct:
     return blank
 
 
-def _set_error(target: Struct, failure: _Failure) -> bool:
+def _set_error(target: Struct, failure: _Failure, name: str = ERROR_FIELD) -> bool:
     """Put the error into `target`; False if it has no field for it in this version."""
-    if not _in_version(target, "error_code", failure.version):
+    if not _in_version(target, name, failure.version):
         return False
-    target.error_code = failure.code  # type: ignore[attr-defined]  # Seen in the schema just now.
+    setattr(target, name, failure.code)
     room = _in_version(target, "error_message", failure.version)
     if room is not None:
         absent = None if failure.version in room.nullable else ""

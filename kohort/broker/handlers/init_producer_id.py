@@ -1,27 +1,39 @@
-"""InitProducerId (key 22): an id for an idempotent producer.
+"""InitProducerId (key 22): an id for an idempotent producer, or for the one of a transactional id.
 
 v0-5. Without a transactional id every request gets a fresh id at epoch 0; an id is never given out
-twice, not even across a crash. Transactions are not served yet: a transactional id is answered
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which producers report at once, rather than an error that
-they would retry for ever.
+twice, not even across a crash. With one the producer gets the id's next epoch, and what its former
+instance has begun is aborted. From v3 a producer may name the epoch that it goes on from (KIP-360);
+PRODUCER_FENCED is told from v4 (KIP-588). Where transactions are not served a transactional id is
+answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which producers report at once, rather than an error
+that they would retry for ever. Two-phase commit (v6, KIP-939) is not served. The rules are in
+:mod:`kohort.broker.core.transaction.rules`.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
+from kohort.broker.core.transaction.requests import InitRequest, InitResult
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError
 from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.transaction_errors import fenced_in
+from kohort.broker.runtime.answer import Later
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
+FENCED_SINCE: Final = 4
+
 
 @handles(InitProducerIdRequest, versions="0-5", on_error=OnError(producer_id=-1, producer_epoch=-1))
-def init_producer_id(ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """Hand out the next producer id."""
+def init_producer_id(
+    ctx: RequestContext, request: InitProducerIdRequest
+) -> InitProducerIdResponse | Later[InitProducerIdResponse]:
+    """Hand out an id and its epoch."""
     if request.transactional_id == "":
         return _error(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
-        return _error(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return _of_transactional_id(ctx, request, request.transactional_id)
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         return _error(ErrorCode.INVALID_REQUEST)
     return InitProducerIdResponse(
@@ -29,6 +41,25 @@ def init_producer_id(ctx: RequestContext, request: InitProducerIdRequest) -> Ini
         producer_id=ctx.broker.topics.next_producer_id(),
         producer_epoch=0,
     )
+
+
+def _of_transactional_id(
+    ctx: RequestContext, request: InitProducerIdRequest, transactional_id: str
+) -> InitProducerIdResponse | Later[InitProducerIdResponse]:
+    transactions = ctx.broker.transactions
+    if transactions is None:
+        return _error(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    asked = InitRequest(request.transaction_timeout_ms, request.producer_id, request.producer_epoch)
+    version = ctx.api_version
+
+    def respond(result: InitResult) -> InitProducerIdResponse:
+        return InitProducerIdResponse(
+            error_code=fenced_in(version, result.error, since=FENCED_SINCE),
+            producer_id=result.producer_id,
+            producer_epoch=result.producer_epoch,
+        )
+
+    return transactions.init_producer_id(transactional_id, asked).then(respond)
 
 
 def _error(code: ErrorCode) -> InitProducerIdResponse:

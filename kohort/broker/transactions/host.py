@@ -94,7 +94,7 @@ class TransactionHost:
         """`new_producer_id` gives every id once; it may raise KafkaError."""
         self.config = config
         self._log = log
-        self._markers = markers
+        self.markers = markers
         self._clock = clock
         self._new_producer_id = new_producer_id
         self._ids: dict[str, TransactionalId] = {}
@@ -136,7 +136,7 @@ class TransactionHost:
             if count % IDS_PER_TURN == 0:
                 await asyncio.sleep(0)
         logger.info("Loaded %d transactional ids", len(self._ids))
-        reconciler = Reconciler(self, self._markers)
+        reconciler = Reconciler(self, self.markers)
         await reconciler.repair(find_open())
         await self._complete_all()
         reconciler.check(find_open())
@@ -418,7 +418,7 @@ class TransactionHost:
         self, one: TransactionalId, record: TransactionRecord, partition: TopicPartition
     ) -> None:
         try:
-            written = self._markers.write(
+            written = self.markers.write(
                 partition.topic,
                 partition.partition,
                 record.producer_id,

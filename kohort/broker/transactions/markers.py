@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
-from kohort.broker.runtime.answer import Later
-from kohort.protocol.errors import ErrorCode
+from kohort.broker.runtime.answer import Later, Tasks
+from kohort.broker.runtime.clock import Clock
+from kohort.broker.topics.names import CONSUMER_OFFSETS
+from kohort.broker.topics.partition import Partition
+from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.control import ControlType
 
 
@@ -34,3 +38,79 @@ class MarkerWriter(Protocol):
             not now.
         """
         ...
+
+
+class EndsOffsets(Protocol):
+    """Somebody who keeps what producers have committed for groups in their transactions."""
+
+    def end_transaction(self, offsets_partition: int, producer_id: int, *, commit: bool) -> None:
+        """The marker is in that partition of __consumer_offsets."""
+        ...
+
+
+class PartitionMarkers:
+    """A MarkerWriter over the broker's own topics and groups."""
+
+    def __init__(
+        self,
+        find: Callable[[str, int], Partition | None],
+        groups: EndsOffsets,
+        clock: Clock,
+    ) -> None:
+        """`find` opens a partition if need be; None if there is none."""
+        self._find = find
+        self._groups = groups
+        self._clock = clock
+        self._tasks: Tasks = set()
+
+    def write(
+        self,
+        topic: str,
+        partition: int,
+        producer_id: int,
+        producer_epoch: int,
+        result: ControlType,
+        *,
+        coordinator_epoch: int,
+        transaction_version: int,
+    ) -> Later[ErrorCode] | ErrorCode:
+        """See `MarkerWriter`."""
+        try:
+            found = self._find(topic, partition)
+            if found is None:
+                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            appended = found.append_marker(
+                producer_id,
+                producer_epoch,
+                result,
+                coordinator_epoch=coordinator_epoch,
+                transaction_version=transaction_version,
+                wall_ms=self._clock.wall_ms(),
+            )
+        except KafkaError as error:
+            return error.code
+        is_commit = result is ControlType.COMMIT
+        if found.high_watermark >= appended.next_offset:
+            self._end_offsets(topic, partition, producer_id, is_commit=is_commit)
+            return ErrorCode.NONE
+        return Later.of(
+            self._wait(found, appended.next_offset, producer_id, is_commit=is_commit),
+            self._tasks,
+            name=f"marker in {found!r}",
+        )
+
+    async def _wait(
+        self, found: Partition, next_offset: int, producer_id: int, *, is_commit: bool
+    ) -> ErrorCode:
+        try:
+            await found.wait_committed(next_offset)
+        except KafkaError as error:
+            return error.code
+        self._end_offsets(found.topic_name, found.index, producer_id, is_commit=is_commit)
+        return ErrorCode.NONE
+
+    def _end_offsets(
+        self, topic: str, partition: int, producer_id: int, *, is_commit: bool
+    ) -> None:
+        if topic == CONSUMER_OFFSETS:
+            self._groups.end_transaction(partition, producer_id, commit=is_commit)

@@ -5,7 +5,7 @@ Every request is answered exactly once, also when the broker stops. `host` has t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from kohort.broker.core.transaction.requests import (
     AddRequest,
@@ -19,6 +19,7 @@ from kohort.broker.core.transaction.requests import (
 from kohort.broker.core.transaction.rules import check_init
 from kohort.broker.runtime.answer import Later
 from kohort.broker.transactions.host import TransactionHost
+from kohort.broker.transactions.markers import MarkerWriter
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 
@@ -27,6 +28,8 @@ class Transactions:
 
     def __init__(self, host: TransactionHost) -> None:
         self.host = host
+        self.markers: MarkerWriter = host.markers
+        """For operators who end what hangs."""
 
     # Requests. Tickets may fail with KafkaError: NOT_COORDINATOR when the broker stops.
 
@@ -68,7 +71,7 @@ class Transactions:
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
-        partitions: Iterable[TopicPartition],
+        partitions: Sequence[tuple[str, int]],
         *,
         adds: bool,
     ) -> ErrorCode:
@@ -100,7 +103,7 @@ class Transactions:
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
-        partitions: Sequence[TopicPartition],
+        partitions: Sequence[tuple[str, int]],
     ) -> Later[None] | None:
         """Add what `verify` has found to be right, in one record; None if that is durable already.
 
@@ -109,7 +112,8 @@ class Transactions:
         Raises:
             KafkaError: the same, at once.
         """
-        request = AddRequest(producer_id, producer_epoch, tuple(partitions), ClientVersion.V2)
+        places = tuple([TopicPartition(*place) for place in partitions])
+        request = AddRequest(producer_id, producer_epoch, places, ClientVersion.V2)
         added = self.add_partitions(transactional_id, request).then(_raise_error)
         return added if isinstance(added, Later) else None
 

@@ -11,7 +11,7 @@ once after the decision if a partition cannot take its marker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from kohort.broker.core.transaction import records
@@ -171,7 +171,7 @@ class TransactionalId:
         return None if self.record is None else deadline_ms(self.record)
 
     @property
-    def unmarked(self) -> Collection[TopicPartition]:
+    def unmarked(self) -> tuple[TopicPartition, ...]:
         """Partitions of the transaction; in Prepare* only those without a marker."""
         if self.record is None:
             return ()
@@ -221,7 +221,7 @@ class TransactionalId:
         self,
         producer_id: int,
         producer_epoch: int,
-        partitions: Iterable[TopicPartition],
+        partitions: Iterable[tuple[str, int]],
         *,
         adds: bool,
     ) -> ErrorCode:

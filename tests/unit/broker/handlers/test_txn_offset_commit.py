@@ -1,6 +1,7 @@
 """TxnOffsetCommit by version, and the order of its checks."""
 
 from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
 
@@ -55,7 +56,8 @@ class Keeper:
 
 
 def with_keeper(g: RunningGroups) -> Keeper:
-    keeper = g.services.transactions = Keeper()
+    keeper = Keeper()
+    g.services.transactions = cast("Any", keeper)
     return keeper
 
 

@@ -1,0 +1,43 @@
+"""AddOffsetsToTxn (key 25): the offsets of a group join a transaction (KIP-98).
+
+v0-4. PRODUCER_FENCED from v2 (KIP-588). What joins is the partition of __consumer_offsets in which
+the group lives, or would live: it need not exist. TxnOffsetCommit v5 does the same by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kohort.broker.core.transaction.requests import AddRequest, ClientVersion, TopicPartition
+from kohort.broker.dispatch.context import RequestContext, transactions_of
+from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.transaction_errors import fenced_in
+from kohort.broker.runtime.answer import Later
+from kohort.broker.topics.names import CONSUMER_OFFSETS
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
+
+FENCED_SINCE: Final = 2
+
+
+@handles(AddOffsetsToTxnRequest, versions="0-4", is_of_transactions=True)
+def add_offsets_to_txn(
+    ctx: RequestContext, request: AddOffsetsToTxnRequest
+) -> AddOffsetsToTxnResponse | Later[AddOffsetsToTxnResponse]:
+    """Answered when the partition is durably in the transaction."""
+    index = ctx.broker.groups.offsets_partition(request.group_id)
+    asked = AddRequest(
+        request.producer_id,
+        request.producer_epoch,
+        (TopicPartition(CONSUMER_OFFSETS, index),),
+        ClientVersion.V1,
+    )
+    version = ctx.api_version
+
+    def respond(error: ErrorCode) -> AddOffsetsToTxnResponse:
+        return AddOffsetsToTxnResponse(error_code=fenced_in(version, error, since=FENCED_SINCE))
+
+    return transactions_of(ctx).add_partitions(request.transactional_id, asked).then(respond)

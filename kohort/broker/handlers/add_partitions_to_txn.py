@@ -1,0 +1,156 @@
+"""AddPartitionsToTxn (key 24): partitions join a transaction before their first record in it.
+
+v0-5. Up to v3 one transaction: all of its partitions are added or none, PRODUCER_FENCED from v2
+(KIP-588), and a request without topics begins a transaction all the same. From v4 several
+transactions, of which brokers among themselves may also ask whether partitions are in (KIP-890);
+here nobody has to, and they are served because Kafka tells every client of them. A request of no
+transactions is answered, which Kafka's is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from kohort.broker.core.transaction.requests import AddRequest, ClientVersion, TopicPartition
+from kohort.broker.dispatch.context import RequestContext, transactions_of
+from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, same
+from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.transaction_errors import fenced_in
+from kohort.broker.runtime.answer import Later
+from kohort.broker.topics.names import INTERNAL_TOPICS
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+FENCED_SINCE: Final = 2
+SEVERAL_SINCE: Final = 4
+
+
+@handles(
+    AddPartitionsToTxnRequest,
+    versions="0-5",
+    on_error=OnError(
+        Mirror(
+            "results_by_topic_v3_and_below",
+            "v3_and_below_topics",
+            same("name"),
+            Mirror(
+                "results_by_partition",
+                "partitions",
+                {"partition_index": ITSELF},
+                error="partition_error_code",
+            ),
+        )
+    ),
+    is_of_transactions=True,
+)
+def add_partitions_to_txn(
+    ctx: RequestContext, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse | Later[AddPartitionsToTxnResponse]:
+    """Answered when the partitions are durably in the transaction."""
+    if ctx.api_version >= SEVERAL_SINCE:
+        return Later.of(_several(ctx, request), ctx.broker.tasks, name="AddPartitionsToTxn")
+    topics = request.v3_and_below_topics
+    refusals = _refusals(ctx, topics, allows_internal=False)
+    if refusals:
+        return AddPartitionsToTxnResponse(
+            results_by_topic_v3_and_below=_refused(topics, refusals),
+        )
+    asked = AddRequest(
+        request.v3_and_below_producer_id,
+        request.v3_and_below_producer_epoch,
+        tuple(_places(topics)),
+        ClientVersion.V1,
+    )
+    version = ctx.api_version
+
+    def respond(error: ErrorCode) -> AddPartitionsToTxnResponse:
+        told = fenced_in(version, error, since=FENCED_SINCE)
+        return AddPartitionsToTxnResponse(
+            results_by_topic_v3_and_below=_results(topics, lambda _: told)
+        )
+
+    transactional_id = request.v3_and_below_transactional_id
+    return transactions_of(ctx).add_partitions(transactional_id, asked).then(respond)
+
+
+async def _several(
+    ctx: RequestContext, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse:
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=[
+            AddPartitionsToTxnResult(
+                transactional_id=one.transactional_id, topic_results=await _one_of_several(ctx, one)
+            )
+            for one in request.transactions
+        ]
+    )
+
+
+async def _one_of_several(
+    ctx: RequestContext, asked: AddPartitionsToTxnTransaction
+) -> list[AddPartitionsToTxnTopicResult]:
+    transactions = transactions_of(ctx)
+    refusals = _refusals(ctx, asked.topics, allows_internal=True)
+    if refusals:
+        return _refused(asked.topics, refusals)
+    producer = asked.producer_id, asked.producer_epoch
+    if asked.verify_only:
+        return _results(
+            asked.topics,
+            lambda place: transactions.verify_only(asked.transactional_id, *producer, place),
+        )
+    request = AddRequest(*producer, tuple(_places(asked.topics)), ClientVersion.V2)
+    error = await transactions.add_partitions(asked.transactional_id, request)
+    return _results(asked.topics, lambda _: error)
+
+
+def _places(topics: Iterable[AddPartitionsToTxnTopic]) -> Iterable[TopicPartition]:
+    return (TopicPartition(topic.name, index) for topic in topics for index in topic.partitions)
+
+
+def _refusals(
+    ctx: RequestContext, topics: Iterable[AddPartitionsToTxnTopic], *, allows_internal: bool
+) -> dict[TopicPartition, ErrorCode]:
+    """Partitions that keep all the others out."""
+    refusals: dict[TopicPartition, ErrorCode] = {}
+    for place in _places(topics):
+        topic = ctx.broker.topics.get(place.topic)
+        if place.topic in INTERNAL_TOPICS and not allows_internal:
+            refusals[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif topic is None or not 0 <= place.partition < len(topic.partitions):
+            refusals[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return refusals
+
+
+def _refused(
+    topics: Iterable[AddPartitionsToTxnTopic], refusals: dict[TopicPartition, ErrorCode]
+) -> list[AddPartitionsToTxnTopicResult]:
+    return _results(topics, lambda place: refusals.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED))
+
+
+def _results(
+    topics: Iterable[AddPartitionsToTxnTopic], tell: Callable[[TopicPartition], ErrorCode]
+) -> list[AddPartitionsToTxnTopicResult]:
+    """One for each partition, as often as it was named."""
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=index,
+                    partition_error_code=tell(TopicPartition(topic.name, index)),
+                )
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]

@@ -1,0 +1,85 @@
+"""DescribeProducers (key 61): what partitions remember of producers (KIP-664).
+
+v0. For operators who look for the transaction that holds a partition's readers up. Internal topics
+may be asked about as well.
+"""
+
+from __future__ import annotations
+
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, same
+from kohort.broker.dispatch.registry import handles
+from kohort.broker.topics.names import name_problem
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+
+@handles(
+    DescribeProducersRequest,
+    versions="0",
+    on_error=OnError(
+        Mirror(
+            "topics",
+            "topics",
+            same("name"),
+            Mirror("partitions", "partition_indexes", {"partition_index": ITSELF}),
+        )
+    ),
+    is_of_transactions=True,
+)
+def describe_producers(
+    ctx: RequestContext, request: DescribeProducersRequest
+) -> DescribeProducersResponse:
+    """One answer for each partition, in order."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[_describe(ctx, topic.name, index) for index in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _describe(ctx: RequestContext, name: str, index: int) -> PartitionResponse:
+    error, message, producers = ErrorCode.NONE, None, list[ProducerState]()
+    problem = name_problem(name)
+    try:
+        if problem is not None:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        producers = _producers(ctx, name, index)
+    except KafkaError as failure:
+        error, message = failure.code, failure.message
+    return PartitionResponse(
+        partition_index=index,
+        error_code=error,
+        error_message=message,
+        active_producers=producers,
+    )
+
+
+def _producers(ctx: RequestContext, name: str, index: int) -> list[ProducerState]:
+    topics = ctx.broker.topics
+    topic = topics.get(name)
+    if topic is None or not 0 <= index < len(topic.partitions):
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if not topics.is_on_disk(name, index):
+        return []
+    return [
+        ProducerState(
+            producer_id=one.producer_id,
+            producer_epoch=one.producer_epoch,
+            last_sequence=one.last_sequence,
+            last_timestamp=one.timestamp,
+            coordinator_epoch=one.coordinator_epoch,
+            current_txn_start_offset=one.current_transaction_first_offset,
+        )
+        for one in topic.partitions[index].producers_seen()
+    ]

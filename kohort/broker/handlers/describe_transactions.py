@@ -1,0 +1,68 @@
+"""DescribeTransactions (key 65): state and partitions of transactional ids (KIP-664).
+
+v0. What is told is durable. While a transaction is being ended only its partitions without a marker
+are told; after that none.
+"""
+
+from __future__ import annotations
+
+from kohort.broker.core.transaction.encoding import by_topic
+from kohort.broker.dispatch.context import RequestContext, transactions_of
+from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
+from kohort.broker.dispatch.registry import handles
+from kohort.broker.transactions.host import TransactionHost
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+
+@handles(
+    DescribeTransactionsRequest,
+    versions="0",
+    on_error=OnError(
+        Mirror("transaction_states", "transactional_ids", {"transactional_id": ITSELF})
+    ),
+    is_of_transactions=True,
+)
+def describe_transactions(
+    ctx: RequestContext, request: DescribeTransactionsRequest
+) -> DescribeTransactionsResponse:
+    """One answer for each id, in order, repeats repeated."""
+    host = transactions_of(ctx).host
+    return DescribeTransactionsResponse(
+        transaction_states=[_describe(host, name) for name in request.transactional_ids]
+    )
+
+
+def _describe(host: TransactionHost, name: str) -> TransactionState:
+    error = host.error(name)
+    found = None if error else host.transactional_id(name)
+    if found is None or found.record is None:
+        return TransactionState(
+            error_code=error or ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+            transactional_id=name,
+            transaction_state="",
+            transaction_timeout_ms=0,
+            transaction_start_time_ms=0,
+            producer_id=0,
+            producer_epoch=0,
+            topics=[],
+        )
+    record = found.record
+    return TransactionState(
+        error_code=ErrorCode.NONE,
+        transactional_id=name,
+        transaction_state=record.state.value,
+        transaction_timeout_ms=record.timeout_ms,
+        transaction_start_time_ms=record.start_ms,
+        producer_id=record.producer_id,
+        producer_epoch=record.producer_epoch,
+        topics=[
+            TopicData(topic=topic, partitions=indexes)
+            for topic, indexes in by_topic(found.unmarked).items()
+        ],
+    )

@@ -1,0 +1,44 @@
+"""EndTxn (key 26): commit or abort a transaction (KIP-98).
+
+v0-5. PRODUCER_FENCED from v2 (KIP-588). From v5 the end raises the producer's epoch, and the answer
+has what the next transaction is to use (KIP-890). Answered when readers see the outcome, where that
+has to wait for no disk; Kafka answers as soon as it is decided. The rules are in
+:mod:`kohort.broker.core.transaction.rules`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kohort.broker.core.transaction.requests import ClientVersion, EndRequest, EndResult
+from kohort.broker.dispatch.context import RequestContext, transactions_of
+from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.transaction_errors import fenced_in
+from kohort.broker.runtime.answer import Later
+from kohort.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from kohort.protocol.records.control import ControlType
+
+FENCED_SINCE: Final = 2
+RAISES_EPOCH_SINCE: Final = 5
+
+
+@handles(EndTxnRequest, versions="0-5", is_of_transactions=True)
+def end_txn(ctx: RequestContext, request: EndTxnRequest) -> EndTxnResponse | Later[EndTxnResponse]:
+    """Answered when the outcome is decided, and if need be with the next epoch."""
+    version = ctx.api_version
+    raises_epoch = version >= RAISES_EPOCH_SINCE
+    asked = EndRequest(
+        request.producer_id,
+        request.producer_epoch,
+        ControlType.COMMIT if request.committed else ControlType.ABORT,
+        ClientVersion.V2 if raises_epoch else ClientVersion.V1,
+    )
+
+    def respond(result: EndResult) -> EndTxnResponse:
+        return EndTxnResponse(
+            error_code=fenced_in(version, result.error, since=FENCED_SINCE),
+            producer_id=result.producer_id,
+            producer_epoch=result.producer_epoch,
+        )
+
+    return transactions_of(ctx).end(request.transactional_id, asked).then(respond)

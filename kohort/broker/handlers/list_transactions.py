@@ -1,0 +1,65 @@
+"""ListTransactions (key 66): the transactional ids of this broker (KIP-664).
+
+v0-2. v1 those whose transaction began long ago (KIP-994), v2 those whose id matches a pattern
+(KIP-1152), which is matched without backtracking; what is understood of patterns is in
+:mod:`kohort.broker.core.transaction.patterns`.
+"""
+
+from __future__ import annotations
+
+from kohort.broker.core.transaction.listing import STATE_NAMES, ListFilter
+from kohort.broker.core.transaction.patterns import Pattern, PatternError
+from kohort.broker.dispatch.context import RequestContext, transactions_of
+from kohort.broker.dispatch.registry import handles
+from kohort.broker.runtime.pacer import Pacer
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+
+
+@handles(ListTransactionsRequest, versions="0-2", is_of_transactions=True)
+async def list_transactions(
+    ctx: RequestContext, request: ListTransactionsRequest
+) -> ListTransactionsResponse:
+    """In no order that means anything; over several turns, as there may be many."""
+    wanted = ListFilter(
+        states=frozenset(request.state_filters),
+        producer_ids=frozenset(request.producer_id_filters),
+        duration_ms=request.duration_filter,
+        pattern=_pattern(request.transactional_id_pattern),
+    )
+    host = transactions_of(ctx).host
+    now = ctx.broker.clock.wall_ms()
+    found: list[TransactionState] = []
+    pacer = Pacer()
+    for name in host.names():
+        await pacer.pause()
+        one = host.transactional_id(name)
+        if one is None or one.record is None or not wanted.accepts(one.record, now):
+            continue
+        found.append(
+            TransactionState(
+                transactional_id=name,
+                producer_id=one.record.producer_id,
+                transaction_state=one.record.state.value,
+            )
+        )
+    unknown = [name for name in request.state_filters if name not in STATE_NAMES]
+    return ListTransactionsResponse(
+        error_code=ErrorCode.NONE,
+        unknown_state_filters=unknown,
+        transaction_states=found,
+    )
+
+
+def _pattern(text: str | None) -> Pattern | None:
+    """Raises KafkaError: INVALID_REGULAR_EXPRESSION."""
+    if not text:
+        return None
+    try:
+        return Pattern(text)
+    except PatternError as error:
+        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error

@@ -1,0 +1,13 @@
+"""How versions of the transactional APIs tell the same error. Not an API of its own."""
+
+from __future__ import annotations
+
+from kohort.protocol.errors import ErrorCode
+
+
+def fenced_in(version: int, error: ErrorCode, *, since: int) -> ErrorCode:
+    """`error` as it is told in this version: PRODUCER_FENCED is known `since` a later one, and was
+    INVALID_PRODUCER_EPOCH before (KIP-588).
+    """
+    is_unknown = error is ErrorCode.PRODUCER_FENCED and version < since
+    return ErrorCode.INVALID_PRODUCER_EPOCH if is_unknown else error

@@ -1,0 +1,85 @@
+"""WriteTxnMarkers (key 27): markers that end transactions in partitions, whoever began them.
+
+v1-2. Here coordinator and partitions are one broker, so the only ones to send this are operators
+with a transaction that hangs (`Admin.abortTransaction`). v2 says whether the marker's epoch is the
+one after the batches' (KIP-1228); versions above 2 count as 2. A negative epoch or version is
+INVALID_REQUEST, where Kafka says UNKNOWN_SERVER_ERROR. On __consumer_offsets what the producer has
+committed for groups is decided as well.
+"""
+
+from __future__ import annotations
+
+from kohort.broker.dispatch.context import RequestContext, transactions_of
+from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, same
+from kohort.broker.dispatch.registry import handles
+from kohort.broker.transactions.markers import MarkerWriter
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from kohort.protocol.records.control import ControlType
+
+
+@handles(
+    WriteTxnMarkersRequest,
+    versions="1-2",
+    on_error=OnError(
+        Mirror(
+            "markers",
+            "markers",
+            same("producer_id"),
+            Mirror(
+                "topics",
+                "topics",
+                same("name"),
+                Mirror("partitions", "partition_indexes", {"partition_index": ITSELF}),
+            ),
+        )
+    ),
+    is_of_transactions=True,
+)
+async def write_txn_markers(
+    ctx: RequestContext, request: WriteTxnMarkersRequest
+) -> WriteTxnMarkersResponse:
+    """Answered when all markers are durable."""
+    markers = transactions_of(ctx).markers
+    results: dict[int, dict[str, WritableTxnMarkerTopicResult]] = {}
+    for marker in request.markers:
+        topics = results.setdefault(marker.producer_id, {})
+        for topic in marker.topics:
+            answer = topics.setdefault(
+                topic.name, WritableTxnMarkerTopicResult(name=topic.name, partitions=[])
+            )
+            for index in topic.partition_indexes:
+                error = await _write(markers, marker, topic.name, index)
+                answer.partitions.append(
+                    WritableTxnMarkerPartitionResult(partition_index=index, error_code=error)
+                )
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(producer_id=producer_id, topics=list(topics.values()))
+            for producer_id, topics in results.items()
+        ]
+    )
+
+
+async def _write(
+    markers: MarkerWriter, marker: WritableTxnMarker, topic: str, index: int
+) -> ErrorCode:
+    if marker.producer_epoch < 0 or marker.transaction_version < 0:
+        return ErrorCode.INVALID_REQUEST
+    written = markers.write(
+        topic,
+        index,
+        marker.producer_id,
+        marker.producer_epoch,
+        ControlType.COMMIT if marker.transaction_result else ControlType.ABORT,
+        coordinator_epoch=marker.coordinator_epoch,
+        transaction_version=marker.transaction_version,
+    )
+    return written if isinstance(written, ErrorCode) else await written

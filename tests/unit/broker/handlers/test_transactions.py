@@ -1,0 +1,487 @@
+"""The apis of transactions by version: what is checked first, and how it is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kohort.broker.core.transaction.requests import TransactionConfig
+from kohort.broker.dispatch.failures import error_response
+from kohort.broker.dispatch.registry import load_handlers
+from kohort.broker.topics.names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from kohort.broker.transactions.host import TransactionsConfig
+from kohort.protocol.codec import Codec, codec
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.message import RESPONSES
+from kohort.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from kohort.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from kohort.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from kohort.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from kohort.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from kohort.protocol.messages.init_producer_id import InitProducerIdRequest
+from kohort.protocol.messages.list_transactions import ListTransactionsRequest
+from kohort.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from tests.support.transactions.running_transactions import (
+    RunningTransactions,
+    running_transactions,
+)
+
+NONE = ErrorCode.NONE
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+UNAUTHORIZED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+NOT_ATTEMPTED = ErrorCode.OPERATION_NOT_ATTEMPTED
+UNMAPPED = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+FENCED = ErrorCode.PRODUCER_FENCED
+OLD_FENCED = ErrorCode.INVALID_PRODUCER_EPOCH
+APIS = {22, 24, 25, 26, 27, 61, 65, 66}
+
+
+async def add(
+    b: RunningTransactions, topics: dict[str, list[int]], version: int = 3, epoch: int = 0
+) -> dict[str, list[int]]:
+    """AddPartitionsToTxn up to v3; errors by topic."""
+    one = b.transactions.host.transactional_id("id")
+    pid = 0 if one is None or one.record is None else one.record.producer_id
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="id",
+        v3_and_below_producer_id=pid,
+        v3_and_below_producer_epoch=epoch,
+        v3_and_below_topics=[
+            AddPartitionsToTxnTopic(name=name, partitions=indexes)
+            for name, indexes in topics.items()
+        ],
+    )
+    response = await b.ask(request, version)
+    return {
+        topic.name: [one.partition_error_code for one in topic.results_by_partition]
+        for topic in response.results_by_topic_v3_and_below
+    }
+
+
+async def end(
+    b: RunningTransactions, pid: int, epoch: int = 0, *, commit: bool = True, version: int = 5
+) -> EndTxnResponse:
+    request = EndTxnRequest(
+        transactional_id="id", producer_id=pid, producer_epoch=epoch, committed=commit
+    )
+    response: EndTxnResponse = await b.ask(request, version)
+    return response
+
+
+def state(b: RunningTransactions, name: str = "id") -> str | None:
+    one = b.transactions.host.transactional_id(name)
+    return None if one is None or one.record is None else one.record.state.value
+
+
+# InitProducerId.
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_a_producer_gets_the_epochs_of_its_id(version: int) -> None:
+    async with running_transactions() as b:
+        first = await b.init(version=version)
+        assert (first.error_code, first.producer_epoch) == (NONE, 0)
+        again = await b.init(version=version)
+        assert (again.producer_id, again.producer_epoch) == (first.producer_id, 1)
+        other = await b.init("other", version)
+        assert (other.producer_epoch, other.producer_id) != (0, first.producer_id)
+        plain = await b.init(None, version, transaction_timeout_ms=-7)
+        assert plain.producer_id not in {first.producer_id, other.producer_id}
+
+
+async def test_what_init_producer_id_refuses() -> None:
+    config = TransactionsConfig(TransactionConfig(max_timeout_ms=1_000))
+    async with running_transactions(config=config) as b:
+        cases: list[tuple[dict[str, Any], ErrorCode]] = [
+            ({"producer_id": 5}, ErrorCode.INVALID_REQUEST),
+            ({"transaction_timeout_ms": 0}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+            ({"transaction_timeout_ms": 1_001}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+            ({"transaction_timeout_ms": 1_000}, NONE),
+        ]
+        for changes, error in cases:
+            response = await b.init(**changes)
+            assert response.error_code == error
+            assert (response.producer_id == -1) is bool(error)
+        empty = await b.init("", transaction_timeout_ms=0)
+        assert empty.error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_fenced_has_two_names() -> None:
+    async with running_transactions() as b:
+        pid = (await b.init()).producer_id
+        for version, error in ((3, OLD_FENCED), (4, FENCED), (5, FENCED)):
+            response = await b.init(version=version, producer_id=pid, producer_epoch=9)
+            assert (response.error_code, response.producer_id) == (error, -1)
+        for version in range(6):
+            told = (await end(b, pid, 9, version=version)).error_code
+            assert told == (FENCED if version >= 2 else OLD_FENCED)
+        for version in range(4):
+            assert await add(b, {"t": [0]}, version, epoch=9) == {
+                "t": [FENCED if version >= 2 else OLD_FENCED]
+            }
+        for version in range(5):
+            request = AddOffsetsToTxnRequest(
+                transactional_id="id", producer_id=pid, producer_epoch=9, group_id="g"
+            )
+            told = (await b.ask(request, version)).error_code
+            assert told == (FENCED if version >= 2 else OLD_FENCED)
+
+
+async def test_without_transactions_an_id_is_refused_as_before() -> None:
+    async with running_transactions() as b:
+        b.services.transactions = None
+        response = await b.init()
+        assert response.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+# AddPartitionsToTxn.
+
+
+@pytest.mark.parametrize("version", range(4))
+async def test_partitions_are_added_all_or_none(version: int) -> None:
+    async with running_transactions() as b:
+        # Before the id is looked at.
+        assert await add(b, {"none": [0], "t": [0, 7]}, version) == {
+            "none": [UNKNOWN],
+            "t": [NOT_ATTEMPTED, UNKNOWN],
+        }
+        assert await add(b, {CONSUMER_OFFSETS: [0], "t": [0]}, version) == {
+            CONSUMER_OFFSETS: [UNAUTHORIZED],
+            "t": [NOT_ATTEMPTED],
+        }
+        assert await add(b, {"t": [0]}, version) == {"t": [UNMAPPED]}
+        await b.init()
+        assert await add(b, {"t": [0, 1], "u": [2]}, version) == {"t": [NONE, NONE], "u": [NONE]}
+        assert state(b) == "Ongoing"
+
+
+async def test_a_transaction_begins_without_partitions() -> None:
+    async with running_transactions() as b:
+        await b.init()
+        assert await add(b, {}) == {}
+        assert state(b) == "Ongoing"
+
+
+async def test_what_is_named_twice_is_answered_twice() -> None:
+    async with running_transactions() as b:
+        await b.init()
+        assert await add(b, {"t": [1, 1]}) == {"t": [NONE, NONE]}
+        found = b.transactions.host.transactional_id("id")
+        assert found is not None
+        assert list(found.unmarked) == [("t", 1)]
+
+
+@pytest.mark.parametrize("version", [4, 5])
+async def test_several_transactions_are_each_for_itself(version: int) -> None:
+    async with running_transactions() as b:
+        pid = (await b.init()).producer_id
+
+        def one(
+            name: str, index: int, *, verify_only: bool = False
+        ) -> AddPartitionsToTxnTransaction:
+            return AddPartitionsToTxnTransaction(
+                transactional_id=name,
+                producer_id=pid,
+                producer_epoch=0,
+                verify_only=verify_only,
+                topics=[AddPartitionsToTxnTopic(name="t", partitions=[index])],
+            )
+
+        request = AddPartitionsToTxnRequest(
+            transactions=[
+                one("no", 0),
+                one("id", 0, verify_only=True),
+                one("id", 0),
+                one("id", 0, verify_only=True),
+                one("id", 1, verify_only=True),
+                one("id", 9),
+            ]
+        )
+        response = await b.ask(request, version)
+        assert response.error_code == NONE
+        assert [
+            (
+                result.transactional_id,
+                result.topic_results[0].results_by_partition[0].partition_error_code,
+            )
+            for result in response.results_by_transaction
+        ] == [
+            ("no", UNMAPPED),
+            ("id", ErrorCode.TRANSACTION_ABORTABLE),
+            ("id", NONE),
+            ("id", NONE),
+            ("id", ErrorCode.TRANSACTION_ABORTABLE),
+            ("id", UNKNOWN),
+        ]
+        empty = await b.ask(AddPartitionsToTxnRequest(), version)
+        assert empty.results_by_transaction == []
+
+
+# A whole transaction.
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("version", range(6))
+async def test_a_transaction_from_its_begin_to_its_end(version: int, commit: bool) -> None:
+    async with running_transactions() as b:
+        pid = (await b.init()).producer_id
+        await add(b, {"t": [0, 2]})
+        partition = b.topics.partition("t", 0)
+        assert partition is not None
+        b.produce(pid, 0)
+        assert partition.last_stable_offset == 0
+        response = await end(b, pid, commit=commit, version=version)
+        assert response.error_code == NONE
+        if version >= 5:
+            assert (response.producer_id, response.producer_epoch) == (pid, 1)
+        assert partition.last_stable_offset == partition.high_watermark == 2
+        aborted = partition.aborted_transactions(0, 2)
+        assert aborted == ([] if commit else [(pid, 0)])
+        # The answer was lost, and the client asks again.
+        assert (await end(b, pid, commit=commit, version=version)).error_code == NONE
+        wrong = await end(b, pid, commit=not commit, version=version)
+        assert wrong.error_code == ErrorCode.INVALID_TXN_STATE
+        assert (wrong.producer_id, wrong.producer_epoch) == (-1, -1)
+
+
+async def test_all_of_it_behind_an_fsync() -> None:
+    async with running_transactions("log.flush.interval.messages=1") as b:
+        pid = (await b.init()).producer_id
+        await add(b, {"t": [0]})
+        b.produce(pid, 0)
+        partition = b.topics.partition("t", 0)
+        assert partition is not None
+        assert (await end(b, pid)).error_code == NONE
+        assert partition.last_stable_offset == 2
+
+
+async def test_the_offsets_of_a_group_join_by_their_partition() -> None:
+    async with running_transactions() as b:
+        pid = (await b.init()).producer_id
+        request = AddOffsetsToTxnRequest(
+            transactional_id="id", producer_id=pid, producer_epoch=0, group_id="g"
+        )
+        assert (await b.ask(request)).error_code == NONE
+        found = b.transactions.host.transactional_id("id")
+        assert found is not None
+        place = (CONSUMER_OFFSETS, b.groups.offsets_partition("g"))
+        assert list(found.unmarked) == [place]
+
+
+async def test_a_topic_that_was_deleted_holds_nothing_up() -> None:
+    async with running_transactions() as b:
+        pid = (await b.init()).producer_id
+        await add(b, {"t": [0], "u": [0]})
+        topic = b.topics.get("u")
+        assert topic is not None
+        await b.topics.changes.delete_topic(topic)
+        assert (await end(b, pid)).error_code == NONE
+        assert state(b) == "CompleteCommit"
+
+
+# WriteTxnMarkers.
+
+
+def marker(
+    pid: int, epoch: int, *, commit: bool = True, version: int = 0, **topics: list[int]
+) -> WritableTxnMarker:
+    return WritableTxnMarker(
+        producer_id=pid,
+        producer_epoch=epoch,
+        transaction_result=commit,
+        topics=[
+            WritableTxnMarkerTopic(name=name, partition_indexes=indexes)
+            for name, indexes in topics.items()
+        ],
+        coordinator_epoch=3,
+        transaction_version=version,
+    )
+
+
+async def test_an_operator_ends_what_hangs() -> None:
+    async with running_transactions() as b:
+        b.produce(77, 4)
+        partition = b.topics.partition("t", 0)
+        assert partition is not None
+        assert partition.last_stable_offset == 0
+        request = WriteTxnMarkersRequest(
+            markers=[
+                marker(77, 4, commit=False, t=[0, 9], none=[0]),
+                marker(77, -1, t=[1]),
+                marker(78, 0, version=-1, t=[1]),
+                marker(77, 3, t=[0]),
+                marker(79, 1, version=5, t=[2]),
+            ]
+        )
+        response = await b.ask(request, 2)
+        told = {
+            (one.producer_id, topic.name): [
+                (p.partition_index, p.error_code) for p in topic.partitions
+            ]
+            for one in response.markers
+            for topic in one.topics
+        }
+        assert told == {
+            (77, "t"): [
+                (0, NONE),
+                (9, UNKNOWN),
+                (1, ErrorCode.INVALID_REQUEST),
+                (0, OLD_FENCED),
+            ],
+            (77, "none"): [(0, UNKNOWN)],
+            (78, "t"): [(1, ErrorCode.INVALID_REQUEST)],
+            (79, "t"): [(2, NONE)],
+        }
+        assert partition.last_stable_offset == 2
+        assert (await b.ask(WriteTxnMarkersRequest(markers=[]), 1)).markers == []
+
+
+# Looking.
+
+
+async def test_transactions_are_described() -> None:
+    async with running_transactions() as b:
+        pid = (await b.init()).producer_id
+        await b.init("idle", transaction_timeout_ms=5_000)
+        await add(b, {"t": [2, 0], "u": [1]})
+        response = await b.ask(
+            DescribeTransactionsRequest(transactional_ids=["id", "no", "", "idle", "id"])
+        )
+        first, no, empty, idle, again = response.transaction_states
+        assert first == again
+        assert (first.error_code, first.transactional_id) == (NONE, "id")
+        assert (first.transaction_state, first.transaction_timeout_ms) == ("Ongoing", 60_000)
+        assert (first.producer_id, first.producer_epoch) == (pid, 0)
+        assert [(topic.topic, topic.partitions) for topic in first.topics] == [
+            ("t", [2, 0]),
+            ("u", [1]),
+        ]
+        assert first.transaction_start_time_ms > 0
+        assert (idle.transaction_state, idle.transaction_start_time_ms) == ("Empty", -1)
+        for wrong, error in (
+            (no, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND),
+            (empty, ErrorCode.INVALID_REQUEST),
+        ):
+            assert (wrong.error_code, wrong.transaction_state) == (error, "")
+            assert (wrong.producer_id, wrong.transaction_timeout_ms, wrong.topics) == (0, 0, [])
+        await end(b, pid)
+        (ended,) = (
+            await b.ask(DescribeTransactionsRequest(transactional_ids=["id"]))
+        ).transaction_states
+        assert (ended.transaction_state, ended.topics) == ("CompleteCommit", [])
+        assert ended.transaction_start_time_ms == first.transaction_start_time_ms
+
+
+async def test_transactions_are_listed() -> None:
+    async with running_transactions() as b:
+        pid = (await b.init()).producer_id
+        other = (await b.init("other")).producer_id
+        await add(b, {"t": [0]})
+
+        async def names(version: int = 2, **filters: object) -> list[str]:
+            fields = {"state_filters": [], "producer_id_filters": []} | filters
+            response = await b.ask(ListTransactionsRequest(**fields), version)  # type: ignore[arg-type]
+            assert response.error_code == NONE
+            return sorted(one.transactional_id for one in response.transaction_states)
+
+        for version in range(3):
+            assert await names(version) == ["id", "other"]
+            assert await names(version, state_filters=["Ongoing"]) == ["id"]
+            assert await names(version, state_filters=["ongoing"]) == []
+            assert await names(version, state_filters=["Dead"]) == []
+            assert await names(version, state_filters=["Empty", "x"]) == ["other"]
+            assert await names(version, producer_id_filters=[other, 99]) == ["other"]
+            assert await names(version, state_filters=["Empty"], producer_id_filters=[pid]) == []
+        assert await names(duration_filter=-1) == ["id", "other"]
+        assert await names(duration_filter=1_000_000) == []
+        assert await names(transactional_id_pattern="") == ["id", "other"]
+        assert await names(transactional_id_pattern="o.*") == ["other"]
+        assert await names(transactional_id_pattern="the") == []
+        unknown = await b.ask(
+            ListTransactionsRequest(state_filters=["x", "Dead", "y"], producer_id_filters=[])
+        )
+        assert unknown.unknown_state_filters == ["x", "y"]
+        bad = b.start(
+            ListTransactionsRequest(
+                state_filters=[], producer_id_filters=[], transactional_id_pattern="(a"
+            )
+        )
+        with pytest.raises(Exception, match="INVALID_REGULAR_EXPRESSION"):
+            await bad
+
+
+async def test_producers_are_described() -> None:
+    async with running_transactions() as b:
+        pid = (await b.init()).producer_id
+        await add(b, {"t": [0]})
+        b.produce(pid, 0)
+        request = DescribeProducersRequest(
+            topics=[
+                TopicRequest(name="t", partition_indexes=[0, 1, 9]),
+                TopicRequest(name="no", partition_indexes=[0]),
+                TopicRequest(name="not/a name", partition_indexes=[0]),
+                TopicRequest(name=TRANSACTION_STATE, partition_indexes=[0]),
+            ]
+        )
+        t, no, bad, internal = (await b.ask(request)).topics
+        (known,) = t.partitions[0].active_producers
+        assert (known.producer_id, known.producer_epoch, known.last_sequence) == (pid, 0, 0)
+        assert (known.coordinator_epoch, known.current_txn_start_offset) == (-1, 0)
+        assert [one.error_code for one in t.partitions] == [NONE, NONE, UNKNOWN]
+        assert t.partitions[1].active_producers == []
+        assert no.partitions[0].error_code == UNKNOWN
+        assert bad.partitions[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert internal.partitions[0].error_code == NONE
+        await end(b, pid)
+        (known,) = (await b.ask(request)).topics[0].partitions[0].active_producers
+        assert (known.producer_epoch, known.last_sequence) == (1, -1)
+        assert (known.coordinator_epoch, known.current_txn_start_offset) == (0, -1)
+
+
+# What failed as a whole.
+
+
+def test_nothing_of_it_is_told_before_all_is_served() -> None:
+    assert set(load_handlers(transactions=False)) & APIS == {22}
+    assert set(load_handlers(transactions=True)) >= APIS | {28}
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        InitProducerIdRequest(transactional_id="id", transaction_timeout_ms=1),
+        AddPartitionsToTxnRequest(
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name="t", partitions=[1, 2])]
+        ),
+        AddOffsetsToTxnRequest(
+            transactional_id="id", producer_id=1, producer_epoch=0, group_id="g"
+        ),
+        EndTxnRequest(transactional_id="id", producer_id=1, producer_epoch=0, committed=True),
+        WriteTxnMarkersRequest(markers=[marker(1, 2, t=[0])]),
+        DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0])]),
+        DescribeTransactionsRequest(transactional_ids=["id"]),
+        ListTransactionsRequest(state_filters=[], producer_id_filters=[]),
+    ],
+    ids=lambda request: type(request).__name__,
+)
+def test_every_version_can_say_that_the_request_failed(request_: object) -> None:
+    api = next(
+        api
+        for api in load_handlers(transactions=True).values()
+        if isinstance(request_, api.request)
+    )
+    for version in range(api.versions.low, api.versions.high + 1):
+        code = ErrorCode.NOT_COORDINATOR
+        response = error_response(api.on_error, request_, version, code)
+        response_codec: Codec[Any] = codec(RESPONSES[api.key], version)
+        encoded = response_codec.encode(response)
+        assert code.to_bytes(2, "big") in encoded
