@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kohort.broker.config import BrokerConfig
     from kohort.broker.coordinator import GroupCoordinator
     from kohort.broker.core.purgatory import Purgatory
+    from kohort.broker.core.transaction.requests import TopicPartition
     from kohort.broker.runtime.clock import Clock
     from kohort.broker.topics.manager import TopicManager
     from kohort.broker.transactions.transactions import Transactions
@@ -43,14 +44,13 @@ class TransactionKeeper(Protocol):
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
-        partitions: Sequence[tuple[str, int]],
+        partitions: Sequence[TopicPartition],
         *,
         adds: bool,
     ) -> ErrorCode:
         """Whether the partitions are in the producer's open transaction; NONE, or why not.
 
         Args:
-            partitions: topics by name, and indexes.
             adds: the request adds what is not in it yet, where nothing else is in the way.
         """
         ...
@@ -60,7 +60,7 @@ class TransactionKeeper(Protocol):
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
-        partitions: Sequence[tuple[str, int]],
+        partitions: Sequence[TopicPartition],
     ) -> Later[None] | None:
         """Add the partitions, of which `verify` has said that they can be; None if that is durable.
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from kohort.broker.core.group.requests import CommitRequest, OffsetToCommit, OpenTransaction
+from kohort.broker.core.transaction.requests import TopicPartition
 from kohort.broker.dispatch.context import RequestContext, TransactionKeeper
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
@@ -63,13 +64,9 @@ async def txn_offset_commit(
     if keeper is None:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     groups = ctx.broker.groups
-    place = (CONSUMER_OFFSETS, groups.offsets_partition(request.group_id))
+    place = TopicPartition(CONSUMER_OFFSETS, groups.offsets_partition(request.group_id))
     asking = _Asking(keeper, request, version, place)
-    error = asking.verify(adds=version >= ADDS_SINCE)
-    if error:
-        raise KafkaError(error)
-    if version >= ADDS_SINCE:
-        await asking.add()
+    await asking.pass_or_raise()
     result = await groups.commit_transactional(
         request.group_id,
         CommitRequest(
@@ -90,7 +87,25 @@ class _Asking(NamedTuple):
     keeper: TransactionKeeper
     request: TxnOffsetCommitRequest
     version: int
-    place: tuple[str, int]
+    place: TopicPartition
+
+    async def pass_or_raise(self) -> None:
+        """Return when the partition is in the transaction. Raises KafkaError: it cannot be."""
+        adds = self.version >= ADDS_SINCE
+        settling = self.keeper.settling(self.request.transactional_id, adds=adds)
+        if settling is not None:
+            await settling
+        error = self.verify(adds=adds)
+        if error:
+            raise KafkaError(error)
+        if not adds:
+            return
+        request = self.request
+        adding = self.keeper.add(
+            request.transactional_id, request.producer_id, request.producer_epoch, [self.place]
+        )
+        if adding is not None:
+            await adding
 
     def verify(self, *, adds: bool = False) -> ErrorCode:
         """NONE, or what is told in this version."""
@@ -107,15 +122,6 @@ class _Asking(NamedTuple):
             return ErrorCode.TRANSACTION_ABORTABLE if is_abortable else ErrorCode.INVALID_TXN_STATE
         is_fenced = error is ErrorCode.PRODUCER_FENCED
         return ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else error
-
-    async def add(self) -> None:
-        """Return when the partition is in the transaction. Raises KafkaError."""
-        request = self.request
-        adding = self.keeper.add(
-            request.transactional_id, request.producer_id, request.producer_epoch, [self.place]
-        )
-        if adding is not None:
-            await adding
 
 
 def _respond(

@@ -143,6 +143,7 @@ class Partition:
         *,
         wall_ms: int,
         is_first_of_epoch_zero: bool = False,
+        is_numbered: bool = True,
     ) -> Appended:
         """Append a validated batch of records; its bytes are not kept.
 
@@ -151,6 +152,7 @@ class Partition:
         Args:
             is_first_of_epoch_zero: for batches of transactions of version 2, see
                 :meth:`ProducerState.check`.
+            is_numbered: see there as well.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, or what the rules of idempotence and of transactions
@@ -163,7 +165,7 @@ class Partition:
         if header.producer_id > NO_PRODUCER_ID and not header.attributes & CONTROL_BIT:
             try:
                 duplicate = log.check_producer(
-                    header, is_first_of_epoch_zero=is_first_of_epoch_zero
+                    header, is_first_of_epoch_zero=is_first_of_epoch_zero, is_numbered=is_numbered
                 )
             except UnendedTransactionError as error:
                 self._tell_refusal("batch for %r is refused: %s", error, wall_ms)

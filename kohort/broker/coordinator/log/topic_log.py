@@ -102,7 +102,7 @@ class TopicOffsetsLog:
             return self._create_and_append(partition, made, wall_ms)
         found = topic.partitions[partition]
         batch, header = made
-        appended = found.append(batch, header, wall_ms=wall_ms)
+        appended = found.append(batch, header, wall_ms=wall_ms, is_numbered=False)
         if found.high_watermark >= appended.next_offset:
             return None
         return found.wait_committed(appended.next_offset)

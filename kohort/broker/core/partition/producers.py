@@ -127,7 +127,11 @@ class ProducerState:
         return self._entries.get(producer_id)
 
     def check(
-        self, header: BatchHeader, *, is_first_of_epoch_zero: bool = False
+        self,
+        header: BatchHeader,
+        *,
+        is_first_of_epoch_zero: bool = False,
+        is_numbered: bool = True,
     ) -> AppendedBatch | None:
         """Whether a batch of records may be appended next.
 
@@ -135,6 +139,8 @@ class ProducerState:
             is_first_of_epoch_zero: the first sequence of an epoch must be 0 even where no batch of
                 the producer is known, as in transactions of version 2 (KIP-890). Producers of older
                 ones may have gone on from a partition's forgotten past.
+            is_numbered: false for what the broker itself writes in the name of a producer, as the
+                coordinator of groups does: sequences say nothing there, and none is a repetition.
 
         Returns:
             None if it may; the batch in the log that it repeats if it must not be appended again.
@@ -154,6 +160,8 @@ class ProducerState:
             expected = 0 if is_first_of_epoch_zero else first
         elif header.producer_epoch < entry.producer_epoch:
             raise _fenced(header.producer_id, entry.producer_epoch, header.producer_epoch)
+        elif not is_numbered:
+            expected = first
         elif header.producer_epoch > entry.producer_epoch:
             expected = 0
         elif not entry.batches:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kohort.broker.core.partition.verdict import ValidBatch
+from kohort.broker.core.transaction.requests import TopicPartition
 from kohort.broker.dispatch.context import TransactionKeeper
 from kohort.broker.runtime.answer import Later
 from kohort.broker.topics.partition import Partition
@@ -41,9 +42,9 @@ class Candidate:
     """Has the producer told why it was not appended."""
 
     @property
-    def place(self) -> tuple[str, int]:
+    def place(self) -> TopicPartition:
         """Names the partition."""
-        return self.partition.topic_name, self.partition.index
+        return TopicPartition(self.partition.topic_name, self.partition.index)
 
 
 class Producer(NamedTuple):
@@ -65,7 +66,7 @@ class Producer(NamedTuple):
         """To be waited for before anything else."""
         return self.keeper.settling(self.transactional_id, adds=self.adds)
 
-    def check(self, place: tuple[str, int], *, adds: bool) -> None:
+    def check(self, place: TopicPartition, *, adds: bool) -> None:
         """Whether a batch may be appended there. Raises KafkaError."""
         error = self.keeper.verify(
             self.transactional_id, self.producer_id, self.producer_epoch, [place], adds=adds
@@ -73,7 +74,7 @@ class Producer(NamedTuple):
         if error:
             raise KafkaError(*self.told(error))
 
-    def add(self, places: Sequence[tuple[str, int]]) -> Later[None] | None:
+    def add(self, places: Sequence[TopicPartition]) -> Later[None] | None:
         """Add these partitions to the transaction; as `TransactionKeeper.add`."""
         return self.keeper.add(self.transactional_id, self.producer_id, self.producer_epoch, places)
 

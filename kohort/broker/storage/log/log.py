@@ -183,13 +183,19 @@ class PartitionLog:
             return self._state.producers
 
     def check_producer(
-        self, header: BatchHeader, *, is_first_of_epoch_zero: bool = False
+        self,
+        header: BatchHeader,
+        *,
+        is_first_of_epoch_zero: bool = False,
+        is_numbered: bool = True,
     ) -> AppendedBatch | None:
         """The batch in the log that this one repeats; None if it may be appended.
 
         Raises KafkaError as :meth:`ProducerState.check` does.
         """
-        return self.producers.check(header, is_first_of_epoch_zero=is_first_of_epoch_zero)
+        return self.producers.check(
+            header, is_first_of_epoch_zero=is_first_of_epoch_zero, is_numbered=is_numbered
+        )
 
     def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Every aborted transaction with records from `offset` on and below `end_offset`."""

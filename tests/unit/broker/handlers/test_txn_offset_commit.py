@@ -1,5 +1,6 @@
 """TxnOffsetCommit by version, and the order of its checks."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -29,8 +30,14 @@ class Keeper:
     def __init__(self) -> None:
         self.answers: list[ErrorCode] = []
         """One after the other; then NONE."""
+        self.settled: Later[None] | None = None
         self.adding: Later[None] | None = None
         self.asked: list[tuple[object, ...]] = []
+
+    def settling(self, transactional_id: str, *, adds: bool) -> Later[None] | None:
+        assert transactional_id == "x"
+        del adds
+        return self.settled
 
     def verify(
         self,
@@ -164,6 +171,19 @@ async def test_the_group_is_asked_when_the_partition_is_in_the_transaction() -> 
         keeper.adding.give(None)
         assert errors_of(await answer) == [NONE]
         assert is_unstable(g)
+
+
+@every_version
+async def test_what_is_on_its_way_for_the_id_is_waited_for(version: int) -> None:
+    async with running_groups() as g:
+        keeper = with_keeper(g)
+        keeper.settled = Later()
+        asked = asyncio.ensure_future(ask(g, version, [a_topic(g, version, "t", 0)]))
+        await g.groups.delete_group("other")
+        await asyncio.sleep(0)
+        assert not keeper.asked
+        keeper.settled.give(None)
+        assert errors_of(await asked) == [NONE]
 
 
 @every_version

@@ -225,12 +225,12 @@ async def test_a_commit_in_a_transaction_is_a_batch_of_its_producer(
             await preparing
         assert log.prepare() is None
         pending = PendingOffset(*OFFSET, 4_242, 3)
-        for _ in range(1):
+        for _ in range(2):
             # The same sequence, and no repetition: the group has been stepped twice.
             await done(log.append(0, [pending], wall_ms=99))
         await done(log.append(0, [NEXT_OFFSET], wall_ms=99))
         in_transaction = stored(OFFSET)._replace(producer_id=4_242, producer_epoch=3)
-        assert list(log.read(0)) == [in_transaction, stored(NEXT_OFFSET)]
+        assert list(log.read(0)) == [in_transaction, in_transaction, stored(NEXT_OFFSET)]
 
 
 def test_such_a_batch_looks_as_kafkas() -> None:

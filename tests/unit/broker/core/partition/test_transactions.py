@@ -336,3 +336,17 @@ def test_ten_thousand_open_transactions_cost_no_search() -> None:
         assert spans.end(offset, 20_000 + offset) == offset + 1
         spans.settle(20_001 + offset)
         assert not spans.ended
+
+
+def test_what_the_broker_writes_for_a_producer_is_checked_by_its_epoch_alone() -> None:
+    state = ProducerState()
+    for offset, header in enumerate([transactional(7, 3, 0)] * 3):
+        assert state.check(header, is_numbered=False) is None
+        state.note_appended(header, base_offset=offset, timestamp=0)
+    with pytest.raises(KafkaError) as fenced:
+        state.check(transactional(7, 2, 0), is_numbered=False)
+    assert fenced.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+    with pytest.raises(UnendedTransactionError):
+        state.check(transactional(7, 4, 0), is_numbered=False)
+    state.note_marker(7, 4, is_commit=True, coordinator_epoch=0, offset=3, timestamp=0)
+    assert state.check(transactional(7, 4, 0), is_numbered=False) is None
