@@ -93,7 +93,7 @@ def compile_modules(root: Path) -> list[Path]:
             compiler_directives={
                 "language_level": 3,
                 "annotation_typing": False,
-                # Nobody pickles these; a third of the code would be for that.
+                # These are never pickled; a third of the code would be for that.
                 "auto_pickle": False,
             },
             quiet=True,

@@ -368,7 +368,7 @@ class Broker:
         host, port = self.config.kohort_metrics_host, self.config.kohort_metrics_port
         if port < 0:
             return server
-        # Whoever set a port will look for the metrics there and nowhere else.
+        # An operator who set a port will look for the metrics there and nowhere else.
         tries = 1 if "kohort.metrics.port" in self._loaded.given else METRICS_PORT_TRIES
         try:
             await server.start(host, port, tries=tries)

@@ -57,7 +57,7 @@ class BrokerConfig(
         """What clients are told, by listener name.
 
         Where ``advertised.listeners`` is not set these are the listeners themselves: their host
-        may be every interface and their port 0, to be filled in by whoever opens the socket.
+        may be every interface and their port 0, to be filled in when the socket is opened.
         """
         if self.advertised_listeners is None:
             return self.listener_endpoints
@@ -93,7 +93,7 @@ def problems(config: BrokerConfig) -> list[str]:
         )
     named = config.log_dir if config.log_dirs is None else config.log_dirs
     if len(named) != 1:
-        # Nothing given is no directory, not the default: records would turn up where nobody looks.
+        # Nothing given is no directory, not the default: records would end up in an odd place.
         setting = "log.dir" if config.log_dirs is None else "log.dirs"
         found.append(f"{setting}={','.join(named)} must name exactly one directory")
     if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:

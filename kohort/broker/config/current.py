@@ -64,7 +64,7 @@ class ConfigEntry:
 
 
 class CurrentConfig:
-    """The settings that count now; changed by whoever has stored the change."""
+    """The settings that count now; changed by the code that has stored the change."""
 
     def __init__(
         self,

@@ -39,7 +39,7 @@ _OF_THE_PIPELINE = frozenset(
         "SPARK_MASTER",
     )
 )
-"""What `kohort pipeline` reads: whoever has set it for that may start a broker beside it."""
+"""Read by `kohort pipeline`: a user who has set it for that may start a broker beside it."""
 
 
 _OF_A_SERVICE = re.compile(

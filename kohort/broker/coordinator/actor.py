@@ -2,7 +2,7 @@
 
 A turn takes the commands that wait, steps the group with one time, awaits one append for all their
 records, releases the answers and hands the deadlines to the purgatory. While nothing is being
-appended there is nobody to wait for: a command is stepped by whoever brings it, and the group needs
+appended there is nothing to wait for: a command is stepped by its caller, and the group needs
 no task. A task exists only from an append to the moment when nothing is left in the inbox. Commits
 alone wait until the loop has looked at all sockets, because an append costs more than all the rest
 of a commit and several can share it.
@@ -11,7 +11,7 @@ If an append fails, the group compensates (see :mod:`kohort.broker.core.group.cl
 record that cannot be written down is nothing else: the write it belongs to fails, those that came
 with it do not. So what peers send cannot make a step raise. If one does, the mistake is ours and
 nothing in memory is believed any more: the command that raised is answered UNKNOWN_SERVER_ERROR,
-everybody else who waits COORDINATOR_NOT_AVAILABLE, and the group is made anew from the log.
+all others that wait COORDINATOR_NOT_AVAILABLE, and the group is rebuilt from the log.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ COMMANDS_PER_TURN: Final = 200
 """A few milliseconds' worth; then other groups and the sockets get their chance."""
 
 FAULTS_MAX: Final = 10
-"""After so many steps that raised, a group stays unavailable until the next start: making it anew
+"""After so many steps that raised, a group stays unavailable until the next start: rebuilding it
 reads the log, and somebody who knows how to make a step raise must not keep the broker at it."""
 
 
@@ -212,7 +212,7 @@ class GroupActor:
             self._start_task(None)
 
     def _is_idle(self) -> bool:
-        """Whether nobody else will take what is in the inbox; looked up after a turn was taken."""
+        """Whether nothing else will take what is in the inbox; looked up after a turn was taken."""
         return self._phase is _Phase.IDLE
 
     def _start_task(self, pending: Awaitable[None] | None) -> None:

@@ -20,7 +20,7 @@ ANSWERS_PER_TURN: Final = 100
 """To encode one and have it written at the end of the turn takes some 20 microseconds."""
 
 MEMBERS_PER_ANSWER: Final = 25
-"""Members that are as much work as an answer that names nobody: the leader's names all members."""
+"""Members that are as much work as an answer without members: the leader's names all of them."""
 
 
 class AnswerQueue:

@@ -123,7 +123,7 @@ class GroupHost:
             self._adopt(group)
             work += 1 + group.size // SIZE_OF_A_GROUP
             if work >= GROUPS_PER_TURN:
-                # Nobody is served yet, but probes are answered.
+                # No client is served yet, but probes are answered.
                 work = 0
                 await asyncio.sleep(0)
         count = len(self._actors)
@@ -132,7 +132,7 @@ class GroupHost:
         self._sweeper = asyncio.create_task(self._sweep_for_ever(), name="sweep of groups")
 
     async def close(self) -> None:
-        """Answer whoever waits NOT_COORDINATOR, after appends under way had a chance to end."""
+        """Answer what waits NOT_COORDINATOR, after appends under way had a chance to end."""
         self._is_closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()

@@ -62,5 +62,5 @@ class DelayedOperation(TimerEntry, ABC):
         """Answer UNKNOWN_SERVER_ERROR, unless `on_complete` got as far as answering."""
 
     def on_cancelled(self) -> None:
-        """The client is gone; there is nobody to answer. Let go of what is held."""
+        """The client is gone and needs no answer. Let go of what is held."""
         return

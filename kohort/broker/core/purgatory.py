@@ -1,6 +1,6 @@
 """Where operations wait for a condition or a deadline, whichever comes first.
 
-A `DelayedOperation` waits under watch keys (a partition, a group). Whoever changes what a key
+A `DelayedOperation` waits under watch keys (a partition, a group). Code that changes what a key
 stands for calls `check_and_complete(key)` after the change; the operations under it are then
 tried by `drain`. `KeyedTimers` are for those who only need deadlines of their own.
 
@@ -112,7 +112,7 @@ class Purgatory:
     def check_and_complete(self, key: Hashable) -> None:
         """What `key` stands for has changed: have `drain` try the operations under it.
 
-        Cheap where nobody waits. Changes of one key before its walk begins share one walk.
+        Cheap where no operation waits. Changes of one key before its walk begins share one walk.
         """
         if key not in self._watched:
             return

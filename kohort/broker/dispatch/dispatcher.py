@@ -122,7 +122,7 @@ class Dispatcher:
         try:
             returned = later.result()
         except asyncio.CancelledError:
-            # The broker stops; nobody knows whether the request had its effect.
+            # The broker stops; it is not known whether the request had its effect.
             return self._fail(call, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "interrupted"))
         except Exception as error:  # noqa: BLE001 - every one of them is answered.
             return self._fail(call, error)

@@ -131,8 +131,8 @@ def handles(
     """Register a function as the handler of ``request`` in ``versions`` ("0-4").
 
     ``on_error`` is for responses without an error of their own, ``is_answered`` for requests that
-    may say that nobody waits for a response, ``is_of_transactions`` for what only producers with
-    transactions ask.
+    may say that the client waits for no response, ``is_of_transactions`` for what only producers
+    with transactions ask.
 
     A handler that never waits is a plain ``def`` and is answered without a task. A coroutine runs
     as a task, and is answered with what it returns.

@@ -25,8 +25,8 @@ NOT_FOUND_SINCE: Final = 6
 
 OPERATIONS_NOT_ASKED_FOR: Final = -0x8000_0000
 ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-"""Read, delete, describe, describe configs, alter configs: all there are for groups. Nobody is kept
-from any of them yet."""
+"""Read, delete, describe, describe configs, alter configs: all there are for groups. No client is
+kept from any of them yet."""
 
 
 @handles(

@@ -113,7 +113,7 @@ class _Reading:
     def park(self, found_bytes: int) -> Later[FetchResponse]:
         """Wait for more, everything having been read once."""
         broker = self._ctx.broker
-        # It will be read again; nobody accounts for it while it waits.
+        # It will be read again; it is not accounted for while it waits.
         for read in self.flat:
             read.data = b""
         answer: Later[FetchResponse] = Later()

@@ -176,7 +176,7 @@ def _found(ctx: RequestContext, topic: Topic) -> MetadataResponseTopic:
 def _describe(
     index: int, node_id: int, leader_epoch: int, *, is_online: bool
 ) -> MetadataResponsePartition:
-    """One partition. Nearly always the same, so it is made once; nobody changes it afterwards.
+    """One partition. Nearly always the same, so it is made once; it is not changed afterwards.
 
     For all topics of a broker with ten thousand partitions this takes nine tenths off the time.
     """

@@ -145,7 +145,7 @@ def _places(request: OffsetCommitRequest) -> _Places:
 
 @lru_cache(maxsize=ANSWERS_KEPT_MAX)
 def _all_is_stored(version: int, places: _Places) -> EncodedResponse:
-    """Whoever commits commits the same partitions again and again."""
+    """A client commits the same partitions again and again."""
     no_errors = [ErrorCode.NONE] * sum(len(partitions) for *_, partitions in places)
     return EncodedResponse(codec(OffsetCommitResponse, version).encode(_respond(places, no_errors)))
 

@@ -300,8 +300,8 @@ def _judge(
     except StopIteration as done:
         verdict = done.value
         return verdict
-    # Begin again when nobody else is at a large batch: what has been inflated until here must not
-    # be kept for each request that waits.
+    # Begin again when no other request is at a large batch: what has been inflated until here must
+    # not be kept for each request that waits.
     steps.close()
     yield _Pause.BEFORE_LARGE_BATCH
     steps = validation_steps(data.records, partition.config, terms, policy)

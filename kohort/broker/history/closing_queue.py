@@ -14,7 +14,7 @@ WEIGHT_MAX: Final = 500_000
 
 
 SMALL_WEIGHT: Final = 40
-"""Ten members or so: less than half a millisecond, and whoever asks at once finds the record."""
+"""Ten members or so: less than half a millisecond, and a request right after finds the record."""
 
 
 class Waiting:

@@ -247,8 +247,8 @@ class RebalanceHistory:
         return newest
 
     def kept(self, group_id: str) -> list[Kept]:
-        """The complete records of a group, oldest first; packed, so that whoever answers others
-        unpacks no more than it needs, bit by bit.
+        """The complete records of a group, oldest first; packed, so that a caller who answers
+        others unpacks no more than it needs, bit by bit.
         """
         ring = self._rings.get(group_id)
         return [] if ring is None else list(ring.records)

@@ -57,8 +57,8 @@ class RecordedGenerations:
     def _has(self, stored: GroupRecord) -> bool:
         """Is there a record, or may there be one before what was read?
 
-        A group that was deleted counts its generations anew: one that was written before this one
-        was stored is of another life.
+        A group that was deleted counts its generations from 1 again: one that was written before
+        this one was stored is of another life.
         """
         stored_ms = stored.state_timestamp_ms
         written_ms = self._written_ms.get(stored.group_id, {}).get(stored.generation)

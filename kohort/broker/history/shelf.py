@@ -2,8 +2,8 @@
 
 Among a million objects that come and go, one that stays keeps the pages it lies on from going back
 to the system: of a record of 7 KB that is up to three times its size. Here records lie one behind
-the other in memory that nothing else is in. A block is only ever written at its end, so whoever
-still reads a record that was dropped finds it whole; the block goes when nobody knows a record of
+the other in memory that nothing else is in. A block is only ever written at its end, so a reader
+of a record that was dropped finds it whole; the block goes when nothing refers to a record of
 it any more. When too much of all blocks is dropped records, those of the worst block that are not
 are copied into another one.
 """
@@ -112,7 +112,7 @@ class Shelf:
         self.live_bytes = 0
 
     def put(self, owner: str, packed: Packed) -> Kept:
-        """Keep it for that owner, whom `worst` will name."""
+        """Keep it for that owner, which `worst` will name."""
         return self._put(owner, (_COMPRESSED if packed.is_compressed else _PLAIN) + packed.data)
 
     def move(self, owner: str, kept: Kept) -> Kept:

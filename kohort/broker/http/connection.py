@@ -80,7 +80,7 @@ class HttpConnection:
             while await self._serve_request():
                 self._http.start_next_cycle()
         except (TimeoutError, ConnectionError, asyncio.CancelledError) as error:
-            # Its end may be stuck behind an answer that nobody reads.
+            # Its end may be stuck behind an answer that the client does not read.
             self._writer.transport.abort()
             if isinstance(error, asyncio.CancelledError):
                 raise

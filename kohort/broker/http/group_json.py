@@ -46,7 +46,7 @@ def group_json(group: ClassicGroup, now: Now, totals: tuple[int, int]) -> Json:
 
 
 def waiting_json(group: ClassicGroup, now: Now) -> Json | None:
-    """Tells whom a rebalance that runs is waiting for; None if none does."""
+    """Tells which members a running rebalance waits for; None if no rebalance runs."""
     ids, until_ms = group.waiting_for()
     if until_ms is None and not ids:
         return None

@@ -134,7 +134,7 @@ class GroupPages:
         )
 
     async def _last_rebalance(self, group_id: str, pacer: Pacer) -> bytes:
-        """Without its members, of whom the record's own page tells."""
+        """Without its members, which the record's own page lists."""
         steps = self._history.open_text_steps(group_id)
         if steps is not None:
             return with_sentence(without_members(await _walk(steps, pacer)))

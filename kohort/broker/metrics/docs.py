@@ -49,7 +49,7 @@ they are. Who has series keeps them: the oldest come first.
 
 A scrape looks at the broker in slices of a millisecond, between which clients are served. The
 values of one scrape are therefore not of one moment; lag is computed from two numbers that are.
-Partitions that nobody has used since the start are opened by the first scrape, a few tenths of a
+Partitions that were not used since the start are opened by the first scrape, a few tenths of a
 millisecond and 5 kB each: with 10,000 of them it may take longer than Prometheus waits, once.
 """
 

@@ -11,7 +11,7 @@ from kohort.broker.metrics.metric_info import MetricInfo
 from kohort.broker.metrics.tally import HistogramTally
 
 Rows = Callable[[], "Iterable[tuple[Labels, float]]"]
-"""Makes (labels, value) of each sample, anew whenever it is called."""
+"""Makes (labels, value) of each sample, again whenever it is called."""
 
 
 class Labels(dict[str, str]):

@@ -161,7 +161,7 @@ class GroupCollector:
 
     def _lag(self, topic: str, partition: int, offset: int) -> int | None:
         end = high_watermark(self._topics, topic, partition)
-        # Behind zero if the topic was made anew, or somebody committed what he had not read.
+        # Below zero if the topic was created again, or a client committed what it had not read.
         return None if end is None else max(0, end - offset)
 
 

@@ -44,7 +44,7 @@ class MetricsPage:
             task = asyncio.get_running_loop().create_task(self._write(text_format), name="scrape")
             self._under_way[text_format] = task
             task.add_done_callback(lambda _: self._under_way.pop(text_format))
-        # Whoever gives up must not take the answer from the others.
+        # A client that gives up must not take the answer from the others.
         pieces = await asyncio.shield(task)
         return HttpResponse(HTTPStatus.OK, text_format.value, pieces)
 

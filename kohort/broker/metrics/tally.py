@@ -65,7 +65,7 @@ class RecentMaximum:
 class RecentRate:
     """How fast a counter grew in the last one to two periods, as Kafka's own rates tell it.
 
-    Costs the counter nothing: it is looked at when somebody asks. If nobody asked for longer than
+    Costs the counter nothing: it is looked at when it is asked for. If that was not for longer than
     that, it is the mean since then.
     """
 

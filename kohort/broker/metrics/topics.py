@@ -158,7 +158,7 @@ def _rows(
 def open_partition(topics: TopicsSource, topic: TopicSource, index: int) -> PartitionSource | None:
     """The partition, opened if need be; None if there is nothing in it, or it is gone.
 
-    Partitions that nobody has used since the start are not open, but what they hold counts. Those
+    Partitions that were not used since the start are not open, but what they hold counts. Those
     of internal topics were opened by the start if they hold anything, and get a directory only when
     they are used: looking at them must not be a use.
     """

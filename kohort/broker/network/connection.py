@@ -434,7 +434,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         try:
             self._reader.grow()
-        except Exception as error:  # noqa: BLE001 - or whoever gave back would end for it.
+        except Exception as error:  # noqa: BLE001 - or the code that gave back would end for it.
             self._end_by(error)
         self._regulate_reading()
 

@@ -191,7 +191,7 @@ class FrameReader:
     def next_frame(self) -> Buffer | None:
         """The next whole frame without its size, or None.
 
-        A bytes object arrived in one piece. A bytearray counts in the budget until whoever took it
+        A bytes object arrived in one piece. A bytearray counts in the budget until its taker
         gives back its length; it must not be changed.
 
         Raises:

@@ -66,7 +66,7 @@ def raise_descriptor_limit() -> int:
 def connections_within(descriptors: int, log_files_max: int) -> int:
     """How many connections leave enough descriptors for the logs, which take up to half of them.
 
-    Without such a bound whoever opens connections keeps partitions from being opened.
+    Without such a bound, clients that open connections could keep partitions from being opened.
     """
     if descriptors == resource.RLIM_INFINITY:
         return UNLIMITED

@@ -36,7 +36,7 @@ _RESERVE: Final = 4
 
 
 def _nothing() -> None:
-    """Nobody waits any more."""
+    """No claim waits any more."""
 
 
 class RequestMemory:
@@ -56,7 +56,7 @@ class RequestMemory:
 
     def __init__(self, limit_bytes: int, on_shortage: Callable[[], None] = _nothing) -> None:
         """A negative limit is none. `on_shortage` is called when somebody begins to wait while
-        nobody waited.
+        no claim waited.
         """
         self._limit_bytes = limit_bytes if limit_bytes >= 0 else sys.maxsize
         self._on_shortage = on_shortage
@@ -150,7 +150,7 @@ class RequestMemory:
             self.admit()
 
     def admit(self) -> None:
-        """Let those go on that wait: within their shares all for whom there is room, and then the
+        """Let those go on that wait: within their shares all for which there is room, and then the
         others, first come first served.
 
         Called when a large request leaves. What small ones leave is found at the next look.

@@ -1,6 +1,6 @@
 """Asks the kernel whether a peer has left, for connections that are not being read.
 
-While reading is paused nobody tells us about the end of the stream; and a client may well send
+While reading is paused we do not learn of the end of the stream; and a client may well send
 ahead of a request that is parked for minutes, and leave.
 """
 

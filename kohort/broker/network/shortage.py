@@ -148,7 +148,7 @@ class Shortage:
             if (
                 time_ms > CLAIM_WAIT_MS
                 and upload not in self._ended
-                # What exceeds the budget is in nobody's way.
+                # What exceeds the budget is in no one's way.
                 and upload is not memory.overdrawn
                 and not memory.is_within_share(upload, 0)
             ):

@@ -25,7 +25,7 @@ Tasks = set[asyncio.Task[Any]]
 class Later(Generic[T]):
     """A value that will be given, fail or be cancelled, once.
 
-    To cancel it means that nobody waits any more: what is given after that is dropped, and who
+    Cancelled, its value is not waited for any more: what is given after that is dropped, and who
     gives it need not ask before.
     """
 
@@ -79,7 +79,7 @@ class Later(Generic[T]):
     # For who waits.
 
     def cancel(self) -> bool:
-        """Nobody waits any more; False if it is done already."""
+        """Drop the value that is to come; False if it is done already."""
         if self.is_done:
             return False
         self._error = asyncio.CancelledError()
@@ -132,7 +132,7 @@ class Later(Generic[T]):
             try:
                 yield from waiting
             except asyncio.CancelledError:
-                # As with a loop's future: whoever works on it for this task alone is to stop.
+                # As with a loop's future: work on it for this task alone is to stop.
                 self.cancel()
                 raise
         return self.result()

@@ -48,7 +48,7 @@ class PurgatoryShell:
 
     def wake_at(self, deadline_ms: int) -> None:
         if self._is_closed or self._expiry_turn is not None:
-            return  # The expiry on its way arms the timer anew.
+            return  # The expiry on its way arms the timer again.
         if self._timer is not None:
             if self._timer_ms <= deadline_ms:
                 return

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 async def in_turns(steps: Steps[T]) -> T:
-    """What the steps make; whoever else has something to do has the loop in between."""
+    """What the steps make; other tasks have the loop in between."""
     while True:
         try:
             next(steps)

@@ -8,7 +8,7 @@ A :class:`File` is a handle on a path, not an open descriptor. OsFileSystem open
 they are first needed and takes unused ones away above a limit, so that any number of partitions can
 be open at once. Descriptors are closed by reference counting: a thread that is inside fsync keeps
 its own reference, so the loop thread may drop or evict the file meanwhile, and the number cannot be
-given to another file under the sync. So does whoever is sent a range of a file.
+given to another file under the sync. So does a connection that is sent a range of a file.
 """
 
 from __future__ import annotations

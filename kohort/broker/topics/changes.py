@@ -54,7 +54,7 @@ def _uninterrupted(
 
 
 def _look_at_outcome(task: asyncio.Future[Any]) -> None:
-    """A change that fails after its client is gone has nobody else to tell."""
+    """A change that fails after its client is gone is told to no other."""
     if not task.cancelled() and (error := task.exception()) is not None:
         logger.debug("A change of the topics failed: %r", error)
 
@@ -92,7 +92,7 @@ class TopicChanges:
         self._new_uuid = new_uuid
         self._deletion_listeners: list[Callable[[Sequence[str]], None]] = []
         self.under_way = asyncio.Lock()
-        """Held while a change is made, and by whoever wants none to be made."""
+        """Held while a change is made, and while none may be made."""
 
     def on_topics_deleted(self, listener: Callable[[Sequence[str]], None]) -> None:
         """Call a function with the names of topics when they are gone for clients."""

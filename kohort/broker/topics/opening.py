@@ -105,7 +105,7 @@ class Opener:
             path = self._directories.path(topic.name, index)
             log = offline_log(path, topic.config, retry_at_ms=retry_at_ms)
             partition = self._partition(topic, index, log)
-            # Set, not told: nobody waits for a new partition, and this may be another thread.
+            # Set, not told: nothing waits for a new partition, and this may be another thread.
             logger.error("%r is offline: %s", partition, error)  # noqa: TRY400 - it says it all.
             partition.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
             return partition

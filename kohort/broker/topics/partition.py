@@ -91,7 +91,7 @@ class Partition:
         self.index = index
         self.log = log
         self.config = config
-        """In force now; replaced by whoever alters the topic, along with the log's."""
+        """In force now; replaced when the topic is altered, along with the log's."""
         self.leader_epoch = max(leader_epoch, log.newest_epoch)
         """Which every batch gets (KIP-101), and clients compare with theirs (KIP-320)."""
         self.high_watermark = log.log_end_offset
@@ -459,7 +459,7 @@ class Partition:
             self._fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason))
 
     def mark_deleted(self) -> None:
-        """The topic is being deleted: whoever waits for the partition is told that it is gone."""
+        """The topic is being deleted: requests that wait for the partition are told so."""
         self._fail(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 
     def _fail(self, failure: KafkaError) -> None:

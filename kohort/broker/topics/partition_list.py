@@ -75,7 +75,7 @@ class PartitionList(Sequence[Partition]):
         return (partition for partition in self._partitions if partition is not None)
 
     def is_online(self, index: int) -> bool:
-        """Whether requests for a partition are served; one that nobody has used yet is.
+        """Whether requests for a partition are served; one that was not used yet is.
 
         Clients turn away from one that is not, so this question counts as asking for it.
         """

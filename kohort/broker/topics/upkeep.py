@@ -111,7 +111,7 @@ class Upkeep:
 
     def _expire_producers_of(self, partition: Partition) -> None:
         if partition.log.log_end_offset == 0:
-            return  # Nobody ever wrote here, and asking would read files.
+            return  # Nothing was ever written here, and asking would read files.
         expiration_ms = self._settings.config.producer_id_expiration_ms
         _guarded(
             partition,

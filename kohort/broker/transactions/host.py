@@ -145,7 +145,7 @@ class TransactionHost:
         self._sweeper = asyncio.create_task(self._sweep_for_ever(), name="sweep of transactions")
 
     async def close(self) -> None:
-        """Answer whoever waits NOT_COORDINATOR, after appends under way had a chance to end."""
+        """Answer what waits NOT_COORDINATOR, after appends under way had a chance to end."""
         self._is_closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -283,7 +283,7 @@ class TransactionHost:
             oldest.forget()
             self._go_on(oldest)
             if oldest.record is not None:
-                # Its tombstone is being written; whoever asks again finds the room.
+                # Its tombstone is being written; the next request finds the room.
                 return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE
 
@@ -346,7 +346,7 @@ class TransactionHost:
             )
 
     def _break(self, one: TransactionalId) -> None:
-        """A mistake of ours: the id is not touched again before the log has been read anew."""
+        """A mistake of ours: the id is not touched again before the log has been read again."""
         name = one.transactional_id
         self._broken.add(name)
         self._timeouts.cancel(name)

@@ -2,7 +2,7 @@
 
 Kohort once chose partitions by another hash than Kafka (`former_partition_of`), and the partitions
 of a topic may have become more. A group is then looked for where it does not lie: by a Kafka that
-takes the directory over, and by whoever reads one group back.
+takes the directory over, and where one group is read back.
 
 Of two records of one key that lie in different partitions, the newest holds. Within a partition
 that is the last one. Between partitions it is told by the time at which they were appended, which

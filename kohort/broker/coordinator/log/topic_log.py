@@ -90,7 +90,7 @@ class TopicOffsetsLog:
     async def _append_in_steps(
         self, partition: int, records: Sequence[DurableRecord], wall_ms: int
     ) -> None:
-        """Others have the loop in between; nobody steps the group that waits for this."""
+        """Others have the loop in between; the group that waits for this is not stepped."""
         batch = await in_turns(batch_steps(records, wall_ms))
         waiting = self._append_batch(partition, batch, wall_ms)
         if waiting is not None:

@@ -1,8 +1,8 @@
 """What is stored with a generation of why it came to be, for those who find it after a crash.
 
 The history of rebalances is written when all members have their assignment, a while after the group
-has stored it. Whoever is killed in between leaves the group's own record, and these few facts in a
-header of it: enough for a record of the history.
+has stored it. A broker that is killed in between leaves the group's own record, and these few facts
+in a header of it: enough for a record of the history.
 """
 
 import json
@@ -26,7 +26,7 @@ class Begun(NamedTuple):
     kind: str
     """Kind of the trigger."""
     member: tuple[str, str | None, str, str] | None
-    """Member id, instance id, client id and host of whom the trigger names."""
+    """Member id, instance id, client id and host that the trigger names."""
     was_leader: bool
     reason: str | None
     reason_source: str

@@ -70,7 +70,7 @@ class ScheduleSessions(NamedTuple):
     """
 
     deadlines: Mapping[TimerKey, int]
-    """Nobody changes it afterwards."""
+    """Not changed afterwards."""
 
 
 class Cancel(NamedTuple):

@@ -104,7 +104,7 @@ class Group(OffsetsOwner, Protocol):
         ...
 
     def unload(self, error: ErrorCode, now: Now) -> None:
-        """Leave the group to whoever loads it next: who is parked is told `error`."""
+        """Leave the group to its next coordinator: parked requests are told `error`."""
         ...
 
     # Reads; may be called at any time.
@@ -122,7 +122,7 @@ class Group(OffsetsOwner, Protocol):
 
     @property
     def unused_id_count(self) -> int:
-        """Ids that were handed out, and with which nobody has joined."""
+        """Ids that were handed out and that no member has joined with."""
         ...
 
     @property

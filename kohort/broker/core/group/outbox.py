@@ -18,7 +18,7 @@ class Write(Protocol):
 
     def make_records(self) -> tuple[DurableRecord, ...]:
         """Called once, right before the append; nothing to write drops the write, which then has
-        answered whoever waits for it.
+        answered its ticket.
         """
         ...
 

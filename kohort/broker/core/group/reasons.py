@@ -20,7 +20,7 @@ FORCING: Final = frozenset(
         JoinReason.ASSIGNOR_STATE_CHANGE,
     }
 )
-"""Reasons that make a Stable group rebalance whoever states them."""
+"""Reasons that make a Stable group rebalance, whichever member states them."""
 
 
 class ReasonSource(Enum):

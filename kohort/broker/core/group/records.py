@@ -116,7 +116,7 @@ def encode_key(record: DurableRecord) -> bytes:
 
 @lru_cache(maxsize=KEYS_KEPT_MAX)
 def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    """Whoever commits a position commits it again and again."""
+    """A client that commits a position commits it again and again."""
     key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
     return encode_versioned(key, _OFFSET_KEY_VERSION)
 

@@ -17,7 +17,7 @@ from kohort.protocol.messages.join_group import JoinGroupResponseMember
 from kohort.protocol.types import ZERO_UUID
 
 Ticket: TypeAlias = object
-"""An opaque handle by which the shell knows whom to answer. The core keeps it, hands it back in
+"""An opaque handle by which the shell knows what to answer. The core keeps it, hands it back in
 exactly one Reply, and never looks inside."""
 
 

@@ -13,15 +13,15 @@ from typing import Final
 class GroupState(Enum):
     """`value` is the name on the wire.
 
-    Answers below are for requests of a known member with the right generation; whoever is not a
-    member is told so first (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID), and then whoever speaks of
+    Answers below are for requests of a known member with the right generation; one that is not a
+    member is told so first (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID), and then one that speaks of
     another generation (ILLEGAL_GENERATION).
     """
 
     EMPTY = "Empty"
     """No members; may hold offsets and ids that were handed out but not used yet.
 
-    Join: a new member starts the initial rebalance. Sync, Heartbeat: there is nobody they could
+    Join: a new member starts the initial rebalance. Sync, Heartbeat: there is no member they could
     come from. OffsetCommit: accepted from outside (generation < 0). DeleteGroups: deletes.
 
     Ways out: PreparingRebalance when a member joins; Dead when deleted, or swept without offsets.
@@ -30,11 +30,11 @@ class GroupState(Enum):
     """Collecting joins.
 
     Join: parks. Sync: REBALANCE_IN_PROGRESS. Heartbeat: REBALANCE_IN_PROGRESS, and the session
-    starts anew. Leave: removes, which may complete the join phase. OffsetCommit: accepted with the
+    starts again. Leave: removes, which may complete the join phase. OffsetCommit: accepted with the
     generation that is about to end, which lets members commit while they give partitions up.
 
     Ways out, when all members have joined or their time is up: CompletingRebalance, or Empty if
-    nobody is left.
+    no member is left.
     """
     COMPLETING_REBALANCE = "CompletingRebalance"
     """Joins are answered, the leader's assignment is awaited.
@@ -56,7 +56,7 @@ class GroupState(Enum):
     Ways out: PreparingRebalance.
     """
     DEAD = "Dead"
-    """Removed or being unloaded; whoever still asks must look for the group again.
+    """Removed or being unloaded; clients that still ask must look for the group again.
 
     Everything: COORDINATOR_NOT_AVAILABLE; OffsetFetch finds nothing, OffsetDelete and DeleteGroups
     find no group. No way out.

@@ -123,7 +123,7 @@ class _Builder:
         yield
 
     def let_go(self) -> Iterator[None]:
-        """Once there is a record; nobody else has these."""
+        """Called once there is a record; nothing else refers to these."""
         remains: list[Any] = [*self._rows, *self._moves.by_member.values()]
         self._rows, self._moves = [], Moves(NONE_TAKEN, is_known=False)
         yield from let_go(remains)
@@ -212,7 +212,7 @@ class _Builder:
             if row.gone is None:
                 self._moves.add(member_id, before.of(member_id), after.of(member_id))
             elif row.gone.replaced_by is None:
-                # Whoever replaced a member has what it had.
+                # The member that replaced another has what that one had.
                 self._moves.add(member_id, before.of(member_id), b"")
             if count % MEMBERS_PER_STEP == 0:
                 yield

@@ -299,7 +299,7 @@ class GroupFold:
         self._renamed[new.member_id] = self._renamed.pop(old, old)
         ref = MemberRef(old, new.instance_id, new.client_id, new.client_host)
         facts = self.open
-        # Whoever waits is told of it at once.
+        # What waits is told of it at once.
         waits = facts is not None and (
             old in facts.joins if facts.is_collecting else old in facts.syncs
         )

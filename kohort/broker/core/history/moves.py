@@ -1,4 +1,4 @@
-"""What happened to partitions in a rebalance, and how long each had nobody."""
+"""What happened to partitions in a rebalance, and how long each had no owner."""
 
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ PARTITIONS_PER_STEP: Final = 5_000
 
 
 class Taken(NamedTuple):
-    """A partition that a cooperative member gave up, and nobody has got yet."""
+    """A partition that a cooperative member gave up and no other has got yet."""
 
     from_member: str
     at_ms: int

@@ -21,7 +21,7 @@ class RebalanceOutcome(StrEnum):
     STORE_FAILED = "store_failed"
     RUNNING = "running"
     UNFINISHED = "unfinished"
-    """The broker stopped, or the group was made anew, while it ran."""
+    """The broker stopped, or the group was rebuilt, while it ran."""
 
 
 class MemberFate(StrEnum):

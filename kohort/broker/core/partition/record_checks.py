@@ -1,7 +1,7 @@
 """Checks behind the header of a batch, in steps: each generator yields where others may go first.
 
 A batch of 1 MB can hold 150,000 records, a compressed one ten million. The steps are of a few
-milliseconds each, so that a large or hostile batch costs its sender time and nobody else.
+milliseconds each, so that a large or hostile batch costs its sender time and no other client.
 """
 
 from __future__ import annotations

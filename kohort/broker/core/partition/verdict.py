@@ -43,7 +43,7 @@ class ValidationDepth(StrEnum):
     """How far behind the header of a batch validation looks.
 
     Kafka parses every record of every batch. In Python that costs more than all other work on a
-    batch together, and a record that does not parse harms nobody but the readers of the topic its
+    batch together, and a record that does not parse harms only the readers of the topic its
     producer writes to. So there is a choice (setting kohort.validate.records). What it costs, as
     measured with CPython 3.11 on a shared 2-core machine: microseconds per record, and milliseconds
     per MB of records of 100 B and of 1 kB.

@@ -5,7 +5,7 @@ request that would change the id is told CONCURRENT_TRANSACTIONS. State changes 
 when its record is durable. If the append fails, nothing has happened.
 
 The end of a transaction is three such changes: Prepare*, which is the decision; a marker in every
-partition; Complete*. Whoever asked for the end is answered when all markers are durable, or at
+partition; Complete*. The request for the end is answered when all markers are durable, or at
 once after the decision if a partition cannot take its marker.
 """
 
@@ -80,7 +80,7 @@ class _Pending(NamedTuple):
 
 
 class _Ending(NamedTuple):
-    """Somebody's wish that the transaction ends, or nobody's."""
+    """A request that the transaction ends, or the broker's own decision that it does."""
 
     cause: EndCause
     ticket: Ticket | None = None
@@ -274,7 +274,7 @@ class TransactionalId:
         except KafkaError:
             self._reply(ticket, InitResult(UNAVAILABLE))
 
-    # What nobody asks for.
+    # Without a request.
 
     def abort_overdue(self, now: int) -> None:
         """Abort a transaction whose time is up; not while something is being written."""
@@ -462,7 +462,7 @@ class TransactionalId:
             self._complete(record, now)
 
     def _complete(self, record: TransactionRecord, now: int) -> None:
-        """All markers are there: write that down, and answer whoever asked for it.
+        """All markers are there: write that down, and answer the request for it.
 
         The answer comes behind the append, which changes nothing any more that a client could see,
         but that it may go on at once where nothing has to be waited for.
@@ -472,7 +472,7 @@ class TransactionalId:
             self._release_ending()
 
     def _release_ending(self) -> None:
-        """Answer whoever asked for the end: it is decided."""
+        """Answer the request for the end: it is decided."""
         ending = self._ending
         self._ending = _Ending(ending.cause)
         if ending.request is not None:

@@ -43,7 +43,7 @@ def nothing_collected() -> Iterator[None]:
     """For imports, which make little but what stays: it is set aside unseen.
 
     A broker's make some 50,000 objects, and sixty looks at them on the way take a twentieth of its
-    start. 0.8 MiB of what is set aside is of no use, such as classes that a decorator made anew.
+    start. 0.8 MiB of what is set aside is of no use, such as classes that a decorator replaced.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -132,7 +132,7 @@ class ProducerLog:
         self.written.append(offset)
 
     def renew_index(self, segment: LogSegment) -> None:
-        """Make the transaction index of one segment anew."""
+        """Rebuild the transaction index of one segment."""
         state, offset = self._restored(segment.base_offset)
         is_complete = bool(offset) or self._segments[0].base_offset == 0
         for before, end in self._with_ends():

@@ -290,7 +290,7 @@ class Compaction:
     def _batches(self, segment: LogSegment) -> Iterator[tuple[BatchAt | None, bytes]]:
         """Every batch of a segment, checked, with its bytes; None where a step may end.
 
-        Reads through a handle of its own, which nobody closes under it.
+        Reads through a handle of its own, which no one else closes.
         """
         file = self._log.files.file(segment.log.path)
         walked = walk_batches(

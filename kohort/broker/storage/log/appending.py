@@ -126,7 +126,7 @@ class LogAppender:
             found = state.end_offset if state.is_tail_known else find_end(active)
             is_damaged = found != state.end_offset or load_max_timestamp(active) is None
         if is_damaged:
-            # What is damaged stays for whoever can repair it; nothing may be appended behind it,
+            # What is damaged stays, so that it can be repaired; nothing may be appended behind it,
             # where no walk from batch to batch would get.
             state.end_offset = max(state.end_offset, found or 0)
             logger.warning("%r has a damaged end; going on in a new segment", active)

@@ -43,7 +43,7 @@ class DirectoryContent:
     snapshots: list[int] = field(default_factory=list)
     """Offsets of producer snapshots."""
     orphans: dict[int, int] = field(default_factory=dict)
-    """Indexes, removed by now, whose .log is gone though nobody deleted it: base offset -> the
+    """Indexes, removed by now, whose .log is gone though it was not deleted: base offset -> the
     offset that the segment had reached at least."""
 
 

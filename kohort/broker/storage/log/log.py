@@ -7,8 +7,8 @@ active segment), `flush` (to the disk, from any thread), and `read`. What a log 
 - What `flushed_offset` covers survives a power loss; the rest survives a kill of the process.
 - No read returns bytes that differ from what was appended. A damaged batch answers CORRUPT_MESSAGE,
   and damage to any other file is noticed and repaired from the batches.
-- A failed append is undone. If that fails as well, or an fsync fails, nobody knows what the disk
-  holds: `failed` is set and everything raises StorageError until the log is opened anew.
+- A failed append is undone. If that fails as well, or an fsync fails, it is not known what the disk
+  holds: `failed` is set and everything raises StorageError until the log is opened again.
 
 Blocking code for one thread, but for `flush` and `remove_deleted_files`. Time is an argument.
 Every method may raise StorageError.
@@ -167,7 +167,7 @@ class PartitionLog:
 
     @property
     def failed(self) -> bool:
-        """Nothing can be done with the log until it is opened anew."""
+        """Nothing can be done with the log until it is opened again."""
         return self._state.failure is not None
 
     @property
@@ -386,8 +386,8 @@ class PartitionLog:
         """Put what compaction made of neighbouring segments in their place.
 
         False, and nothing has changed, if one of them has been deleted since. On StorageError
-        nothing has changed either, or the log has failed; when it is opened anew a replacement that
-        was decided is carried out.
+        nothing has changed either, or the log has failed; when it is opened again a replacement
+        that was decided is carried out.
         """
         state = self._state
         state.check_usable()

@@ -37,7 +37,7 @@ def proven_end(
     """An offset that the end of the log had reached.
 
     A snapshot proves it after a clean stop alone: after a power loss it may be there although the
-    batches it tells of never reached the disk, and nobody was told that they had.
+    batches it tells of never reached the disk, and no client was told that they had.
     """
     last_snapshot = content.snapshots[-1] if clean_shutdown and content.snapshots else 0
     last_base = content.segments[-1].base_offset if content.segments else -1

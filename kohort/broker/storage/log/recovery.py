@@ -3,7 +3,7 @@
 Everything below the recovery point is known to be on the disk and is not looked at, but for a few
 batches. From there on every batch is verified: CRC, length, neighbours, leader epoch. At the first
 one that fails the log ends: it is truncated there and later segments are removed, as in Kafka. Both
-indexes are rebuilt on the way, and what was kept is forced to disk, so that nobody is told of it
+indexes are rebuilt on the way, and what was kept is forced to disk, so that no client is told of it
 before it is there.
 
 Damage below the recovery point is another matter. The stop did not tear it, other batches behind it

@@ -34,7 +34,7 @@ def aborted_between(state: LogState, offset: int, end_offset: int) -> list[Abort
 
 
 def checked_index(state: LogState, segment: LogSegment) -> TransactionIndex | None:
-    """The index of a segment, made anew if it is damaged. Raises OSError."""
+    """The index of a segment, rebuilt if it is damaged. Raises OSError."""
     if segment.aborted is None:
         return None
     try:

@@ -1,7 +1,7 @@
 """The two databases of the metadata at the start: which one is believed, what becomes of the other.
 
 A copy is sound, missing, damaged, or the disk does not give it back. The sound one that has seen
-more changes is the content, and the other copy is made anew from it: a file that is not in use
+more changes is the content, and the other copy is rebuilt from it: a file that is not in use
 never stays under its name, where a later start could take it for the newer one. A disk that is full
 does not keep the broker from starting with one copy.
 
@@ -134,7 +134,7 @@ def _merged(*salvaged: Content) -> Content:
 
 
 def _replaced(copy: _Copy, sound: MetadataDatabase) -> MetadataDatabase | None:
-    """The copy made anew from a sound one; None if the disk has no room for it."""
+    """The copy rebuilt from a sound one; None if the disk has no room for it."""
     _close(copy)
     if copy.problem is not None:
         _set_aside(copy.path)
@@ -167,7 +167,7 @@ def _remove(path: Path) -> None:
 
 
 def _set_aside(path: Path) -> None:
-    """Rename a damaged database and its log of changes, for whoever wants to look at them."""
+    """Rename a damaged database and its log of changes, so that they can be looked at."""
     for suffix in _SUFFIXES:
         file = path.with_name(path.name + suffix)
         try:

@@ -5,7 +5,7 @@ nothing: at the next start the one that is sound and has seen more changes repla
 (:mod:`kohort.broker.storage.metadata.copies`). A change is returned from when both have it; a copy
 that cannot be written is given up until then.
 
-All metadata changes here and nowhere else; whoever holds copies updates them after the method
+All metadata changes here and nowhere else; holders of copies update them after the method
 returned. A topic is deleted in two steps: `mark_topic_deleted` takes its name away at once,
 `forget_topic` follows when its directories are gone; in between, also across a crash,
 `deleted_topics` tells what is still to be removed.

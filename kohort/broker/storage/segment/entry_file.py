@@ -5,7 +5,7 @@ for a segment of 1 GB, one behind the place that was found last, which is where 
 next), so a broker with a terabyte of logs needs no memory for their indexes. New
 entries wait in memory, as the bytes that they will be, until the owner saves them, without fsync,
 because whatever an unclean stop leaves is checked or rebuilt. For the same reason entries are
-hints: whoever uses one compares it with the batch it points to.
+hints: code that uses one compares it with the batch it points to.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class OffsetIndex(SegmentIndex):
         return self._entries.find_last(_POSITION, position)
 
     def replace_all(self, entries: Iterable[IndexEntry]) -> None:
-        """Write the file anew. Raises OSError; then nothing has changed."""
+        """Rewrite the file. Raises OSError; then nothing has changed."""
         self._entries.replace_all(
             [(entry.last_offset - self._base_offset, entry.position) for entry in entries]
         )

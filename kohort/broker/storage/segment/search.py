@@ -63,7 +63,7 @@ def header_of_entry(segment: LogSegment, number: int) -> BatchHeader | None:
 
 
 def rebuild_index(segment: LogSegment) -> None:
-    """Write the .index file anew from the batches, passing over damaged ones where it can."""
+    """Rebuild the .index file from the batches, passing over damaged ones where it can."""
     logger.warning("%s does not fit the log and is rebuilt", segment.path(INDEX_SUFFIX))
     segment.is_index_rebuilt = True
     entries: list[IndexEntry] = []

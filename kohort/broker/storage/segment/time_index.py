@@ -60,7 +60,7 @@ class TimeIndex(SegmentIndex):
         self._entries.keep_first(self.find_offset(offset) + 1)
 
     def replace_all(self, entries: Iterable[TimestampOffset]) -> None:
-        """Write the file anew. Raises OSError; then nothing has changed."""
+        """Rewrite the file. Raises OSError; then nothing has changed."""
         self._entries.replace_all(
             [(entry.timestamp, entry.offset - self._base_offset) for entry in entries]
         )

@@ -1,7 +1,7 @@
 """Timestamps of a segment: its maximum, and the first record at or after a time.
 
 The time index is believed only where an entry fits the batch it points to; otherwise the headers of
-the whole segment are looked through once, and a complete index is written anew. The maximum decides
+the whole segment are looked through once, and a complete index is rebuilt. The maximum decides
 about retention, so a wrong one would delete a segment too early: the last entry, which should be
 it, is compared with the batches behind it as well, of which there are none where timestamps rise.
 """
@@ -29,7 +29,7 @@ _CHUNK_BYTES = 1 << 16
 def load_max_timestamp(segment: LogSegment) -> int | None:
     """The latest timestamp in the segment, NO_TIMESTAMP if there is none; noted in the segment.
 
-    None if damage hides it: then nobody may conclude that the segment is old. Raises OSError.
+    None if damage hides it: then the segment must not be taken for an old one. Raises OSError.
     """
     if segment.max_timestamp is None:
         last = _last_entry(segment)

@@ -7,7 +7,7 @@ no later segment can have any.
 
 An entry waits in memory until it can be written, so an abort never fails for its index; and nothing
 below the recovery point is without its entry on the disk, because `sync` comes before that moves.
-What an unclean stop leaves above the recovery point is not trusted and made anew from the batches.
+What an unclean stop leaves above the recovery point is not trusted and is rebuilt from the batches.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class TransactionIndex:
         self._is_checked = size_bytes is None
         self._pending: list[AbortedTransaction] = []
         self._lock = threading.Lock()
-        """Whoever has it may write."""
+        """Its holder may write."""
 
     def __len__(self) -> int:
         return self._saved + len(self._pending)
@@ -93,7 +93,7 @@ class TransactionIndex:
     def check(self) -> None:
         """See that the file can be what was written; CorruptFileError if not.
 
-        Reads it once. Whoever is told to must `replace_all` before anything else is asked.
+        Reads it once. A caller that is told to must `replace_all` before anything else is asked.
         """
         if self._is_checked or self._file is None:
             return

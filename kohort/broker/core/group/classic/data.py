@@ -6,7 +6,7 @@ What rests on what:
   `durable.apply` makes of the records in the log. A change takes the road step -> `Outbox.stage` ->
   Append -> `on_appended` -> `apply`, and only then is it answered. Two exceptions are in force from
   the step on and are undone or stand if the append fails: the new id of a static member that
-  replaces another (undone), and an empty group's generation (stands; there is nobody to notice).
+  replaces another (undone), and an empty group's generation (stands; no member is there to notice).
 - *Passing state* (who is parked, ids not used yet, timers, the state machine before Stable) lives
   here only and is lost with the process, as in Kafka.
 

@@ -32,7 +32,7 @@ class Joiner(Enum):
     """The kinds of joining members that the table distinguishes."""
 
     NEW = auto()
-    """Comes with an unused id, or with an instance id nobody holds."""
+    """Comes with an unused id, or with an instance id that no member holds."""
     KNOWN = auto()
     """A member under its own id."""
     REPLACEMENT = auto()

@@ -153,15 +153,15 @@ class EmptyWrite:
         return (self.record,)
 
     def on_durable(self, now: Now) -> None:
-        """Nobody waits for this."""
+        """Nothing waits for this."""
 
     def on_failed(self, error: ErrorCode, now: Now) -> None:
-        """Nobody waits for this."""
+        """Nothing waits for this."""
         del error, now
         self.group.is_stored = False
 
     def answer_early(self, error: ErrorCode) -> None:
-        """Nobody waits for this."""
+        """Nothing waits for this."""
 
 
 def store_created(group: GroupData, now: Now) -> None:
@@ -182,7 +182,7 @@ def store_emptied(group: GroupData) -> None:
 class ReplacementWrite:
     """Static members under new ids, all that came in one step; see `GroupData.held`.
 
-    The ids are in force already, so that whoever comes with an old one is fenced. If they cannot be
+    The ids are in force already, so that a member with an old one is fenced. If they cannot be
     stored the old ones are put back, with their protocols and timeouts.
     """
 

@@ -57,8 +57,8 @@ def _end_phase(group: GroupData, key: TimerKey, now: Now) -> None:
 def _has_expired(member: Member, now: Now, moved: dict[TimerKey, int]) -> bool:
     """Look at a session whose timer has come; if it goes on, so does the timer: see `moved`.
 
-    Whoever waits for an answer of ours cannot be blamed for its silence, and has its session
-    started anew with that answer. Only a member that never completed a join has no such privilege:
+    A member that waits for our answer cannot be blamed for its silence, and has its session
+    restarted with that answer. Only a member that never completed a join has no such privilege:
     its process may be gone, and its connection with it.
     """
     if member.session_timer_ms is None or member.session_timer_ms > now.ms:
@@ -85,7 +85,7 @@ def _expire(group: GroupData, member: Member) -> Trigger:
 
 
 def _remove_silent(group: GroupData, now: Now) -> None:
-    """The sync phase is over: whoever has not come for its assignment is out, static or not.
+    """The sync phase is over: members that have not synced are removed, static or not.
 
     The timer is cancelled when a rebalance begins, so the generation is still the one it was for.
     """

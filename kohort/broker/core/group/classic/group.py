@@ -277,7 +277,7 @@ class ClassicGroup:
         """Become what the log says; call it on a fresh group, with the last record of each key.
         `earlier` are generations that came before, for those who are told.
 
-        All sessions start anew. What was in nobody's hands but ours is lost: parked requests,
+        All sessions start again. What was in memory alone is lost: parked requests,
         unused ids, and a rebalance whose assignment had not been stored.
         """
         generations = [*earlier]
@@ -297,7 +297,7 @@ class ClassicGroup:
             rebalance.proceed(self.data, now)
 
     def unload(self, error: ErrorCode, now: Now) -> None:
-        """Leave the group to whoever loads it next: it is Dead, and who is parked is told `error`.
+        """Leave the group to its next coordinator: it is Dead, parked requests are told `error`.
 
         What is on its way to the log is answered with `error` too, whatever becomes of it.
         """
@@ -330,7 +330,7 @@ class ClassicGroup:
 
     @property
     def unused_id_count(self) -> int:
-        """Ids that were handed out, and with which nobody has joined."""
+        """Ids that were handed out and that no member has joined with."""
         return len(self.roster.pending)
 
     @property
@@ -371,9 +371,9 @@ class ClassicGroup:
         )
 
     def waiting_for(self) -> tuple[tuple[str, ...], int | None]:
-        """Ids of whom the group waits for just now, and until when (monotonic).
+        """Ids that the group waits for just now, and until when (monotonic).
 
-        Members and unused ids in the join phase, members in the sync phase; nobody and None
+        Members and unused ids in the join phase, members in the sync phase; no ids and None
         otherwise. During the initial delay it waits for time only.
         """
         if self.state is GroupState.PREPARING_REBALANCE:

@@ -114,7 +114,7 @@ def _is_compatible(group: GroupData, request: JoinRequest) -> bool:
 
 
 def _hand_out_id(group: GroupData, request: JoinRequest, ticket: Ticket, now: Now) -> None:
-    """KIP-394: whoever never comes back leaves an id behind, not a member."""
+    """KIP-394: a client that never comes back leaves an id behind, not a member."""
     roster = group.roster
     if len(roster.pending) >= group.config.pending_ids_max:
         oldest = next(iter(roster.pending))

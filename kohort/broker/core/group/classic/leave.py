@@ -27,7 +27,7 @@ ENTRIES_PER_STEP: Final = 100
 def leave_steps(
     group: GroupData, entries: Sequence[LeaveEntry], ticket: Ticket, now: Now
 ) -> Steps[None]:
-    """Remove whoever can be, answer, and let the group take one step for all of them together."""
+    """Remove those that can be, answer, and let the group take one step for all of them at once."""
     if group.state is GroupState.DEAD:
         group.outbox.reply(ticket, LeaveResult(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return

@@ -14,7 +14,7 @@ Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """Whoever takes part in the group under one member id."""
+    """A participant of the group under one member id."""
 
     member_id: str
     instance_id: str | None

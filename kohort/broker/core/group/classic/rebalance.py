@@ -1,6 +1,6 @@
 """From PreparingRebalance to the answered joins: begin, collect, complete.
 
-A rebalance is begun (`begin`), whoever caused it is added, parked or already removed, and then it
+A rebalance is begun (`begin`), its cause is added, parked or already removed, and then it
 goes on (`proceed`): at once if everybody is there, else when the last one joins or time is up.
 The first rebalance of an empty group waits for its delay instead, and for nothing else.
 """
@@ -52,7 +52,7 @@ def begin(group: GroupData, trigger: Trigger, now: Now) -> None:
 
 
 def proceed(group: GroupData, now: Now) -> None:
-    """Complete the join phase if nobody is missing, else give it a deadline."""
+    """Complete the join phase if no member is missing, else give it a deadline."""
     timeout_ms = group.roster.rebalance_timeout_ms()
     if group.initial is not None:
         group.initial.remaining_ms = max(timeout_ms - group.initial.window_ms, 0)

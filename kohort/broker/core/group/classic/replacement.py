@@ -1,7 +1,7 @@
 """Static membership (KIP-345): a process comes back under the instance id of a member.
 
 It gets a new member id and takes the old one's place. In a Stable group that would still choose the
-same assignor it gets the old assignment as well, and nobody else notices; the new id is made
+same assignor it gets the old assignment as well, and no other member notices; the new id is made
 durable before it is answered. In any other state it takes part in a rebalance. From then on the old
 process is fenced.
 """

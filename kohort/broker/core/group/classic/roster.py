@@ -16,7 +16,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Roster:
-    """Members in the order they came; a replaced one counts as having come anew."""
+    """Members in the order they came; a replaced one counts as having come again."""
 
     __slots__ = (
         "_lists",
@@ -65,8 +65,8 @@ class Roster:
     def find(self, member_id: str, instance_id: str | None) -> Member | ErrorCode:
         """The member a request speaks for, or why it may not.
 
-        The instance id is looked at first: whoever lost it must learn that it is fenced, not merely
-        unknown. A static member may leave its instance id out.
+        The instance id is looked at first: a member that lost it must learn that it is fenced, not
+        merely unknown. A static member may leave its instance id out.
         """
         if instance_id is not None:
             holder_id = self._static.get(instance_id)
@@ -163,7 +163,7 @@ class Roster:
 
     @property
     def all_joined(self) -> bool:
-        """Nobody is missing, and no id is still to be used."""
+        """Whether no member is missing and no id is still to be used."""
         return self.parked_joins == len(self._members) and not self.pending
 
     def rebalance_timeout_ms(self) -> int:

@@ -126,7 +126,7 @@ class AssignmentWrite:
         group.outbox.emit(Replies(_sync_answers(group, tickets), len(tickets)))
 
     def on_failed(self, error: ErrorCode, now: Now) -> None:
-        """Tell those who wait, and assign anew: the next generation overrides whatever the log may
+        """Tell those that wait, and assign again: the next generation overrides what the log may
         say of this one.
         """
         if not self._is_awaited():

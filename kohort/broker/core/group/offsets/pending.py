@@ -1,7 +1,7 @@
 """TxnOffsetCommit: positions that hold once a producer's transaction commits (KIP-98, KIP-447).
 
 They lie in the log like others, in a batch of their own that bears the producer's id and epoch; the
-marker behind it tells what becomes of them. Until then they are visible to nobody, but that who
+marker behind it tells what becomes of them. Until then they are not visible, but that who
 asks for stable positions is told that there is none yet.
 """
 

@@ -95,7 +95,7 @@ def forget_topics(owner: OffsetsOwner, topics: Mapping[str, bytes | None]) -> No
 
 
 def expire(owner: OffsetsOwner, now: Now) -> None:
-    """Drop offsets that nobody has needed for the retention time (KIP-211, KIP-496), and the group
+    """Drop offsets that were not needed for the retention time (KIP-211, KIP-496), and the group
     if it is Empty and has none left, however recently it emptied. Ids that were handed out keep it.
     """
     assert not owner.outbox.is_writing
