@@ -54,7 +54,7 @@ def _parse(base: str, text: bytes) -> Json:
 
 
 def _told(base: str, error: urllib.error.HTTPError) -> str:
-    """Why, in the broker's words. Whoever has none is not a broker, or not a recent one."""
+    """Why, in the broker's words. Without them it is not a broker, or not a recent one."""
     told = _parse(base, error.read(64 * 1024)).get("error")
     return str(told)
 

@@ -30,6 +30,6 @@ class UsageError(CommandError):
 
 
 class UnavailableError(CommandError):
-    """Nobody answers, or not in a way that helps."""
+    """No broker answers, or not in a way that helps."""
 
     exit_code = 3

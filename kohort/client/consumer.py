@@ -81,7 +81,7 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         """Connect. The group is joined by the first poll.
 
         Raises:
-            BrokerUnreachableError: nobody answers at bootstrap_servers.
+            BrokerUnreachableError: no broker answers at bootstrap_servers.
             AuthenticationError: the broker does not let us in.
         """
         if self._is_closed:
@@ -289,7 +289,7 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
             self._engine.subscribed()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions and no others, whoever else does. No group shares them out; with a
+        """Read these partitions and no others, even if others do. No group shares them out; with a
         group_id its committed positions are used.
 
         Raises:
@@ -504,8 +504,8 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         again if that may help; earlier commits of `commit_async` go first, their callbacks too.
 
         Args:
-            offsets: by partition the next offset to read, as a number, with a text for whoever
-                reads it, or also with a leader epoch.
+            offsets: by partition the next offset to read, as a number, with a text for its
+                readers, or also with a leader epoch.
 
         Raises:
             CommitFailedError: others may read the partitions by now.
@@ -600,21 +600,21 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         return None if info is None or not info.partition_count else {*range(info.partition_count)}
 
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        """The partitions of any topic with their leaders and replicas, asked for anew.
+        """The partitions of any topic with leaders and replicas, fetched from the cluster now.
 
         Raises:
             UnknownTopicError, AuthorizationError: there is no such topic, or not for us.
-            BrokerUnreachableError: nobody answers.
+            BrokerUnreachableError: no broker answers.
         """
         engine = self._running()
         with engine.calls.call():
             return await engine.cluster.partitions(topic)
 
     async def topics(self) -> set[str]:
-        """All topics that there are and that we may see, asked for anew.
+        """All topics that there are and that we may see, fetched from the cluster now.
 
         Raises:
-            BrokerUnreachableError: nobody answers.
+            BrokerUnreachableError: no broker answers.
         """
         engine = self._running()
         with engine.calls.call():

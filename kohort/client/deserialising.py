@@ -89,7 +89,7 @@ class Awaiting(Maker):
 
         Raises:
             NotMadeYet: there is none; they are being made from now on.
-            DeserialisationError: the first of them could not be made. It is tried anew when it is
+            DeserialisationError: the first of them could not be made. It is tried again when it is
                 asked for again.
         """
         making = self._making.get(partition)

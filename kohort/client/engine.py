@@ -2,7 +2,7 @@
 
 A turn does what is due (findings of the heartbeat thread, steps of a rebalance, callbacks, commits,
 positions) and never waits for a network; what is to be waited for goes on by itself and wakes
-whoever polls. While nothing is due, records are handed out without a turn.
+the caller of poll. While nothing is due, records are handed out without a turn.
 """
 
 from __future__ import annotations
@@ -551,7 +551,7 @@ class Engine:
                 self._close(timeout_s, leaves=leaves, commits_all=commits_all),
                 name="close a consumer",
             )
-            # Whoever stops, and is cancelled, does not hear of an error.
+            # A caller that stops, and is cancelled, does not hear of an error.
             self._closing.add_done_callback(lambda task: task.cancelled() or task.exception())
         while not self._closing.done():
             try:
@@ -670,7 +670,7 @@ class Engine:
         return found
 
     async def all_topics(self) -> set[str]:
-        """Asked for anew."""
+        """Fetched from the cluster now."""
         await self.cluster.refresh(None)
         return {name for name, info in self.cluster.topics.items() if info.partition_count}
 

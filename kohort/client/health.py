@@ -43,7 +43,7 @@ class Health:
     is_assigned: bool = False
     """Whether it reads partitions of its own choice."""
     error: str | None = None
-    """What every poll raises until somebody subscribes anew."""
+    """What every poll raises until the application subscribes again."""
     started_seconds_ago: float | None = None
 
     member_state: MemberState = MemberState.UNJOINED
@@ -89,8 +89,8 @@ class Health:
     """Since a broker has last answered for each assigned partition. What waits here, unpolled, is
     not asked for; nor is what is paused."""
     unanswered_seconds: Mapping[TopicPartition, float] = dataclasses.field(default_factory=dict)
-    """For how long no broker has answered for partitions that were asked for, or nobody knows whom
-    to ask."""
+    """For how long no broker has answered for partitions that were asked for, or it is not known
+    which to ask."""
     unread: Mapping[TopicPartition, Failing] = dataclasses.field(default_factory=dict)
     """Partitions whose error was raised, and that were neither sought nor read on since."""
     run: RunFigures | None = None

@@ -109,7 +109,7 @@ class MetadataKeeper:
         """Ask now, once.
 
         Raises:
-            DisconnectedError, BrokerUnreachableError: nobody answers.
+            DisconnectedError, BrokerUnreachableError: no broker answers.
         """
         await self.cluster.refresh(self._wanted_topics())
         self.is_answered = True

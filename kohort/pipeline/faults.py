@@ -1,4 +1,4 @@
-"""What Spark's exceptions mean, in words for whoever started the job."""
+"""What Spark's exceptions mean, in words for the user who started the job."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

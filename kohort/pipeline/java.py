@@ -10,7 +10,7 @@ from kohort.pipeline.errors import UnavailableError
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties").absolute().as_uri()
 
 LOGGING: Final = f"-Dlog4j2.configurationFile={_LOG_SETTINGS}"
-"""Quiet from the beginning. Whoever gives a JVM other options repeats this one."""
+"""Quiet from the beginning. Code that gives a JVM other options repeats this one."""
 
 QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
 """For many queries of a few seconds each: the second compiler would take longer for the code that

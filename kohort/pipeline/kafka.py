@@ -27,7 +27,7 @@ CLIENT_ID: Final = "kohort-pipeline"
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as it is now. A topic that was deleted and created anew has another id."""
+    """A topic as it is now. A topic that was deleted and created again has another id."""
 
     name: str
     topic_id: str
@@ -55,7 +55,7 @@ class Kafka:
         """Tries to connect to one of the servers, which costs less than to start Spark.
 
         Raises:
-            UnavailableError: nobody listens; tells why, of each.
+            UnavailableError: no broker listens; tells why, of each.
             UsageError: the servers are no list of host:port.
         """
         failures = []
@@ -92,7 +92,7 @@ class Kafka:
 class Admin:
     """Asks the cluster; every answer is awaited for `timeout_s` at most.
 
-    All methods raise UnavailableError if nobody answers.
+    All methods raise UnavailableError if no broker answers.
     """
 
     def __init__(self, spark: SparkSession, kafka: Kafka) -> None:
@@ -149,7 +149,7 @@ class Admin:
         return self._offsets(topic, self._jvm.org.apache.kafka.clients.admin.OffsetSpec.latest())
 
     def size(self, topic: Topic) -> int:
-        """Bytes of the topic's largest replica, in all its partitions; 0 if nobody tells."""
+        """Bytes of the topic's largest replica, in all its partitions; 0 if that is not known."""
         largest: dict[int, int] = {}
         try:
             nodes = self._get(self._client.describeCluster().nodes()).toArray()

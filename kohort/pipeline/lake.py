@@ -87,7 +87,7 @@ class Lake:
         """Adds rows; does nothing if `app_id` has added a batch of this or a higher id before.
 
         `app_id` is one for each stream of batches, that is for each checkpoint: ids that begin
-        anew under an old name would be taken for repetitions. New columns are added to the table.
+        again under an old name would be taken for repetitions. New columns are added to the table.
         """
         writer = (
             frame.write.format(_FORMAT)

@@ -1,4 +1,4 @@
-"""What a streaming query has done lately, for whoever watches the job."""
+"""What a streaming query has done lately, for the user who watches the job."""
 
 import json
 import threading
@@ -25,7 +25,7 @@ LATE_S_MAX: Final = 10.0
 
 
 QUIET_S_MAX: Final = 10.0
-"""Whoever waits for longer than this wants to know that something happens."""
+"""A user who waits for longer than this wants to know that something happens."""
 
 STAGES_MAX: Final = 4
 

@@ -22,7 +22,7 @@ Buffer = bytes | bytearray | memoryview
 
 STRICT_OPTION: Final = "strict_codecs"
 """Tests run so, and start brokers with `python -X strict_codecs`: a compiled writer that gives up
-on a message which can be written is a fault then, and not only a loss of speed that nobody sees.
+on a message which can be written is a fault then, and not only a loss of speed that goes unnoticed.
 """
 
 
@@ -89,7 +89,7 @@ def _compiled(
     message: type, version: int, generated: Callable[[str], Callable[..., Any]]
 ) -> Callable[..., Any] | None:
     """The direction that is compiled, if there is a module that was made from this declaration."""
-    # On first use: a broker that nobody asks anything starts without it.
+    # On first use: a broker that is asked nothing starts without it.
     try:
         hot_codecs = importlib.import_module("kohort.protocol.hot_codecs")
     except ImportError:

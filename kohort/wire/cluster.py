@@ -1,4 +1,4 @@
-"""A Kafka cluster of any size, seen from outside: whom to ask what."""
+"""A Kafka cluster of any size, seen from outside: which broker to ask what."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"kohort: {error}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
-        # Whoever reads has seen enough. Python would complain once more when it closes the stream.
+        # The reader has seen enough. Python would complain once more when it closes the stream.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         return 130

@@ -8,7 +8,7 @@ JITTER: Final = 0.2
 
 
 class Backoff:
-    """Grows with each failure, to a limit; begins anew after a success."""
+    """Grows with each failure, to a limit; starts over after a success."""
 
     def __init__(self, first_ms: int, max_ms: int, random: Callable[[], float]) -> None:
         """`random` returns numbers from 0 to below 1."""

@@ -4,7 +4,7 @@ ConsumerError
   IllegalStateError            the call does not fit what the consumer is doing
   ConsumerClosedError          it was closed
   ConfigError                  settings that do not fit together (also a ValueError)
-  BrokerUnreachableError       nobody answers at any known address
+  BrokerUnreachableError       no broker answers at any known address
   AuthenticationError          the broker does not accept who we say we are
     UnsupportedMechanismError  it does not offer the chosen way to authenticate
     TlsError                   the two sides do not come to terms about TLS
@@ -70,7 +70,7 @@ class ConfigError(ConsumerError, ValueError):
 
 
 class BrokerUnreachableError(ConsumerError):
-    """Nobody answers at any known address."""
+    """No broker answers at any known address."""
 
 
 class OperationTimedOutError(ConsumerError, TimeoutError):
@@ -151,7 +151,7 @@ class PartitionError(ConsumerError):
         """
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # By default an exception is made anew of its text alone, which these cannot be.
+        # By default an exception is rebuilt from its text alone, which these cannot be.
         return _revived, (type(self), self.args, vars(self))
 
 

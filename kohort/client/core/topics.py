@@ -67,7 +67,7 @@ class KnownTopics:
         if found.topic_id != known.topic_id:
             return known if self._is_former(found) else found
         if found.topic_id == ZERO_UUID:
-            # From before Kafka 2.8: it may be another topic, whose epochs begin anew.
+            # From before Kafka 2.8: it may be another topic, whose epochs start over.
             return found
         older = [
             index

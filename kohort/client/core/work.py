@@ -194,7 +194,7 @@ class Work:
         """Records that were read, in order, of a partition that is owned.
 
         One that is not behind those before means that somebody has sought back: what is under way
-        of the partition does not count any more, and it begins anew there.
+        of the partition does not count any more, and it starts over there.
         """
         share = self._share(partition)
         for entry in entries:
@@ -324,7 +324,7 @@ class Work:
         heapq.heapify(self._resting)
 
     def take_over(self, partitions: Iterable[TopicPartition]) -> None:
-        """They are owned anew, and are read from where nothing was handed out here."""
+        """They are owned again, and are read from where nothing was handed out here."""
         self._gone.difference_update(partitions)
 
     def _share(self, partition: TopicPartition) -> _Share:
@@ -343,7 +343,7 @@ class Work:
 
         `positions`: where reading stands. It counts if everything that came in is done: then there
         is nothing for a handler before it, but markers of transactions perhaps. Of a partition that
-        was dropped, and is not owned anew, nothing is known.
+        was dropped, and is not owned again, nothing is known.
         """
         found: dict[TopicPartition, OffsetAndMetadata] = {}
         for partition, position in positions.items():

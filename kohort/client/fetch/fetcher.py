@@ -224,7 +224,7 @@ class Fetcher:
                 break
 
     def wake(self) -> None:
-        """Something has changed (a position, a pause, the metadata); whoever waits returns."""
+        """Something has changed (a position, a pause, the metadata); waiters return."""
         self.state.drop_outdated()
         self._pump()
         self._changed.set()

@@ -47,7 +47,7 @@ class LeaderRounds(Generic[T]):
             name: of its tasks.
             ask: asks one broker, given by node id, and says which partitions are to be asked about
                 again.
-            leader_of: whom to ask, by node id; None if that is not known.
+            leader_of: node id of the broker to ask; None if that is not known.
             backoff_ms: the first and the longest wait after a failure.
             on_due: called when `begin` would ask something again.
             on_answered: called after each answer, and after each failure.
@@ -64,7 +64,7 @@ class LeaderRounds(Generic[T]):
         self._on_failed = on_failed
         self._tasks: set[asyncio.Task[None]] = set()
         self._under_way: dict[TopicPartition, tuple[T, int]] = {}
-        """What was asked about, and of whom, and is not answered."""
+        """What was asked about, and of which broker, and is not answered."""
         self._postponed: dict[TopicPartition, _Postponed] = {}
         self._backoffs: dict[TopicPartition, Backoff] = {}
         self._timer: asyncio.TimerHandle | None = None

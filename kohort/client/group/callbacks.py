@@ -1,4 +1,4 @@
-"""Runs the callbacks of the application, each to its end once, whoever gives up waiting for it.
+"""Runs the callbacks of the application, each to its end once, also when its caller has gone.
 
 A poll that is cancelled does not cut a callback in two: it goes on in a task of its own, and the
 next poll, or the end of the consumer, waits for it.
@@ -63,7 +63,7 @@ class Callbacks:
         a poll was cancelled in the middle of on_revoked: on_lost is for the other ones.
 
         Raises:
-            CancelledError: whoever waited was cancelled; the callback goes on.
+            CancelledError: the caller was cancelled; the callback goes on.
         """
         await self.wait_over()
         is_loss = name != "on_assigned"

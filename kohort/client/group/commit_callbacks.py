@@ -24,7 +24,7 @@ class CommitCallbacks:
 
     def __init__(self) -> None:
         self.task: asyncio.Task[None] | None = None
-        """In which one is running. Whoever waits for it may be cancelled; it goes on."""
+        """In which one is running. A caller that waits for it may be cancelled; it goes on."""
         self._due: deque[tuple[CommitCallback, Offsets, Exception | None]] = deque()
         self._error: Exception | None = None
         """Raised by a callback, and not by anybody's call yet."""

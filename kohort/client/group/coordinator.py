@@ -35,7 +35,7 @@ class Coordinator:
             NONE if it is known now; else what the broker answered.
 
         Raises:
-            DisconnectedError, BrokerUnreachableError: nobody answers.
+            DisconnectedError, BrokerUnreachableError: no broker answers.
             AuthenticationError: we are not let in.
         """
         if self.address is not None:
@@ -81,6 +81,6 @@ class Coordinator:
 
 
 def _look_at(task: asyncio.Task[ErrorCode]) -> None:
-    """An error that nobody waits for any more is no news."""
+    """An error that no caller waits for any more is no news."""
     if not task.cancelled():
         task.exception()

@@ -4,7 +4,7 @@ A consumer whose event loop is held up by its own application keeps its membersh
 here waits for the loop: the thread has its own connection, looks for the coordinator by itself, and
 what it learns waits until the loop has time. Only max.poll.interval.ms limits how long that may be.
 
-All that both sides share is one set of `HeartbeatRules`, behind one lock that nobody holds while
+All that both sides share is one set of `HeartbeatRules`, behind one lock that is not held while
 waiting for a network.
 """
 
@@ -189,12 +189,12 @@ class HeartbeatThread:
                     continue
             self._act(action)
         self._disconnect()
-        # The loop may have ended before; then nobody waits.
+        # The loop may have ended before; then nothing waits.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._ended.set)
 
     def _is_forgotten(self) -> bool:
-        """Whether nobody can poll or close this consumer any more. To go on would keep partitions
+        """Whether this consumer cannot be polled or closed any more. To go on would keep partitions
         from others for as long as the process lives, or max.poll.interval.ms lasts.
         """
         if self._loop.is_closed() and self._rules.has_member:
@@ -244,7 +244,7 @@ class HeartbeatThread:
                     self._rules.failed(monotonic_ms())
         except Exception:
             # Nothing that was to be expected; a thread that ends would take the membership with it,
-            # and nobody would know.
+            # and it would go unnoticed.
             logger.exception("heartbeat of group %s", self._config.group_id)
             self._disconnect()
             with self._changed:

@@ -109,7 +109,7 @@ def listener_from(given: object) -> RebalanceListener:
 
 
 def _check_names(listener: RebalanceListener) -> None:
-    """Java's and aiokafka's names beside ours would never be called, and nobody would know."""
+    """Java's and aiokafka's names beside ours would never be called, and it would go unnoticed."""
     kind = type(listener)
     for name in ("on_revoked", "on_assigned", "on_lost"):
         theirs = name.replace("on_", "on_partitions_")

@@ -387,7 +387,7 @@ class GroupMember:
         self._on_progress()
 
     def _align_heartbeats(self) -> None:
-        """Have heartbeats sent for whoever this is now."""
+        """Have heartbeats sent for the current identity."""
         membership = self.membership
         address = self.coordinator.address
         is_member = membership.state in {MemberState.COMPLETING_REBALANCE, MemberState.STABLE}
@@ -485,7 +485,7 @@ class GroupMember:
         self._round.cancel()
         self._round = None
         if self._parked_on is not None:
-            # Whatever is sent there would wait behind the join that nobody wants any more.
+            # Whatever is sent there would wait behind the join that is not wanted any more.
             self._parked_on.close()
             self._parked_on = None
 

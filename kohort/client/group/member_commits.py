@@ -40,7 +40,7 @@ class MemberCommits:
         """The identity that commits now.
 
         Raises:
-            RebalanceInProgressError: nobody before the rebalance is over.
+            RebalanceInProgressError: no commit is possible before the rebalance is over.
             CommitFailedError: this consumer is no member.
         """
         self._learn()

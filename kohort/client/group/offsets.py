@@ -120,7 +120,7 @@ class Outsider:
 
 
 class _Author(NamedTuple):
-    """The author of a commit: who asked for it, and as whom; every attempt goes out under that.
+    """The author of a commit: its member and generation; every attempt goes out under that.
 
     The offsets are those of that moment. Under a later identity the coordinator would take them,
     although the partitions may have been another member's meanwhile, whose commit they would undo.

@@ -55,7 +55,7 @@ class Rebalance:
         """
         self.listener: RebalanceListener = NO_LISTENER
         self.committer: RebalanceListener | None = None
-        """Told before the listener; commits what is processed, so that nobody else does."""
+        """Told before the listener; commits what is processed, so that no other member does."""
         self._subscription = subscription
         self._positions = positions
         self._fetcher = fetcher
@@ -134,7 +134,7 @@ class Rebalance:
         self._fetcher.assignment_changed()
 
     def close(self) -> None:
-        """Give up a commit that nobody waits for any more."""
+        """Give up a commit that no caller waits for any more."""
         if self._commit is not None:
             self._commit.cancel()
 

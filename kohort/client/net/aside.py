@@ -33,7 +33,7 @@ async def aside(work: Callable[[], T], name: str) -> T:
             result = work()
         except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for.
             failure = error
-        # The loop may have ended before; then nobody waits.
+        # The loop may have ended before; then nothing waits.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(tell, result, failure)
 

@@ -101,7 +101,7 @@ class BlockingConnection:
             found, self._socket = self._socket, None
             self._is_closed = True
         if found is not None:
-            # Closing alone would not wake up whoever is reading.
+            # Closing alone would not wake up a thread that is reading.
             with contextlib.suppress(OSError):
                 found.shutdown(socket.SHUT_RDWR)
             found.close()

@@ -107,7 +107,7 @@ class Cluster:
                 raise DisconnectedError("this client is closed")
             task = asyncio.create_task(self._open(address), name=f"connect to {address}")
             self._connections[key] = task
-        # Whoever gives up waiting does not end the attempt for the others.
+        # A caller that gives up waiting does not end the attempt for the others.
         return await asyncio.shield(task)
 
     def connected(self, address: Address, purpose: str = "") -> Connection | None:
@@ -188,7 +188,7 @@ class Cluster:
         """Ask for these topics, or for all; what is known of others stays as it was.
 
         Raises:
-            BrokerUnreachableError, DisconnectedError: nobody answers.
+            BrokerUnreachableError, DisconnectedError: no broker answers.
         """
         self._take(await self._ask(topics), is_complete=topics is None)
 
@@ -196,7 +196,7 @@ class Cluster:
         """Ask about this topic: all its partitions, in their order.
 
         Raises:
-            BrokerUnreachableError, DisconnectedError: nobody answers.
+            BrokerUnreachableError, DisconnectedError: no broker answers.
             UnknownTopicError, AuthorizationError: there is no such topic, or not for us.
         """
         answer = await self._ask([topic])

@@ -86,7 +86,7 @@ class Connection(asyncio.BufferedProtocol):
         return len(self._waiting)
 
     def close(self, why: str = "closed by this client") -> None:
-        """End it; whoever waits gets a DisconnectedError."""
+        """End it; requests that wait get a DisconnectedError."""
         if self._why_closed is None:
             self._why_closed = why
         if self._transport is not None:
@@ -206,7 +206,7 @@ class Connection(asyncio.BufferedProtocol):
     def _limit_lifetime(self, lifetime_s: float) -> None:
         def retire() -> None:
             self._is_retiring = True
-            # Whoever has been given this connection still has some time to use it.
+            # A caller that was given this connection still has some time to use it.
             left_s = lifetime_s * (1 - RETIRE_AT - RETIRE_JITTER)
             self._timer = loop.call_later(left_s, end)
 
@@ -287,7 +287,7 @@ class Connection(asyncio.BufferedProtocol):
         for _, future in waiting:
             if not future.done():
                 future.set_exception(DisconnectedError(f"{self.address}: {self._why_closed}"))
-                # Nobody may be waiting any more.
+                # The caller may not be waiting any more.
                 future.exception()
 
 

@@ -28,7 +28,7 @@ NONCE_BYTES: Final = 24
 
 RETIRE_AT: Final = 0.85
 """Share of the session's lifetime: from then on other connections are used, and this one is closed
-when the last answer is there. Java begins to authenticate anew between 85 and 95 percent."""
+when the last answer is there. Java begins to authenticate again between 85 and 95 percent."""
 RETIRE_JITTER: Final = 0.1
 """So that not all connections that were made together end together."""
 

@@ -159,7 +159,7 @@ class TopicBurial:
         if producer is None:
             return
         try:
-            # Whoever wrote has been answered, or has given up.
+            # The writer has been answered, or has given up.
             async with asyncio.timeout(STOP_S):
                 await producer.stop()
         except Exception as error:  # noqa: BLE001 - nothing depends on it any more.

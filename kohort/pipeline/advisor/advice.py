@@ -168,7 +168,7 @@ def _notice(recorded: Prediction, one: Prediction) -> str:
 
 
 def _unread(recorded: Prediction, one: Prediction) -> list[str]:
-    """The price of whatever keeps partitions where they are while nobody reads them."""
+    """The price of whatever keeps partitions where they are while they are not read."""
     least_ms = max(recorded.unread_ms * UNREAD_TOLD, STOPPED_STEP_MS)
     if abs(one.unread_ms - recorded.unread_ms) <= least_ms:
         return []

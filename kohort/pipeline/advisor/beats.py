@@ -2,7 +2,7 @@
 
 A heartbeat is sent when its interval is over and the client's thread looks, which the Java client
 does every 100 ms, and so do those that follow it. So the beat drifts: soon after a rebalance all
-members beat together, an hour later at moments that nobody can know. They are drawn by lot here.
+members beat together, an hour later at moments that cannot be known. They are drawn by lot here.
 """
 
 from __future__ import annotations

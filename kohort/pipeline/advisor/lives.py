@@ -132,7 +132,7 @@ class Lives:
             life.sync.append((started_ms + answered, synced - answered))
 
     def _succeed(self, life: Life, at_ms: int) -> None:
-        """An avoided rebalance does not tell of whom the static member took the place."""
+        """An avoided rebalance does not tell whose place the static member took."""
         if life.instance_id is None:
             return
         before = self._holders.get(life.instance_id)

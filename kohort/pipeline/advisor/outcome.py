@@ -2,8 +2,8 @@
 
 Stopped time is counted as the history counts it, so that the two can be compared: from a member's
 join to its assignment, for members that were there before; for cooperative ones, the longest time
-for which a partition that they gained had nobody. Unread time is the truth behind it: how long
-each partition had nobody who read it, crashes that nobody had noticed yet included.
+for which a partition that they gained had no owner. Unread time is the truth behind it: how long
+each partition was not read, crashes that were not noticed yet included.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class Meter:
         self._dead_since[member_id] = now_ms
 
     def unread(self, partitions: Iterable[int], now_ms: int) -> None:
-        """Nobody reads these any more."""
+        """These are not read any more."""
         for partition in partitions:
             self._unread_since.setdefault(partition, now_ms)
 

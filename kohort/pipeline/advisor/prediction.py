@@ -17,7 +17,7 @@ from kohort.pipeline.advisor.trace import Trace
 REPLAYS_LEAST: Final = 5
 REPLAYS_MOST: Final = 20
 NOTHING_MS: Final = 1_000
-"""Nobody asks how well a stopped time is known that is shorter."""
+"""How well a shorter stopped time is known does not matter."""
 CLOSE: Final = 0.03
 """There are as many replays as it takes for their mean to be known so well (one standard error)."""
 

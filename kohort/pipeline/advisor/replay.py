@@ -127,7 +127,7 @@ class Replay:
 
     @property
     def is_calm(self) -> bool:
-        """Has nobody anything to learn from a heartbeat?"""
+        """Whether no member has anything to learn from a heartbeat."""
         return self.group.state is GroupState.STABLE
 
     def after(self, delay_ms: int, act: Act) -> None:

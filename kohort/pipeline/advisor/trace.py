@@ -44,7 +44,7 @@ class Run:
     """Time of its end; None if it was alive when the recording ended."""
     end: End | None = None
     margin_ms: int = 0
-    """So much sooner or later may the end have been: nobody sees when a process dies, only which
+    """So much sooner or later may the end have been: it is not seen when a process dies, only which
     heartbeat was its last.
     """
 
@@ -76,7 +76,7 @@ class Delays:
         return cls(moments, durations, neighbours)
 
     def near(self, at_ms: int, default_ms: int, chance: Random) -> int:
-        """What it took then; if nobody saw it then, one of the times that are nearest, by lot.
+        """What it took then; if that was not seen, one of the times that are nearest, by lot.
 
         Always the very nearest would have all replays agree where life does not.
         """
@@ -123,7 +123,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Rejoin:
-    """A member joins though nobody asked it to."""
+    """A member joins though it was not asked to."""
 
     at_ms: int
     slot: int | None

@@ -140,7 +140,7 @@ def record(opened: Open) -> Json:
 
 
 def avoided(group: str, sequence: int, generation: int, member: Member, at_ms: int) -> Json:
-    """A static member that came back and disturbed nobody."""
+    """A static member that came back without a rebalance."""
     return {
         "schema": SCHEMA_VERSION,
         "kind": "avoided",

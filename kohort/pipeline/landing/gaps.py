@@ -18,7 +18,7 @@ SHOWN: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Records of a partition from `first` up to, and without, `end`; None where nobody knows."""
+    """Records of a partition from `first` up to, and without, `end`; None if unknown."""
 
     partition: int
     first: int

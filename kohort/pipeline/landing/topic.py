@@ -28,7 +28,7 @@ JOB: Final = "land"
 GAPS_TABLE: Final = "gaps"
 
 OFFSETS_DEFAULT: Final = 1_000_000
-"""Records per trigger where nobody tells how large a topic is."""
+"""Records per trigger where it is not known how large a topic is."""
 
 OFFSETS_MIN: Final = 10_000
 ISLANDS_MAX: Final = 1_000

@@ -1,7 +1,7 @@
 """Runs that write into the same tables at the same time, each as if it were alone.
 
 Delta lets the first of two changes through and refuses the second as a whole. What was refused is
-begun anew, from what is in the tables now.
+begun again, from what is in the tables now.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""What only several events together tell, made anew for each group that has new events.
+"""What only several events together tell, made again for each group that has new events.
 
-Why anew, and not carried on from batch to batch: a late event, a gap that closes, or another
+Why again, and not carried on from batch to batch: a late event, a gap that closes, or another
 threshold changes what was found before, and a kill may fall between any two writes. What is made
 from the tables of the history alone is right whenever it is made. A batch costs as much as the
 history of its groups, of which the large part, stops of members, is looked at for `days` only.
@@ -80,7 +80,7 @@ class Findings:
             wanted, is_all = is_all, True
             return self._renew_changed(everything=wanted)
 
-        # Of what was written beside another run, nobody knows which events it has seen.
+        # Of what was written beside another run, it is not known which events it has seen.
         return again_on_conflict(attempt)
 
     def _renew_changed(self, *, everything: bool) -> int:

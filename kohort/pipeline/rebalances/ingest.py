@@ -29,7 +29,7 @@ from kohort.pipeline.transformations.common import EVENT, TOGETHER
 ROWS_TOGETHER: Final = 200
 
 _TABLES: Final = (MEMBERS, REBALANCES, AVOIDED)
-"""Tables that complete events go into. Members first: whoever sees a rebalance finds them."""
+"""Tables that complete events go into. Members first: a reader who sees a rebalance finds them."""
 
 
 @dataclass(slots=True)

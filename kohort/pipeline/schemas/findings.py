@@ -1,4 +1,4 @@
-"""Tables that are worked out across the events of a group. They are made anew for each group that
+"""Tables that are worked out across the events of a group. They are made again for each group that
 has new events, from `rebalances`, `avoided` and `members`, and may be deleted at any time.
 """
 

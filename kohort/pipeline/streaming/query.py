@@ -5,7 +5,7 @@ reads the same offsets; the job takes it once. How far it is gets committed to a
 after each batch, so that Kafka's own tools see the lag.
 
 Checkpoints lie under ``<checkpoints>/<job>/<topic>/<topic id>``: a topic that was deleted and
-created anew begins a new one, and nobody mistakes its offsets for those of its namesake.
+created again begins a new one, and its offsets are not mistaken for those of its namesake.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class TopicQuery:
             self.announce(f"nothing was committed to the group {group}: {error}{advice}")
 
     def announce(self, text: str) -> None:
-        """A line for whoever watches the job."""
+        """Print a line for the user who watches the job."""
         announce(f"{self.job} {self.name}: {text}")
 
     def _batch(self, frame: DataFrame, batch_id: int) -> None:

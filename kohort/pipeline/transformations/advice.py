@@ -191,8 +191,8 @@ def _weighed(
 def messages(rows: DataFrame) -> DataFrame:
     """The messages of ADVICE: one record for each group, to be sent to a topic.
 
-    The key is cluster and group, and `advice_id` says which events it is about: whoever sees the
-    same twice may skip it.
+    The key is cluster and group, and `advice_id` says which events it is about: a reader who sees
+    the same twice may skip it.
     """
     told = rows.where("is_recorded or is_on_front").withColumns(
         {

@@ -8,7 +8,7 @@ from kohort.pipeline.transformations.common import PARTITION, between_ms, confor
 
 
 def flapping(partitions: DataFrame, *, moves: int, window_ms: int) -> DataFrame:
-    """The table `flapping`, of the table `partitions`: whoever moved so often in so long."""
+    """The table `flapping`, of the table `partitions`: what moved so often in so long."""
     in_order = Window.partitionBy(*PARTITION).orderBy("sequence")
     owned = partitions.where(f.col("state") == "owned").withColumn(
         "before", f.lag("owner").over(in_order)

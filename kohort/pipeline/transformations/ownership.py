@@ -1,4 +1,4 @@
-"""The owners of partitions over time, and for how long nobody read it.
+"""The owners of partitions over time, and for how long each was not read.
 
 Events name the partitions that a member gained and gave up, not those that it kept. So what a
 member holds is put together from one event to the next, per partition: a span of rebalances, from

@@ -10,7 +10,7 @@ _PROCESS = (*GROUP, "process")
 
 
 def slow_members(rebalances: DataFrame, members: DataFrame) -> DataFrame:
-    """The table `slow_members`: whoever was waited for, or missed the rebalance timeout."""
+    """The table `slow_members`: members that were waited for, or missed the rebalance timeout."""
     named = members.withColumn("process", process())
     frame = (
         _joins(named)
@@ -22,7 +22,7 @@ def slow_members(rebalances: DataFrame, members: DataFrame) -> DataFrame:
 
 
 def heartbeat_gaps(rebalances: DataFrame, members: DataFrame) -> DataFrame:
-    """The table `heartbeat_gaps`: of whoever was told of a rebalance, or fell silent."""
+    """The table `heartbeat_gaps`: of members that were told of a rebalance, or fell silent."""
     timeouts = rebalances.where(f.col("trigger_kind") == "session_expired").select(
         *EVENT,
         f.col("trigger_member_id").alias("member_id"),

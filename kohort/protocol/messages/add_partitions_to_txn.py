@@ -78,7 +78,7 @@ class AddPartitionsToTxnResponse:
     - UNKNOWN_TOPIC_OR_PARTITION: there is none.
     - TRANSACTION_ABORTABLE (v5): asked about, and not in the transaction.
     - TOPIC_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED: the principal may not
-      write there, or not as this producer; internal topics are nobody's to write.
+      write there, or not as this producer; internal topics are not for clients to write.
     """
 
     throttle_time_ms: Int32 = field(default=0)

@@ -74,7 +74,7 @@ class DescribeTopicPartitionsResponse:
     - TOPIC_AUTHORIZATION_FAILED: the principal may not describe the topic.
 
     Error codes, per partition:
-    - LEADER_NOT_AVAILABLE: nobody leads it.
+    - LEADER_NOT_AVAILABLE: no broker leads it.
     - LISTENER_NOT_FOUND: the leader has no listener of the name used for this request.
 
     A limit below 1 or a negative cursor partition answers INVALID_REQUEST for the whole request.

@@ -165,7 +165,7 @@ class FetchResponse:
     Error codes, per partition:
     - OFFSET_OUT_OF_RANGE: below the log start or above the high watermark.
     - UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID (v13): there is none, or no longer.
-    - INCONSISTENT_TOPIC_ID (v13): the topic was deleted and created anew.
+    - INCONSISTENT_TOPIC_ID (v13): the topic was deleted and created again.
     - NOT_LEADER_OR_FOLLOWER: no replica of the partition is here.
     - FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH (v9): the client's metadata is older or newer than
       ours.

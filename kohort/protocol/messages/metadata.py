@@ -61,7 +61,7 @@ class MetadataResponseTopic:
     name: String | None = field(nullable_since=12)
     """The name, None only for an id that no topic has."""
     topic_id: Uuid = field(default=ZERO_UUID, since=10, ignorable=True)
-    """Zero only for a name that nobody has."""
+    """Zero only for a name that no topic has."""
     is_internal: Bool = field(default=False, since=1, ignorable=True)
     partitions: list[MetadataResponsePartition]
     topic_authorized_operations: Int32 = field(default=-0x80000000, since=8)
@@ -85,7 +85,7 @@ class MetadataResponse:
     - TOPIC_AUTHORIZATION_FAILED: the principal may not describe the topic.
 
     Error codes, per partition:
-    - LEADER_NOT_AVAILABLE: nobody leads it.
+    - LEADER_NOT_AVAILABLE: no broker leads it.
     - LISTENER_NOT_FOUND: the leader has no listener of the name used for this request.
     - REPLICA_NOT_AVAILABLE: some replicas are down (v0 only in practice).
     """

@@ -56,7 +56,7 @@ class Effect(Enum):
     """Something that a shell has to do."""
 
     TELL = "tell"
-    """Whoever waits for records or errors is to look again."""
+    """Waiters for records or errors are to look again."""
     REFRESH = "refresh"
     """The metadata are too old to go on with; call `next_fetches` when there are new ones."""
     FETCH = "fetch"
@@ -177,7 +177,7 @@ class FetchState:
         self._buffers.drop_outdated()
 
     def notice_new_topics(self, now_ms: int, wall_ms: int) -> None:
-        """Metadata may have changed: positions in topics that were created again begin anew."""
+        """Metadata may have changed: positions in topics that were created again start over."""
         for topic in self._topic_ids.changed(self._cluster.topics, self._positions.assigned):
             self._warn(f"{topic} was deleted and created again; auto_offset_reset decides")
             errors = begin_anew(self._positions, topic, self.default_reset(wall_ms))

@@ -12,10 +12,10 @@ How long that is: `max_poll_interval_ms`, which the coordinator knows as the reb
 owner gives up its partitions in a poll, and one that does not poll for so long stops being a member
 in any case. Until then it may be at work on its last records, and a round begun for it would keep
 the group waiting for the same poll. Afterwards a round costs nothing that would not be due anyway:
-whoever has not asked for its share by then has been removed by the coordinator, in a round of its
-own; whoever has it, and still runs `on_revoked`, joins that round when it is through, in place of
-one that it would have begun. The session timeout says nothing about any of this: heartbeats go on
-while the application works.
+a member that has not asked for its share by then has been removed by the coordinator, in a round of
+its own; one that has it, and still runs `on_revoked`, joins that round when it is through, in place
+of one that it would have begun. The session timeout says nothing about any of this: heartbeats go
+on while the application works.
 
 A leader that is restarted within that time does not know what it held back.
 """
@@ -59,7 +59,7 @@ class Handover:
 
     def joined(self, generation: int, *, is_leader: bool) -> None:
         """The answer to a join. A static leader that was away may be in the same generation as
-        before, whose assignment it made; every other generation begins anew.
+        before, whose assignment it made; every other generation starts over.
         """
         if generation != self._generation or not is_leader:
             self._generation = generation if is_leader else UNLED

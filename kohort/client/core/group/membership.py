@@ -87,7 +87,7 @@ class Membership:
         self._is_coordinator_known = False
         self._wait_until_ms = 0
         self._fenced: ConsumerError | None = None
-        """What every poll raises until somebody subscribes anew."""
+        """What every poll raises until the application subscribes again."""
         self._refusal: ConsumerError | None = None
         """What the next poll raises; the one after it tries again."""
         self.trouble = ""
@@ -302,7 +302,7 @@ class Membership:
             return
         known, self._known_topics = self._known_topics, None
         if known is not None and not self._joined_topics <= known:
-            # Whoever comes back under its name gets what it had, and nobody looks at its wishes.
+            # A member that comes back under its name gets what it had, whatever its wishes are.
             self._want(JoinReason.SUBSCRIPTION_CHANGE, "subscription changed")
         owned = self._subscription.assigned
         revoked = owned - assigned
@@ -411,7 +411,7 @@ class Membership:
 
     @property
     def failure(self) -> ConsumerError | None:
-        """What every poll raises until somebody subscribes anew; None if nothing."""
+        """What every poll raises until the application subscribes again; None if nothing."""
         return self._fenced
 
     @property

@@ -56,7 +56,7 @@ class Subscription:
         self.pattern = pattern
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions, whoever else does."""
+        """Read these partitions, even if others do."""
         self._begin(SubscriptionKind.MANUAL)
         self.assigned = frozenset(partitions)
 

@@ -62,7 +62,7 @@ def _share_equally(
     least, more_count = divmod(count, len(members))
     kept: Assignment = {}
     for member_id in members:
-        # Whoever has more already keeps the one more that somebody must have.
+        # A member that has more already keeps the one more that some member must have.
         may_have_more = more_count > 0 and len(held[member_id]) > least
         more_count -= may_have_more
         limit = least + may_have_more

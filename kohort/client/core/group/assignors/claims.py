@@ -26,8 +26,8 @@ def honoured(
 ) -> dict[str, list[TopicPartition]]:
     """The claims that hold, sorted, for every member.
 
-    A partition goes to the claim of the highest generation, and to nobody if two of that one claim
-    it. A claim to what does not exist, or is not subscribed to any more, counts for nothing.
+    A partition goes to the claim of the highest generation, and to no member if two of that one
+    claim it. A claim to what does not exist, or is not subscribed to any more, counts for nothing.
     """
     highest: dict[TopicPartition, int] = {}
     owner: dict[TopicPartition, str | None] = {}

@@ -1,7 +1,7 @@
 """Assigns like sticky, but no member stops reading what it keeps (KIP-429).
 
-A partition that moves is given to nobody in the first round, in which its owner learns that it has
-lost it. The owner gives it up and joins again; the second round hands it out.
+A partition that moves is given to no member in the first round, in which its owner learns that it
+has lost it. The owner gives it up and joins again; the second round hands it out.
 """
 
 from collections.abc import Collection, Mapping, Sequence
