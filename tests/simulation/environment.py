@@ -12,22 +12,14 @@ from typing import cast
 
 from kohort.broker.environment import Environment
 from kohort.broker.metrics.loop_lag import LoopLagMeter
-from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from kohort.testing.virtual_clock import VirtualClock
 from tests.simulation.network import Network, Port
+from tests.support.records.storage_tools import LastingMetadata
 
 
-class DurableMetadata(MetadataStore):
-    """In memory, but it outlives the broker, as its databases would: every change is durable when
-    it returns.
-    """
-
-    def __init__(self, cluster_id: str) -> None:
-        super().__init__(None, new_cluster_id=cluster_id)
-
-    def close(self) -> None:
-        """The next broker goes on with it."""
+class DurableMetadata(LastingMetadata):
+    """As it is, a broker that was killed would share it with the next one."""
 
     def copy(self) -> DurableMetadata:
         """For the next broker, while the last one may still write for a while, unheard."""

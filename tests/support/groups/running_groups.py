@@ -20,7 +20,6 @@ from kohort.broker.dispatch.registry import load_handlers
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.clock import SystemClock
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
-from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.broker.topics.manager import TopicManager
 from kohort.protocol.codec import codec
 from kohort.protocol.framing import RequestHeader
@@ -38,6 +37,7 @@ from kohort.protocol.messages.sync_group import (
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.support.brokers.running_topics import NODE_ID, running_topics
+from tests.support.records.storage_tools import memory_store
 
 M = TypeVar("M")
 SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
@@ -152,7 +152,7 @@ async def running_groups() -> AsyncIterator[RunningGroups]:
         raise AssertionError(doing) from error
 
     clock, ids = SystemClock(), itertools.count(1)
-    in_memory = MetadataStore(None, new_cluster_id="x")
+    in_memory = memory_store()
     async with running_topics(
         Path("/data"), clock=clock, files=SimulatedFileSystem(), store=in_memory
     ) as topics:

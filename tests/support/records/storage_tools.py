@@ -1,11 +1,13 @@
 """What the tests of storage have in common: batches to append and logs to append them to."""
 
+import weakref
 from pathlib import Path
 
 from kohort.broker.config.topic import TopicConfig
 from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.storage.log.appending import Appended
 from kohort.broker.storage.log.log import PartitionLog
+from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.protocol.records.batch import placement_prefix, read_header, split_batches
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
@@ -96,3 +98,23 @@ def read_all(log: PartitionLog, *, max_bytes: int = 1000) -> list[bytes]:
             offset = header.next_offset
             batches.append(bytes(batch))
     return batches
+
+
+def memory_store(cluster_id: str = "x") -> MetadataStore:
+    """Metadata in memory, closed at the latest when nobody has it any more."""
+    store = MetadataStore(None, new_cluster_id=cluster_id)
+    weakref.finalize(store, store._database.close)
+    return store
+
+
+class LastingMetadata(MetadataStore):
+    """In memory, but it outlives the broker, as its databases would: every change is durable when
+    it returns.
+    """
+
+    def __init__(self, cluster_id: str = "x") -> None:
+        super().__init__(None, new_cluster_id=cluster_id)
+        weakref.finalize(self, self._database.close)
+
+    def close(self) -> None:
+        """The next broker goes on with it."""

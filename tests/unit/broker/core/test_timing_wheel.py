@@ -10,6 +10,8 @@ TURN_S = 0.02
 
 
 class Named(TimerEntry):
+    __slots__ = ("name",)
+
     def __init__(self, name: str) -> None:
         super().__init__()
         self.name = name

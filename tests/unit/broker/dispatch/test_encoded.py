@@ -10,7 +10,6 @@ from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.encoded import KEPT_MAX, KEPT_MAX_BYTES, EncodedResponse, TopicAnswers
 from kohort.broker.handlers.metadata import TOPICS_REMEMBERED_MAX, metadata
 from kohort.broker.network.service import ConnectionInfo
-from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.broker.topics.manager import TopicManager
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -22,6 +21,7 @@ from kohort.protocol.messages.metadata import (
 )
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.support.brokers.running_topics import InlineExecutor, context, running_topics
+from tests.support.records.storage_tools import memory_store
 
 VERSION = 13
 
@@ -149,7 +149,7 @@ async def test_a_name_beside_an_id_is_not_remembered(tmp_path: Path) -> None:
 async def test_an_answer_is_always_what_would_be_found_out_anew(
     steps: list[tuple[str, str, str]],
 ) -> None:
-    store = MetadataStore(None, new_cluster_id="x")
+    store = memory_store()
     async with running_topics(
         Path("/data"), files=SimulatedFileSystem(), store=store, executor=InlineExecutor()
     ) as topics:

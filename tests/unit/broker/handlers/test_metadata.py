@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kohort.broker.storage.metadata.store import MetadataStore, TopicRecord
+from kohort.broker.storage.metadata.store import TopicRecord
 from kohort.broker.topics.names import CLUSTER_METADATA, CONSUMER_OFFSETS
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.metadata import (
@@ -17,6 +17,7 @@ from kohort.protocol.messages.metadata import (
 from kohort.protocol.types import ZERO_UUID
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.support.brokers.running_topics import ask, running_topics
+from tests.support.records.storage_tools import memory_store
 
 
 def asking(*names: str | None, create: bool = False, **more: bool) -> MetadataRequest:
@@ -153,7 +154,7 @@ async def test_operations_are_told_only_when_asked_for(tmp_path: Path) -> None:
 
 
 async def test_a_partition_that_is_offline_has_no_leader() -> None:
-    files, store = SimulatedFileSystem(), MetadataStore(None, new_cluster_id="x")
+    files, store = SimulatedFileSystem(), memory_store()
     store.create_topics(
         [TopicRecord(topic_id=b"i" * 16, name="t", partition_count=2, created_ms=0)]
     )

@@ -14,7 +14,6 @@ from kohort.broker.history import topic as history_topic
 from kohort.broker.history.restoring import restore
 from kohort.broker.history.rings import Rings
 from kohort.broker.history.topic import RUNNING, Entry, TopicHistoryLog
-from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.broker.topics import internal
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.names import REBALANCE_HISTORY
@@ -23,6 +22,7 @@ from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.support.brokers.running_topics import InlineExecutor, running_topics
+from tests.support.records.storage_tools import memory_store
 from tests.unit.broker.core.history.test_json_form import AVOIDED, TRIGGER
 
 
@@ -107,7 +107,7 @@ async def test_a_full_disk_loses_entries_with_one_warning_and_recovers(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     files = SimulatedFileSystem()
-    store = MetadataStore(None, new_cluster_id="x")
+    store = memory_store()
     async with running_topics(Path("/data"), files=files, store=store) as topics:
         log = log_of(topics)
         await log.append([entry("g", 1)])
@@ -126,7 +126,7 @@ async def test_a_full_disk_loses_entries_with_one_warning_and_recovers(
 
 async def test_a_topic_that_cannot_be_made_is_not_tried_with_every_entry() -> None:
     files = SimulatedFileSystem()
-    store = MetadataStore(None, new_cluster_id="x")
+    store = memory_store()
     overrides = ("kohort.max.partitions=1",)
     async with running_topics(Path("/data"), *overrides, files=files, store=store) as topics:
         await topics.changes.create_topic("t", partition_count=1)

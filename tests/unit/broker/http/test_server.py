@@ -381,4 +381,5 @@ async def test_only_so_many_ports_are_tried() -> None:
 async def test_no_other_port_is_tried_for_an_address_that_is_not_of_this_machine() -> None:
     with pytest.raises(OSError, match="9308") as raised:
         await HttpServer(PAGES).start("192.0.2.1", 9308, tries=20)
-    assert raised.value.errno == errno.EADDRNOTAVAIL
+    # From Python 3.13 on asyncio passes over such an address, and ends without a number.
+    assert raised.value.errno in {errno.EADDRNOTAVAIL, None}

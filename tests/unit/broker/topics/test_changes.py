@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from kohort.broker.storage.errors import StorageError
-from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.broker.topics.changes import Alteration, PlannedTopic
 from kohort.broker.topics.creation import NewTopic
 from kohort.broker.topics.manager import TopicManager
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.support.brokers.running_topics import append, directories, running_topics
+from tests.support.records.storage_tools import memory_store
 
 
 async def create(topics: TopicManager, *wanted: NewTopic) -> list[PlannedTopic | ErrorCode]:
@@ -209,7 +209,7 @@ async def test_a_change_comes_to_its_end_though_its_request_is_cancelled(tmp_pat
 
 async def test_a_full_disk_refuses_a_topic_and_leaves_nothing_of_it() -> None:
     files = SimulatedFileSystem()
-    store = MetadataStore(None, new_cluster_id="x")
+    store = memory_store()
     async with running_topics(Path("/data"), files=files, store=store) as topics:
         files.fail("create", suffix="orders-1/00000000000000000000.log", number=errno.ENOSPC)
         assert await create(topics, NewTopic(name="orders", partition_count=3)) == [
@@ -224,7 +224,7 @@ async def test_a_full_disk_refuses_a_topic_and_leaves_nothing_of_it() -> None:
 async def test_a_disk_that_refuses_everything_spoils_no_name() -> None:
     """As when the process may open no more files: neither logs nor checkpoints can be made."""
     files = SimulatedFileSystem()
-    store = MetadataStore(None, new_cluster_id="x")
+    store = memory_store()
     async with running_topics(Path("/data"), files=files, store=store) as topics:
         files.fail("create", suffix=".log", number=errno.EMFILE, times=99)
         files.fail("create", suffix=".tmp", number=errno.EMFILE, times=99)
@@ -243,7 +243,7 @@ async def test_a_topic_that_cannot_be_taken_back_is_there_and_offline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     files = SimulatedFileSystem()
-    store = MetadataStore(None, new_cluster_id="x")
+    store = memory_store()
 
     def refuse(topic_id: bytes) -> None:
         raise StorageError(f"the disk is full: {topic_id!r}")

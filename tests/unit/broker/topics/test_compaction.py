@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from kohort.broker.storage.checkpoints.offset_checkpoint import CLEANER_OFFSET_FILE
-from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.broker.topics.compaction import Compactor
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.partition import Partition
@@ -18,6 +17,7 @@ from kohort.protocol.records.record import Record, decode_records
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.brokers.running_topics import InlineExecutor, append, running_topics
+from tests.support.records.storage_tools import memory_store
 
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
 
@@ -144,7 +144,7 @@ async def test_a_full_disk_delays_compaction_and_does_not_end_it(
         Path("/data"),
         "log.cleaner.enable=false",
         files=files,
-        store=MetadataStore(None, new_cluster_id="x"),
+        store=memory_store(),
         clock=clock,
         executor=InlineExecutor(),
     ) as topics:

@@ -10,7 +10,7 @@ from kohort.broker.storage.metadata.store import MetadataStore, TopicRecord
 from kohort.broker.topics.directories import PartitionDirectories
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.support.brokers.running_topics import InlineExecutor, append, running_topics
-from tests.support.records.storage_tools import WALL_MS, fill, settings
+from tests.support.records.storage_tools import WALL_MS, fill, memory_store, settings
 
 ROOT = Path("/data")
 
@@ -38,7 +38,7 @@ class NotedDisk(SimulatedFileSystem):
 
 def new_store(*before: MetadataStore) -> MetadataStore:
     """A store in memory, with the topics that another one was closed with."""
-    store = MetadataStore(None, new_cluster_id="x")
+    store = memory_store()
     store.create_topics([topic for one in before for topic in one.topics()])
     return store
 

@@ -10,13 +10,14 @@ from kohort.broker.config import ConfigError
 from kohort.broker.storage.checkpoints.clean_shutdown import FILE_NAME as CLEAN_MARK
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.filesystem import OsFile
-from kohort.broker.storage.metadata.store import MetadataStore, TopicRecord
+from kohort.broker.storage.metadata.store import TopicRecord
 from kohort.broker.topics.directories import PartitionDirectories
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.brokers.running_topics import InlineExecutor, append, directories, running_topics
+from tests.support.records.storage_tools import memory_store
 
 
 async def test_a_clean_stop_leaves_its_mark_and_the_next_start_takes_it(tmp_path: Path) -> None:
@@ -154,7 +155,7 @@ async def test_a_partition_that_cannot_be_opened_is_offline_and_alone(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     files = SimulatedFileSystem()
-    store = MetadataStore(None, new_cluster_id="x")
+    store = memory_store()
     for index, name in enumerate(("bad", "good")):
         store.create_topics(
             [TopicRecord(topic_id=bytes([index]) * 16, name=name, partition_count=1, created_ms=0)]
@@ -176,7 +177,7 @@ async def test_a_partition_that_cannot_be_opened_is_offline_and_alone(
 async def test_a_partition_that_could_not_be_opened_is_tried_again_when_it_is_asked_for() -> None:
     """A process that had no descriptor left has some a second later."""
     files = SimulatedFileSystem()
-    store = MetadataStore(None, new_cluster_id="x")
+    store = memory_store()
     store.create_topics(
         [TopicRecord(topic_id=b"t" * 16, name="t", partition_count=1, created_ms=0)]
     )
@@ -212,7 +213,7 @@ async def test_a_partition_that_failed_while_it_ran_stays_offline() -> None:
     """What its disk holds is unknown until a start has looked at it."""
     clock = VirtualClock()
     async with running_topics(
-        Path("/data"), files=SimulatedFileSystem(), store=MetadataStore(None, new_cluster_id="x"),
+        Path("/data"), files=SimulatedFileSystem(), store=memory_store(),
         clock=clock, executor=InlineExecutor(),
     ) as topics:  # fmt: skip
         topic = await topics.changes.create_topic("t", partition_count=1)
@@ -225,7 +226,7 @@ async def test_a_partition_that_failed_while_it_ran_stays_offline() -> None:
 
 async def test_a_failed_fsync_at_the_stop_leaves_no_mark(caplog: pytest.LogCaptureFixture) -> None:
     files = SimulatedFileSystem()
-    store = MetadataStore(None, new_cluster_id="x")
+    store = memory_store()
     async with running_topics(Path("/data"), files=files, store=store) as topics:
         topic = await topics.changes.create_topic("orders", partition_count=1)
         append(topic.partitions[0])
@@ -254,7 +255,7 @@ async def test_a_data_directory_that_is_a_file_is_a_storage_error(tmp_path: Path
 async def test_stored_configs_that_are_not_understood_do_not_stop_the_start(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    store = MetadataStore(None, new_cluster_id="x")
+    store = memory_store()
     configs = {"retention.ms": "5", "of.another.release": "1", "segment.bytes": "tiny"}
     store.create_topics(
         [

@@ -12,7 +12,6 @@ from weakref import WeakSet
 
 import pytest
 
-from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.broker.topics.partition import Partition
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.batch import read_header
@@ -20,6 +19,7 @@ from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record, decode_records
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.support.brokers.running_topics import append, running_topics
+from tests.support.records.storage_tools import memory_store
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -183,7 +183,7 @@ async def test_a_full_disk_refuses_until_there_is_room_and_does_not_fill_the_log
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     files = SimulatedFileSystem()
-    store = MetadataStore(None, new_cluster_id="x")
+    store = memory_store()
     async with running_topics(Path("/data"), files=files, store=store) as topics:
         partition = (await topics.changes.create_topic("t", partition_count=1)).partitions[0]
         files.fail("pwritev", suffix="t-0/00000000000000000000.log", number=errno.ENOSPC, times=50)

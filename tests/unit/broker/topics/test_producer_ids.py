@@ -1,11 +1,11 @@
 """Producer ids come from blocks, and never twice."""
 
-from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.broker.topics.producer_ids import BLOCK_SIZE, ProducerIds
+from tests.support.records.storage_tools import memory_store
 
 
 def test_ids_are_given_once_also_across_a_restart() -> None:
-    store = MetadataStore(None, new_cluster_id="x")
+    store = memory_store()
     first = ProducerIds(store.allocate_producer_ids)
     given = [first.next() for _ in range(BLOCK_SIZE + 2)]
     again = ProducerIds(store.allocate_producer_ids)

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from kohort.broker.storage.checkpoints.offset_checkpoint import RECOVERY_POINT_FILE, read_offsets
-from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.broker.topics.manager import TopicManager
 from kohort.protocol.records.batch import read_header
 from kohort.protocol.records.builder import encode_batch
@@ -17,6 +16,7 @@ from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from kohort.testing.virtual_clock import VirtualClock
 from kohort.testing.virtual_loop import VirtualClockLoop
 from tests.support.brokers.running_topics import InlineExecutor, append, running_topics
+from tests.support.records.storage_tools import memory_store
 
 
 def on_virtual_time(
@@ -26,7 +26,7 @@ def on_virtual_time(
     clock, files = VirtualClock(), SimulatedFileSystem()
 
     async def run() -> None:
-        store = MetadataStore(None, new_cluster_id="x")
+        store = memory_store()
         async with running_topics(
             Path("/data"),
             *overrides,

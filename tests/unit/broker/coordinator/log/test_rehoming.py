@@ -32,6 +32,7 @@ from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.simulated_filesystem import Operation, SimulatedFileSystem
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.brokers.running_topics import InlineExecutor, running_topics
+from tests.support.records.storage_tools import LastingMetadata
 from tests.unit.broker.coordinator.harness import Harness, running, virtual
 
 COUNT: Final = 3
@@ -270,13 +271,6 @@ async def expect_refused(h: Harness) -> None:
 # Cut short, on a disk.
 
 
-class Lasting(MetadataStore):
-    """Outlives those who use it."""
-
-    def close(self) -> None:
-        """The next one goes on with it."""
-
-
 class Camera(SimulatedFileSystem):
     """Remembers what it was like before the nth operation that changes a log."""
 
@@ -326,7 +320,7 @@ def lose_power(files: SimulatedFileSystem, kept: int) -> None:
 @pytest.mark.parametrize("kept", [None, 0, COUNT - 1])
 async def test_a_move_that_is_cut_short_anywhere_loses_nothing(kept: int | None) -> None:
     """Twice in a row, at each operation; by a kill, or by a loss of power."""
-    files, store = SimulatedFileSystem(), Lasting(None, new_cluster_id="x")
+    files, store = SimulatedFileSystem(), LastingMetadata()
     async with a_log(files, store) as log:
         await write_formerly(log)
     operations = await operations_of_a_move(files, store)
