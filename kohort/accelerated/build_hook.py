@@ -101,7 +101,8 @@ def compile_modules(root: Path) -> list[Path]:
         distribution = Distribution({"name": "kohort-compiled", "ext_modules": extensions})
         command: Any = distribution.get_command_obj("build_ext")
         command.inplace = True
-        command.build_temp = ".cache/cython"
+        # Nothing of a build lies at the top of the tree.
+        command.build_temp = command.build_lib = ".cache/cython"
         command.parallel = min(os.cpu_count() or 1, _COMPILERS_MAX)
         command.ensure_finalized()
         command.run()
