@@ -1,0 +1,298 @@
+"""What a start makes of a log that a real Kafka's group coordinator has written, with transactions
+in any order: the positions that the Kafka itself tells, and the same ones unstable.
+"""
+
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import pytest
+
+from kohort.broker.coordinator.loading import load_groups
+from kohort.broker.coordinator.log.offsets_log import Stored, decode_stored, partition_of
+from kohort.broker.core.group.offsets.table import OffsetTable
+from kohort.broker.core.group.records import OffsetRecord, PendingOffset
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
+from kohort.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from kohort.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kohort.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from kohort.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kohort.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from kohort.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from kohort.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+)
+from kohort.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from kohort.protocol.records.batch import split_batches
+from kohort.testing.memory_offsets_log import MemoryOffsetsLog
+from kohort.testing.virtual_clock import VirtualClock
+from tests.interop.same_answers.pair import TWIN_SETTINGS, Twins
+from tests.interop.same_answers.scenes import Topic
+from tests.support.clients.model import wait_until
+from tests.support.network.wire import RawClient
+
+T = TypeVar("T")
+OFFSETS = "__consumer_offsets"
+LOG_PARTITIONS = int(TWIN_SETTINGS["offsets.topic.num.partitions"])
+PARTITIONS = 3
+PRODUCERS = 3
+STEPS = 25
+PATIENCE_S = 60
+RETRIED = {
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+}
+
+
+class Producer:
+    """Commits positions in transactions, as producers of before Kafka 4 do."""
+
+    def __init__(self, client: RawClient, transactional_id: str, group: str, topic: str) -> None:
+        self._client = client
+        self._id = transactional_id
+        self._group = group
+        self._topic = topic
+        self._is_open = False
+        self._pid, self._epoch = self._begin_life()
+
+    def _begin_life(self) -> tuple[int, int]:
+        request = InitProducerIdRequest(transactional_id=self._id, transaction_timeout_ms=600_000)
+        find = FindCoordinatorRequest(key=self._id, key_type=1)
+
+        def ask() -> InitProducerIdResponse:
+            self._client.call(find, 3, FindCoordinatorResponse)
+            return self._client.call(request, 3, InitProducerIdResponse)
+
+        answer = accepted(ask, lambda answer: answer.error_code)
+        return answer.producer_id, answer.producer_epoch
+
+    def commit(self, partition: int, offset: int) -> None:
+        add = AddOffsetsToTxnRequest(
+            transactional_id=self._id,
+            producer_id=self._pid,
+            producer_epoch=self._epoch,
+            group_id=self._group,
+        )
+        accepted(
+            lambda: self._client.call(add, 3, AddOffsetsToTxnResponse),
+            lambda answer: answer.error_code,
+        )
+        position = TxnOffsetCommitRequestPartition(
+            partition_index=partition, committed_offset=offset, committed_metadata=""
+        )
+        request = TxnOffsetCommitRequest(
+            transactional_id=self._id,
+            group_id=self._group,
+            producer_id=self._pid,
+            producer_epoch=self._epoch,
+            topics=[TxnOffsetCommitRequestTopic(name=self._topic, partitions=[position])],
+        )
+        accepted(
+            lambda: self._client.call(request, 3, TxnOffsetCommitResponse),
+            lambda answer: answer.topics[0].partitions[0].error_code,
+        )
+        self._is_open = True
+
+    def end(self, *, commit: bool) -> None:
+        """Return when the markers are written."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        request = EndTxnRequest(
+            transactional_id=self._id,
+            producer_id=self._pid,
+            producer_epoch=self._epoch,
+            committed=commit,
+        )
+        assert self._client.call(request, 3, EndTxnResponse).error_code == 0
+        look = DescribeTransactionsRequest(transactional_ids=[self._id])
+
+        def is_complete() -> bool:
+            (state,) = self._client.call(look, 0, DescribeTransactionsResponse).transaction_states
+            return state.transaction_state.startswith("Complete")
+
+        wait_until(is_complete, "the markers are written")
+
+
+def accepted(ask: Callable[[], T], error_of: Callable[[T], int]) -> T:
+    """The answer to what is asked again until there is one that does not depend on the moment."""
+    give_up_s = time.monotonic() + PATIENCE_S
+    while (error := error_of(answer := ask())) in RETRIED:
+        assert time.monotonic() < give_up_s, error
+        time.sleep(0.01)
+    assert error == ErrorCode.NONE
+    return answer
+
+
+def commit(client: RawClient, group: str, topic: str, partition: int, offset: int) -> None:
+    """Outside of transactions."""
+    position = OffsetCommitRequestPartition(
+        partition_index=partition, committed_offset=offset, committed_metadata=""
+    )
+    request = OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        topics=[OffsetCommitRequestTopic(name=topic, partitions=[position])],
+    )
+    find = FindCoordinatorRequest(key=group, key_type=0)
+
+    def ask() -> OffsetCommitResponse:
+        client.call(find, 3, FindCoordinatorResponse)
+        return client.call(request, 8, OffsetCommitResponse)
+
+    accepted(ask, lambda answer: answer.topics[0].partitions[0].error_code)
+
+
+def delete(client: RawClient, group: str, topic: str, partition: int) -> None:
+    place = OffsetDeleteRequestPartition(partition_index=partition)
+    topics = [OffsetDeleteRequestTopic(name=topic, partitions=[place])]
+    request = OffsetDeleteRequest(group_id=group, topics=topics)
+    assert client.call(request, 0, OffsetDeleteResponse).error_code == 0
+
+
+def told(client: RawClient, group: str, topic: str, *, stable: bool) -> dict[int, int | None]:
+    """Positions by partition; None for an unstable one."""
+    wanted = OffsetFetchRequestTopic(name=topic, partition_indexes=list(range(PARTITIONS)))
+    request = OffsetFetchRequest(group_id=group, topics=[wanted], require_stable=stable)
+    (answer,) = client.call(request, 7, OffsetFetchResponse).topics
+    unstable = ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert {one.error_code for one in answer.partitions} <= {0, unstable}
+    return {
+        one.partition_index: None if one.error_code else one.committed_offset
+        for one in answer.partitions
+    }
+
+
+class KafkasLog(MemoryOffsetsLog):
+    """One partition of a Kafka's, as its batches lie there."""
+
+    def __init__(self, client: RawClient, partition: int) -> None:
+        super().__init__(LOG_PARTITIONS)
+        self._partition = partition
+        self._entries = list(self._read(client))
+
+    def read(self, partition: int) -> Iterator[Stored]:
+        return iter(self._entries if partition == self._partition else ())
+
+    def _read(self, client: RawClient) -> Iterator[Stored]:
+        offset = 0
+        while True:
+            place = FetchPartition(
+                partition=self._partition, fetch_offset=offset, partition_max_bytes=1 << 20
+            )
+            request = FetchRequest(
+                max_wait_ms=0,
+                min_bytes=0,
+                max_bytes=1 << 20,
+                session_id=0,
+                session_epoch=-1,
+                topics=[FetchTopic(topic=OFFSETS, partitions=[place])],
+                forgotten_topics_data=[],
+            )
+            (topic,) = client.call(request, 11, FetchResponse).responses
+            (answer,) = topic.partitions
+            assert answer.error_code == 0
+            if not answer.records:
+                return
+            for header, batch in split_batches(answer.records, partial_tail=True):
+                offset = header.next_offset
+                yield from decode_stored(header, batch)
+
+
+async def loaded(client: RawClient, group: str) -> OffsetTable:
+    log = KafkasLog(client, partition_of(group, LOG_PARTITIONS))
+    found = await load_groups(log, VirtualClock())
+    table = OffsetTable()
+    for record in found.records_by_group.get(group, ()):
+        assert isinstance(record, OffsetRecord | PendingOffset)
+        table.apply(record)
+    return table
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_a_start_tells_what_the_kafka_tells_that_wrote_the_log(
+    twins: Twins, group_topic: Topic, seed: int, *, long_form: bool
+) -> None:
+    draw = random.Random(seed)
+    topic = group_topic.name
+    with RawClient(twins.kafka.port) as client:
+        for _ in range(20 if long_form else 1):
+            group = f"pending-{uuid.uuid4().hex[:8]}"
+            commit(client, group, topic, 0, 1_000)
+            producers = [
+                Producer(client, f"{group}-{number}", group, topic) for number in range(PRODUCERS)
+            ]
+            for step in range(STEPS):
+                take_step(draw, client, producers, group, topic, step)
+                if draw.random() < 0.3:
+                    await check(client, group, topic)
+            for producer in producers:
+                producer.end(commit=draw.random() < 0.5)
+            await check(client, group, topic)
+
+
+def take_step(
+    draw: random.Random,
+    client: RawClient,
+    producers: list[Producer],
+    group: str,
+    topic: str,
+    step: int,
+) -> None:
+    producer, partition = draw.choice(producers), draw.randrange(PARTITIONS)
+    match draw.choice(["pending", "pending", "pending", "plain", "commit", "abort", "delete"]):
+        case "pending":
+            producer.commit(partition, step)
+        case "plain":
+            commit(client, group, topic, partition, step)
+        case "delete" if step % 3 == 0:
+            delete(client, group, topic, partition)
+        case "commit" | "abort" as how:
+            producer.end(commit=how == "commit")
+
+
+async def check(client: RawClient, group: str, topic: str) -> None:
+    table = await loaded(client, group)
+    ours = {
+        partition: -1 if (found := table.get(topic, partition)) is None else found.offset
+        for partition in range(PARTITIONS)
+    }
+    stable = {
+        partition: None if table.is_unstable(topic, partition) else offset
+        for partition, offset in ours.items()
+    }
+    assert ours == told(client, group, topic, stable=False)
+    assert stable == told(client, group, topic, stable=True)
