@@ -27,9 +27,15 @@ from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.partition.verdict import ValidationDepth, ValidationPolicy
 from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.core.transaction.requests import TransactionConfig
 from kohort.broker.dispatch.context import BrokerServices
 from kohort.broker.dispatch.dispatcher import Dispatcher
-from kohort.broker.dispatch.registry import Api, Router, load_handlers
+from kohort.broker.dispatch.registry import (
+    TRANSACTIONS_ARE_SERVED,
+    Api,
+    Router,
+    load_handlers,
+)
 from kohort.broker.environment import Environment
 from kohort.broker.history.history import HistoryLimits, RebalanceHistory
 from kohort.broker.history.topic import TopicHistoryLog
@@ -52,7 +58,15 @@ from kohort.broker.runtime.purgatory_shell import PurgatoryShell
 from kohort.broker.storage.errors import DataDirectoryLockedError, StorageError
 from kohort.broker.storage.filesystem import OPEN_FILES_MAX
 from kohort.broker.storage.metadata.store import MetadataError
+from kohort.broker.topics.internal import internal_topic_configs
+from kohort.broker.topics.internal_log import InternalLog
 from kohort.broker.topics.manager import TopicManager
+from kohort.broker.topics.names import TRANSACTION_STATE
+from kohort.broker.transactions.host import TransactionHost, TransactionsConfig
+from kohort.broker.transactions.log import TopicTransactionLog
+from kohort.broker.transactions.markers import PartitionMarkers
+from kohort.broker.transactions.reconciling import find_open
+from kohort.broker.transactions.transactions import Transactions
 from kohort.broker.version import VERSION
 
 logger = logging.getLogger(__name__)
@@ -66,6 +80,9 @@ METRICS_PORT_TRIES: Final = 20
 SUPPORTED_FEATURES: Final = {"join.reason": (1, 1)}
 """What ApiVersions tells beside the apis: JoinGroup's tag 7728 is understood."""
 
+
+TRANSACTION_FEATURES: Final = {"transaction.version": (0, 2)} if TRANSACTIONS_ARE_SERVED else {}
+"""Features that producers choose their flow by (KIP-890)."""
 
 _CANNOT_START: Final = (
     ConfigError,
@@ -172,10 +189,12 @@ class Broker:
         groups = self._make_groups(topics, purgatory)
         await groups.host.start()
         stack.push_async_callback(groups.host.close)
+        transactions = await self._start_transactions(stack, topics, groups, purgatory)
         self.history.end_recovery()
         shell = PurgatoryShell(purgatory, self._clock)
         apis = load_handlers()
         self.services = self._make_services(apis, topics, groups, purgatory)
+        self.services.transactions = transactions
         server, dispatcher = self._make_server(apis)
         self.network = server
         stack.push_async_callback(self._stop_serving, server, dispatcher, shell)
@@ -200,6 +219,8 @@ class Broker:
         # Before those who wait for an fsync are told that it came too late.
         await self.services.topics.wait_flushed(self.config.kohort_shutdown_timeout_ms)
         shell.close()
+        if self.services.transactions is not None:
+            await self.services.transactions.host.close()
         await self.services.groups.host.close()
         await server.close(self.config.kohort_shutdown_timeout_ms)
         await dispatcher.close()
@@ -301,6 +322,45 @@ class Broker:
         topics.changes.on_topics_deleted(host.forget_topics)
         return GroupCoordinator(host)
 
+    async def _start_transactions(
+        self,
+        stack: AsyncExitStack,
+        topics: TopicManager,
+        groups: GroupCoordinator,
+        purgatory: Purgatory,
+    ) -> Transactions | None:
+        """Load transactional ids, and complete what was decided; None if they are not served."""
+        if not TRANSACTIONS_ARE_SERVED:
+            return None
+        config = self.config
+        log = InternalLog(
+            topics,
+            TRANSACTION_STATE,
+            partition_count=config.transaction_state_log_num_partitions,
+            configs=internal_topic_configs(TRANSACTION_STATE, config),
+        )
+        host = TransactionHost(
+            TransactionsConfig(
+                TransactionConfig(
+                    max_timeout_ms=config.transaction_max_timeout_ms,
+                    id_expiration_ms=config.transactional_id_expiration_ms,
+                ),
+                ids_max=config.kohort_transactional_ids_max,
+                timeout_check_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+                expiry_check_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
+            ),
+            log=TopicTransactionLog(log),
+            markers=PartitionMarkers(topics.partition, groups, self._clock),
+            purgatory=purgatory,
+            clock=self._clock,
+            new_producer_id=topics.next_producer_id,
+        )
+        stack.push_async_callback(host.close)
+        # All partitions are open after an unclean stop; after a clean one nothing was lost.
+        was_clean = topics.disk.data.was_clean
+        await host.start(lambda: () if was_clean else find_open(list(topics.disk.opened())))
+        return Transactions(host)
+
     def _make_services(
         self,
         apis: Mapping[int, Api],
@@ -325,7 +385,12 @@ class Broker:
                 port: (endpoint.host, endpoint.port) for port, endpoint in by_listener.items()
             },
             apis={key: api.advertised for key, api in apis.items()},
-            features=dict(SUPPORTED_FEATURES),
+            features=SUPPORTED_FEATURES | TRANSACTION_FEATURES,
+            finalized_features={
+                name: level
+                for name in TRANSACTION_FEATURES
+                if (level := self.config.kohort_transaction_version)
+            },
             validation=ValidationPolicy(
                 ValidationDepth(self.config.kohort_validate_records),
                 self.config.kohort_inflated_batch_bytes_max,

@@ -19,6 +19,7 @@ from kohort.broker.config.storage import (
     ProducerSettings,
     TopicSettings,
 )
+from kohort.broker.config.transactions import TransactionSettings
 
 
 class IdentitySettings(Settings):
@@ -35,6 +36,7 @@ class IdentitySettings(Settings):
 
 class BrokerConfig(
     KohortSettings,
+    TransactionSettings,
     ProducerSettings,
     GroupSettings,
     CleanerSettings,

@@ -129,20 +129,14 @@ _BY_REASON: Final = {
         group.consumer.session.timeout.ms INT 45000
         group.coordinator.rebalance.protocols LIST classic,consumer,streams
     """,
-    "Transactions, which are not supported yet.": """
+    "One broker asks nobody about transactions, and replicates nothing.": """
         add.partitions.to.txn.retry.backoff.max.ms INT 100
         add.partitions.to.txn.retry.backoff.ms INT 20
-        transaction.abort.timed.out.transaction.cleanup.interval.ms INT 10000
-        transaction.max.timeout.ms INT 900000
         transaction.partition.verification.enable BOOLEAN true dynamic
-        transaction.remove.expired.transaction.cleanup.interval.ms INT 3600000
         transaction.state.log.load.buffer.size INT 5242880
         transaction.state.log.min.isr INT 2
-        transaction.state.log.num.partitions INT 50
         transaction.state.log.replication.factor SHORT 3
-        transaction.state.log.segment.bytes INT 104857600
         transaction.two.phase.commit.enable BOOLEAN false
-        transactional.id.expiration.ms INT 604800000
     """,
     "TLS, SASL and tokens, which are not supported yet; listeners that need them are refused.": """
         connection.failed.authentication.delay.ms INT 100

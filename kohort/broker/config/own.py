@@ -62,6 +62,20 @@ class KohortSettings(Settings):
         doc="Requests of one group that may wait while what came before them is stored; more get "
         "COORDINATOR_NOT_AVAILABLE.",
     )
+    kohort_transactional_ids_max: Int = setting(
+        100_000,
+        at_least=1,
+        doc="Transactional ids that may be there at once; for one more, the one that was without a "
+        "transaction for longest is forgotten. Where none is, a new one gets "
+        "COORDINATOR_NOT_AVAILABLE.",
+    )
+    kohort_transaction_version: Int = setting(
+        2,
+        at_least=0,
+        at_most=2,
+        doc="Level of the feature `transaction.version` that clients are told. Below 2 they use "
+        "the flow from before KIP-890; the broker serves either.",
+    )
     kohort_rebalance_history_size: Int = setting(
         100,
         at_least=1,

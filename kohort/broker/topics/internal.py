@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kohort.broker.config import BrokerConfig
-from kohort.broker.topics.names import CONSUMER_OFFSETS, REBALANCE_HISTORY
+from kohort.broker.topics.names import CONSUMER_OFFSETS, REBALANCE_HISTORY, TRANSACTION_STATE
 
 HISTORY_SEGMENT_BYTES: Final = 4 * 1024 * 1024
 """Small, because a start reads whole segments, and retention removes whole segments."""
@@ -18,6 +18,13 @@ def internal_topic_configs(name: str, config: BrokerConfig) -> dict[str, str]:
             "cleanup.policy": "compact",
             "compression.type": "producer",
             "segment.bytes": str(config.offsets_topic_segment_bytes),
+        }
+    if name == TRANSACTION_STATE:
+        return {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "segment.bytes": str(config.transaction_state_log_segment_bytes),
+            "unclean.leader.election.enable": "false",
         }
     if name == REBALANCE_HISTORY:
         return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Protocol, assert_never
 
 from kohort.broker.core.transaction.reconcile import (
@@ -15,10 +15,25 @@ from kohort.broker.core.transaction.reconcile import (
 )
 from kohort.broker.core.transaction.requests import TopicPartition
 from kohort.broker.core.transaction.transactional_id import TransactionalId
+from kohort.broker.topics.partition import Partition
 from kohort.broker.transactions.markers import MarkerWriter
-from kohort.protocol.errors import ErrorCode
+from kohort.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
+
+
+def find_open(partitions: Iterable[Partition]) -> Iterator[OpenInPartition]:
+    """Every transaction that is open in these partitions; what is offline has to wait."""
+    for partition in partitions:
+        try:
+            found = partition.open_transactions()
+        except KafkaError as error:
+            logger.warning("%r is not reconciled with its transactions: %s", partition, error)
+            continue
+        for one in found:
+            yield OpenInPartition(
+                partition.topic_name, partition.index, one.producer_id, one.producer_epoch
+            )
 
 
 class ReconciledIds(Protocol):

@@ -30,6 +30,7 @@ OURS_DIFFER = {
 OUR_BOUNDS_DIFFER = {
     # Kafka starts with less, and then cannot make the topic: its own limit of segment.bytes.
     "offsets.topic.segment.bytes": "[1048576,...]",
+    "transaction.state.log.segment.bytes": "[1048576,...]",
 }
 """Bounds that differ."""
 
