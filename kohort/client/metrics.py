@@ -185,7 +185,7 @@ def _own(seen: list[Health]) -> Iterator[Metric]:
     )
     unread = GaugeMetricFamily(
         f"{OWN}unread_partitions",
-        "Partitions that cannot be read on, and that nobody has sought past that.",
+        "Partitions that cannot be read on, until the application seeks past the cause.",
         labels=["client_id"],
     )
     failed = CounterMetricFamily(

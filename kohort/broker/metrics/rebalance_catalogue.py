@@ -28,7 +28,7 @@ OFFSET_COMMITS = unknown(
 )
 OFFSET_EXPIRATIONS = unknown(
     f"{_COORDINATOR}_offset_expiration_count",
-    "Committed offsets dropped because nobody used them for too long, since the start.",
+    "Committed offsets dropped because they were not used for too long, since the start.",
 )
 OFFSET_DELETIONS = unknown(
     f"{_COORDINATOR}_offset_deletion_count",

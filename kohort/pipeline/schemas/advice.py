@@ -20,7 +20,7 @@ from kohort.pipeline.schemas.history import CLUSTER, GROUP
 ADVICE: Final = Table(
     "advice",
     "One row for each group and setting that was tried: what the replay of the group's history "
-    "under it came to. Rows of a group are replaced as a whole when it is advised anew.",
+    "under it came to. Rows of a group are replaced as a whole when it is advised again.",
     (CLUSTER.name, GROUP.name, "ordinal"),
     (
         CLUSTER,

@@ -58,7 +58,7 @@ SEQUENCE_GAPS: Final = Table(
 PARTITIONS: Final = Table(
     "partitions",
     "One row for each time during which a partition was owned by one member without a stop, and "
-    "for each during which nobody read it. An eager member's stop for a rebalance ends what it "
+    "for each during which it was not read. An eager member's stop for a rebalance ends what it "
     "owns and begins a time without an owner, also for partitions that it gets back. Partitions "
     "appear from the moment when an event names them: events name 50 of a member's at most.",
     (*_PARTITION_KEY, "sequence", "state"),
@@ -67,7 +67,7 @@ PARTITIONS: Final = Table(
         GROUP,
         *_TOPIC_PARTITION,
         Column("sequence", WHOLE, "The rebalance in which this time began."),
-        Column("state", TEXT, "`owned`, or `unavailable`: nobody read it."),
+        Column("state", TEXT, "`owned`, or `unavailable`: not read."),
         Column("member_id", TEXT, "Who owns it, or has owned it before."),
         Column("owner", TEXT, "Its instance_id, or member_id without one."),
         Column("client_id", TEXT, "Its client.id."),
@@ -95,7 +95,7 @@ PARTITIONS: Final = Table(
 
 UNAVAILABILITY: Final = Table(
     "unavailability",
-    "One row for each group, topic-partition and cause: how long nobody read it.",
+    "One row for each group, topic-partition and cause: how long it was not read.",
     (*_PARTITION_KEY, "cause"),
     (
         CLUSTER,

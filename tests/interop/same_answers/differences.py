@@ -173,7 +173,7 @@ NOT_THERE: Final = Difference(
     [("aborted_transactions", [], None)],
 )
 NO_FOLLOWERS: Final = Difference(
-    "there are no followers, so nobody asks where its log parts from ours",
+    "there are no followers that could ask where their log parts from ours",
     [
         ("error_code", OFFSET_OUT_OF_RANGE, NONE),
         ("high_watermark", -1, ANY),
@@ -316,7 +316,7 @@ UNUSED_ID_OF_AN_INSTANCE: Final = Difference(
     [("error_code", UNKNOWN_SERVER_ERROR, UNKNOWN_MEMBER_ID), ("member_id", "", ANY)],
 )
 UNUSED_ID_GIVEN_BACK: Final = Difference(
-    "no member goes when an id that nobody used is given back, so nobody has to move; Kafka begins"
+    "no member goes when an unused id is given back, so no partition has to move; Kafka begins"
     " a rebalance",
     [
         ("group_state", "PreparingRebalance", "Stable"),
@@ -369,7 +369,7 @@ OFFERED_TWICE: Final = Difference(
 )
 KEPT_FOR_ITS_ID: Final = Difference(
     "a group with an id that was handed out and not used yet is not swept away; Kafka does so, and"
-    " whoever got the id has to ask for another",
+    " the client that got the id has to ask for another",
     [
         ("error_code", ANY, NONE),
         *((field, ANY, ANY) for field in ("group_state", "generation_id", "leader", "members")),
@@ -382,7 +382,7 @@ SUPERSEDED: Final = Difference(
     [("", SILENT, ANY)],
 )
 REMOVED_WHILE_WAITING: Final = Difference(
-    "whoever waits for its assignment is told when it is removed; Kafka forgets about it",
+    "a member that waits for its assignment is told when it is removed; Kafka forgets about it",
     [("", SILENT, ANY)],
 )
 
