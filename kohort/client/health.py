@@ -2,7 +2,7 @@
 
 `Consumer.health()` makes one of these without any I/O, so it can be asked at every moment, also
 from a handler of a web server on the same loop. The judgement is made from the consumer's own
-settings; somebody who wants another one has all the numbers.
+settings; a program that wants another one has all the numbers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Keeps what is known of the cluster's topics fresh: when somebody asks for it, and now and then.
+"""Keeps what is known of the cluster's topics fresh: when it is asked for, and now and then.
 
 Also notices topics that were subscribed to by name, and assigned partitions, that are not there.
 """
@@ -128,7 +128,7 @@ class MetadataKeeper:
             try:
                 await self.refresh()
             except (DisconnectedError, BrokerUnreachableError) as error:
-                # Polls find nothing meanwhile, and somebody has to say why: once that an answer
+                # Polls find nothing meanwhile, and the log has to say why: once that an answer
                 # was cut off, and once that there is no broker.
                 level = logging.DEBUG if type(error) in told else logging.WARNING
                 told.add(type(error))

@@ -19,7 +19,7 @@ class PipelineError(Exception):
 
 
 class ConflictError(PipelineError):
-    """Somebody else changed the table meanwhile; nothing was written, and to do it again helps."""
+    """The table has changed meanwhile; nothing was written, and to do it again helps."""
 
 
 class DataLossError(PipelineError):

@@ -1,7 +1,7 @@
 """The jars that Spark does not bring itself: listed exactly, fetched once, checked, kept.
 
 `jars.lock` has coordinates, sizes and SHA-256. They are fetched by Ivy, which is among Spark's own
-jars and takes settings, mirrors and proxies as everybody's Ivy does, by several processes at a
+jars and takes settings, mirrors and proxies as any Ivy does, by several processes at a
 time. A jar is complete and as listed, or absent: it gets its name only after the check.
 """
 

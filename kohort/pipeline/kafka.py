@@ -168,7 +168,7 @@ class Admin:
         return sum(largest.values())
 
     def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """Commits for a group that has no members, so that everybody sees how far it is.
+        """Commits for a group that has no members, so that tools see how far it is.
 
         Raises:
             PipelineError: the group has members, or the commit was refused.

@@ -47,7 +47,7 @@ class Progress(StreamingQueryListener):
         try:
             yield
         finally:
-            # The session may be somebody's who goes on with it.
+            # The session may be the caller's, who goes on with it.
             spark.streams.removeListener(self)
 
     def wait_told(self, query: StreamingQuery) -> None:

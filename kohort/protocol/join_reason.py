@@ -25,7 +25,7 @@ class JoinReason(IntEnum):
     ENFORCED = 6
     """The application asked for it (KIP-568)."""
     GROUP_REBALANCING = 7
-    """The broker said that a rebalance is under way: an effect of somebody else's cause."""
+    """The broker said that a rebalance is under way: an effect of another member's cause."""
     MEMBERSHIP_LOST = 8
     """Fenced, expired, or otherwise no longer a member."""
     ASSIGNOR_STATE_CHANGE = 9

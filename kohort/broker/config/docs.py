@@ -28,9 +28,9 @@ A setting is taken from the first of these that gives it:
 Environment variables follow the rule of Kafka's container image: `KAFKA_` and the name in upper
 case, with `_` for a dot, `__` for an underscore and `___` for a dash. `num.partitions` is
 `KAFKA_NUM_PARTITIONS`. Our own settings begin with `KOHORT_`: `kohort.metrics.port` is
-`KOHORT_METRICS_PORT`. A variable that begins so and resembles no setting is taken to be somebody
-else's and named in a warning; one that is nearly a setting stops the start, with the name that may
-be meant. What Kubernetes tells containers of a Service called `kohort` or `kafka`
+`KOHORT_METRICS_PORT`. A variable that begins so and resembles no setting is taken to be that of
+another program and named in a warning; one that is nearly a setting stops the start, with the name
+that may be meant. What Kubernetes tells containers of a Service called `kohort` or `kafka`
 (`KOHORT_SERVICE_HOST`, `KOHORT_PORT=tcp://...`) is skipped.
 
 A name that does not exist, or a value out of range, stops the start with a message that says where

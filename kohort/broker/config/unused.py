@@ -1,8 +1,8 @@
 """Settings of Kafka that change nothing here, as settings: what DescribeConfigs tells of them.
 
-They are made from the lines of `kohort.broker.config.ignored` when somebody asks, not at start.
-Values are taken, checked as Kafka checks them and stored, so that a tool that sets one finds it
-set.
+They are made from the lines of `kohort.broker.config.ignored` when they are asked for, not at
+start. Values are taken, checked as Kafka checks them and stored, so that a tool that sets one finds
+it set.
 """
 
 from collections.abc import Mapping

@@ -54,7 +54,7 @@ COMMANDS_PER_TURN: Final = 200
 
 FAULTS_MAX: Final = 10
 """After so many steps that raised, a group stays unavailable until the next start: rebuilding it
-reads the log, and somebody who knows how to make a step raise must not keep the broker at it."""
+reads the log, and a client that knows how to make a step raise must not keep the broker at it."""
 
 
 _END: Final = object()
@@ -170,7 +170,7 @@ class GroupActor:
         return error
 
     async def unload(self, error: ErrorCode) -> None:
-        """The broker stops: answer everybody `error`, so many in a turn of the loop, and forget all
+        """The broker stops: answer all `error`, so many in a turn of the loop, and forget all
         deadlines.
         """
         self._steps = None

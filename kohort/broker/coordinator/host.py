@@ -59,7 +59,7 @@ class CoordinatorConfig(NamedTuple):
 
 
 class GroupObserver(Protocol):
-    """Somebody who watches all groups: the history, the metrics."""
+    """An observer of all groups: the history, the metrics."""
 
     def observe(self, group_id: str, event: Event, now: Now) -> None:
         """Must not call back."""

@@ -2,7 +2,7 @@
 
 Only the last record of a key counts, so keys and values are kept as bytes until the end of the log
 and decoded once. A record that cannot be understood is left out and reported: its batch was whole,
-so somebody else has written it. A partition that cannot be read to its end is another matter. Its
+so another program has written it. A partition that cannot be read to its end is another matter. Its
 groups would seem to have no offsets, and their consumers would start over, so they are refused.
 """
 

@@ -1,4 +1,4 @@
-"""Work in steps: a generator that yields whenever somebody else should have a turn, and returns
+"""Work in steps: a generator that yields whenever others should have a turn, and returns
 what it has made. Who is in no hurry to let others have theirs takes it at once.
 """
 

@@ -1,4 +1,4 @@
-"""OffsetCommit (key 8): a member, or somebody outside of all groups, records how far it has read.
+"""OffsetCommit (key 8): a member, or a client outside of all groups, records how far it has read.
 
 v2-10. v5 drops the retention time, v6 leader epoch, v7 instance id, v8 flexible, v9 may say that
 there is no such group, v10 topic ids instead of names. Partitions that do not exist are answered

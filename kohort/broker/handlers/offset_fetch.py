@@ -37,8 +37,8 @@ TOPIC_IDS_SINCE: Final = 10
 
 
 _Wanted: TypeAlias = tuple[str | None, bytes, bytes, Sequence[int]]
-"""Positions somebody asks for: a topic's name (None for a topic id that means nothing here), the id
-to be answered, the id of the topic that has the name now (zero without one), partitions.
+"""Positions that are asked for: a topic's name (None for a topic id that means nothing here), the
+id to be answered, the id of the topic that has the name now (zero without one), partitions.
 """
 
 

@@ -1,4 +1,4 @@
-"""SyncGroup (key 14): the leader hands in the assignment, everybody gets its part.
+"""SyncGroup (key 14): the leader hands in the assignment, every member gets its part.
 
 v0-5. v3 instance id, v4 flexible, v5 protocol type and name in both directions. The rules are in
 :mod:`kohort.broker.core.group.classic.sync`.

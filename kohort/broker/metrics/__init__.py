@@ -2,5 +2,5 @@
 
 Counting is plain Python numbers on the paths that are hot (`tally`, `requests`, `loop_lag`,
 `gc_pauses`, and the edge's own in `kohort.broker.network.metrics`). Everything else happens when
-somebody scrapes (`scrape`): prometheus-client is not even imported before that.
+metrics are scraped (`scrape`): prometheus-client is not even imported before that.
 """

@@ -61,7 +61,7 @@ class WideFamily(Metric):
 
     def __init__(self, info: MetricInfo, rows: Rows) -> None:
         super().__init__(_family_name(info), info.doc, info.kind)
-        # Everybody who writes samples does no more than iterate over them.
+        # All code that writes samples does no more than iterate over them.
         self.samples = cast(list[Sample], _Samples(info.name, rows))
 
 

@@ -1,11 +1,11 @@
 """What is counted for each group, for a bounded number of groups.
 
-Who comes first gets counters of its own; everybody beyond the limit is counted in those of the
+The first groups get counters of their own; those beyond the limit are counted in those of the
 rest. A count is made in one place and stays there: when a group of the rest gets counters of its
 own because another one is gone, they begin at zero, and the rest keeps what it has. So no counter
 ever goes back, and sums of rates are right.
 
-Counters of a removed group are kept until somebody else needs their place, for a group that comes
+Counters of a removed group are kept until another needs their place, for a group that comes
 back should go on where it was.
 """
 
@@ -95,7 +95,7 @@ class CountsByGroup:
             self._removed[group_id] = counts
 
     def shown(self, now_ms: int) -> list[tuple[str, GroupCounts]]:
-        """Group id and counts of everybody to be shown, the rest last."""
+        """Group id and counts of each group to be shown, the rest last."""
         since_ms = now_ms - SHOWN_AFTER_REMOVAL_MS
         removed = [one for one in self._removed.items() if one[1].removed_at_ms > since_ms]
         return [*self._live.items(), *removed, (OTHER, self.rest)]

@@ -1,4 +1,4 @@
-"""GET /metrics: one look at the broker for everybody who asks at the same time."""
+"""GET /metrics: one look at the broker for all requests at the same time."""
 
 import asyncio
 import importlib

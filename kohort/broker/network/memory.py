@@ -11,7 +11,7 @@ How requests share the budget
 
     Of n connections that receive large requests, from a addresses, of which m have this one's, each
     has a share: the budget / (2 min(n, a m)). So half of the budget is divided by connections and
-    half by addresses, and to shrink somebody's share takes many connections *and* many addresses.
+    half by addresses, and to shrink a client's share takes many connections *and* many addresses.
     Shares add up to no more than the budget. Hence, when a claim within its share finds no room,
     another holds more than its own; `shortage` ends such a one after half a second if it is slow.
     Claims beyond a share are granted in the order they came, and only while a quarter of the budget
@@ -55,7 +55,7 @@ class RequestMemory:
     )
 
     def __init__(self, limit_bytes: int, on_shortage: Callable[[], None] = _nothing) -> None:
-        """A negative limit is none. `on_shortage` is called when somebody begins to wait while
+        """A negative limit is none. `on_shortage` is called when a claim begins to wait while
         no claim waited.
         """
         self._limit_bytes = limit_bytes if limit_bytes >= 0 else sys.maxsize

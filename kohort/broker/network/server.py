@@ -161,12 +161,12 @@ class NetworkServer:
         self._check_handle = self._loop.call_later(interval_ms / 1000, self._begin_check)
 
     def _look_soon(self) -> None:
-        """Somebody waits for memory. Called from within a read, so nothing is ended here."""
+        """A connection waits for memory. Called from within a read, so nothing is ended here."""
         if self._look_handle is None:
             self._look_handle = self._loop.call_soon(self._look_at_shortage)
 
     def _look_at_shortage(self) -> None:
-        """Again and again while somebody waits, and once more to see that it is over."""
+        """Again and again while a connection waits, and once more to see that it is over."""
         self._look_handle = None
         for upload in self._shortage.look(self._clock.monotonic_ms()):
             upload.evict()

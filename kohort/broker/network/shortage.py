@@ -2,7 +2,7 @@
 
 How requests share the budget is in `memory`. A client that holds much and sends little must not
 keep others waiting, and one that sends as fast as its link can must not be ended by that. So
-nothing is judged while there is room for all. While somebody waits, the uploads are looked at every
+nothing is judged while there is room for all. While a claim waits, the uploads are looked at every
 `LOOK_INTERVAL_MS`, and what is asked of them rises with what they hold and with who waits:
 
 - *A claim within its share has waited for `CLAIM_WAIT_MS`.* Uploads that hold more than their
@@ -77,7 +77,7 @@ class _Pace:
 
 
 class Shortage:
-    """Looks at the uploads of one budget, again and again while somebody waits."""
+    """Looks at the uploads of one budget, again and again while a claim waits."""
 
     def __init__(self, memory: RequestMemory) -> None:
         self._memory = memory

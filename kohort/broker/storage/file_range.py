@@ -3,7 +3,7 @@
 A range holds the file open, so that it stays the same bytes whatever becomes of the name: a segment
 that is deleted, or replaced by a compacted one, lives on for those who are still being sent parts
 of it. Nothing below the end of a log is ever written to or cut off while the broker runs. A file
-that somebody else has shortened is noticed: a range never gives other bytes, or fewer.
+that another program has shortened is noticed: a range never gives other bytes, or fewer.
 """
 
 from __future__ import annotations

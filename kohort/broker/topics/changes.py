@@ -157,7 +157,7 @@ class TopicChanges:
 
     @_uninterrupted
     async def delete_topic(self, topic: Topic) -> None:
-        """Delete a topic; when this returns it is gone for everybody and for ever.
+        """Delete a topic; when this returns it is gone for all clients and for ever.
 
         Its files are removed later. Raises KafkaError.
         """

@@ -23,7 +23,7 @@ Assignment = Sequence[int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """A topic that somebody asks for."""
+    """A topic that is asked for."""
 
     name: str
     partition_count: int = USE_DEFAULT

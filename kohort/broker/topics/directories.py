@@ -242,7 +242,7 @@ class PartitionDirectories:
         """The epochs above the first one of partitions that are not open.
 
         A client does not turn to a leader whose epoch is an earlier one than it knows, so that a
-        partition may not wait for somebody to open it. After an unclean stop all are opened; after
+        partition may not wait until it is asked for. After an unclean stop all are opened; after
         a clean one of another release, or of Kafka, the partitions' own files are read, once.
         """
         if not self._clean_shutdown or self.files.exists(f"{self.root}/{NEWEST_EPOCH_FILE}"):

@@ -135,7 +135,7 @@ class Opener:
         )
 
     def _reopen_if_due(self, topic: Topic, partition: Partition) -> None:
-        """Somebody asks for a partition that is offline. For the loop's thread."""
+        """A partition that is offline is asked for. For the loop's thread."""
         log = partition.log
         if (
             not is_offline_log(log)

@@ -1,6 +1,6 @@
 """The partitions of a topic, each opened when it is first used.
 
-After a clean stop nothing of a partition has to be looked at before somebody asks for it, so a
+After a clean stop nothing of a partition has to be looked at before it is asked for, so a
 broker with thousands of them starts as fast as an empty one; and the fifty partitions of
 __consumer_offsets get a directory only when a group comes to live in them.
 """
@@ -23,7 +23,7 @@ class PartitionList(Sequence[Partition]):
         on_offline: Callable[[Partition], None] = lambda _: None,
         unopened_epoch: Callable[[int], int] = lambda _: FIRST_LEADER_EPOCH,
     ) -> None:
-        """``on_offline`` is told whenever somebody asks for a partition that is offline, and
+        """``on_offline`` is told whenever a partition that is offline is asked for, and
         ``unopened_epoch`` tells the leader epoch of one that is not open.
         """
         self.revision = 0

@@ -3,7 +3,7 @@
 A directory's name proves the topic and that it has at least so many partitions, and its
 partition.metadata the topic's id. Nothing proves a config, so that a topic whose configs are lost
 gets such that delete nothing: to apply a retention that its owner never chose could not be taken
-back. Everything that is not proved is named in the log, because somebody has to set it again.
+back. Everything that is not proved is named in the log, because it has to be set again.
 
 Blocking code. See docs/adr/0009.
 """

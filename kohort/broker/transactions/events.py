@@ -18,7 +18,7 @@ class EventCounts(Counter[str]):
     """
 
     def note(self, transactional_id: str, event: Event) -> None:
-        """Count it, and log what somebody may have to know."""
+        """Count it, and log what an operator may have to know."""
         match event:
             case Began():
                 self["started"] += 1

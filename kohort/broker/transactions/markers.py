@@ -34,14 +34,14 @@ class MarkerWriter(Protocol):
 
         Returns:
             UNKNOWN_TOPIC_OR_PARTITION: there is none. INVALID_PRODUCER_EPOCH or
-            TRANSACTION_COORDINATOR_FENCED: somebody has written a later one. KAFKA_STORAGE_ERROR:
+            TRANSACTION_COORDINATOR_FENCED: a later one was written. KAFKA_STORAGE_ERROR:
             not now.
         """
         ...
 
 
 class EndsOffsets(Protocol):
-    """Somebody who keeps what producers have committed for groups in their transactions."""
+    """A keeper of what producers have committed for groups in their transactions."""
 
     def end_transaction(self, offsets_partition: int, producer_id: int, *, commit: bool) -> None:
         """The marker is in that partition of __consumer_offsets."""

@@ -1,4 +1,4 @@
-"""``kohort groups describe``: who is in a group, what everybody reads, and how far behind."""
+"""``kohort groups describe``: who is in a group, what each member reads, and how far behind."""
 
 import argparse
 from collections.abc import Iterable, Iterator

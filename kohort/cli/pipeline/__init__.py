@@ -35,7 +35,7 @@ WITHOUT_EXTRA: Final = frozenset({"kohort.cli.pipeline.convert_log"})
 
 
 class _Command(argparse.ArgumentParser):
-    """Gets its arguments from its job's module when it is called, and not for somebody's --help."""
+    """Gets its arguments from its job's module when it is called, and not for another --help."""
 
     module: str | None = None
 

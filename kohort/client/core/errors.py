@@ -130,7 +130,7 @@ class RebalanceInProgressError(CommitError):
 
 
 class PartitionError(ConsumerError):
-    """One partition cannot be read on; its position stays until somebody seeks."""
+    """One partition cannot be read on; its position stays until the application seeks."""
 
     def __init__(
         self,
@@ -313,7 +313,7 @@ _ADVICE: Final[Mapping[ErrorCode, tuple[type[ConsumerError], str]]] = MappingPro
 
 
 def is_refusal(code: ErrorCode) -> bool:
-    """Whether somebody has to mend something before the same request can succeed: an ACL, a
+    """Whether something has to be mended before the same request can succeed: an ACL, a
     setting. Any other error, an unknown one included, may pass by itself.
     """
     return code in _ADVICE

@@ -1,4 +1,4 @@
-"""What fails again and again: since when, how often, and whether somebody has to mend it. Pure."""
+"""What fails again and again: since when, how often, and whether it passes by itself. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Failing(NamedTuple):
     seconds: float
     """Since the first one."""
     is_refused: bool = True
-    """Whether it goes on until somebody does something about it; else it may pass."""
+    """Whether it goes on until an operator does something about it; else it may pass."""
 
     def lasts(self, limit_ms: int) -> bool:
         """Whether it is more than a moment's trouble, for which `limit_ms` are allowed."""

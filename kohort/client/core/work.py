@@ -193,8 +193,8 @@ class Work:
     def feed(self, partition: TopicPartition, entries: Iterable[Entry]) -> None:
         """Records that were read, in order, of a partition that is owned.
 
-        One that is not behind those before means that somebody has sought back: what is under way
-        of the partition does not count any more, and it starts over there.
+        One that is not behind those before means that the application has sought back: what is
+        under way of the partition does not count any more, and it starts over there.
         """
         share = self._share(partition)
         for entry in entries:

@@ -29,7 +29,7 @@ class Coordinator:
         self._search: asyncio.Task[ErrorCode] | None = None
 
     async def find(self) -> ErrorCode:
-        """Ask for it, unless it is known. Everybody who asks at the same time shares the answer.
+        """Ask for it, unless it is known. All that ask at the same time share the answer.
 
         Returns:
             NONE if it is known now; else what the broker answered.

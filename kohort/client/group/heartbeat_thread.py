@@ -228,7 +228,7 @@ class HeartbeatThread:
                 case Wait():
                     pass
         except AuthenticationError as error:
-            # It let us in before, so somebody has changed users or certificates. To go on trying
+            # It let us in before, so users or certificates have changed. To go on trying
             # would lock the user out in places that count failures.
             logger.warning("heartbeat of group %s: %s", self._config.group_id, error)
             self._disconnect()

@@ -64,7 +64,7 @@ INSTANCE_ID_SINCE: Final = 5
 """The version of JoinGroup that knows static members."""
 
 MEMBER_ID_TIMEOUT_S: Final = 1.0
-"""How long somebody who leaves waits for being told who it was."""
+"""How long a consumer that leaves waits for being told its member id."""
 
 THREAD_END_S: Final = 1.0
 

@@ -55,7 +55,7 @@ class MemberCommits:
         raise self._not_now()
 
     def check_still(self, asked: Identity) -> None:
-        """See that a commit which was asked for as `asked` is not sent as somebody else.
+        """See that a commit which was asked for as `asked` is not sent as another member.
 
         Raises:
             RebalanceInProgressError: the group went on, and this member with it.

@@ -189,7 +189,7 @@ class Runner:
     # Workers.
 
     def _employ(self) -> None:
-        """See that as many work as there are records to begin, and that somebody comes back when a
+        """See that as many work as there are records to begin, and that a task comes back when a
         rest is over.
         """
         wanted = self._work.ready_count

@@ -174,7 +174,7 @@ class Meter:
             self._unread_since.setdefault(partition, now_ms)
 
     def read(self, partitions: Iterable[int], now_ms: int) -> None:
-        """Somebody does."""
+        """These are read again."""
         for partition in partitions:
             since_ms = self._unread_since.pop(partition, None)
             if since_ms is not None and now_ms >= self.begin_ms:

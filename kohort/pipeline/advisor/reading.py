@@ -42,7 +42,7 @@ def read_trace(
 
     Args:
         records: of this group, in any order; later ones with the same sequence win.
-        known: fields of `Setting` that somebody knows the group was run under.
+        known: fields of `Setting` that the group is known to have run under.
     """
     by_sequence = {
         record.get("sequence") or 0: record

@@ -50,7 +50,7 @@ class Found:
     nameless: int = 0
     """Members with a client id that others have too, and no host."""
     strangers: int = 0
-    """Newcomers while somebody had just gone, with nothing that connects the two."""
+    """Newcomers while a member had just gone, with nothing that connects the two."""
 
 
 def find_slots(lives: Iterable[Life], recorded: Setting, begin_ms: int) -> Found:
@@ -222,4 +222,4 @@ def _strangers(places: list[_Place]) -> int:
 
 
 SOON_MS: Final = 300_000
-"""A newcomer within this time may be the successor of somebody who went."""
+"""A newcomer within this time may be the successor of a member that went."""

@@ -244,7 +244,7 @@ _PATTERNS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Fact]], 
         lambda found: Emptied(found["group"], int(found["generation"])),
     ),
     (
-        # 4.x: everybody; before, a line for debugging.
+        # 4.x: all members; before, a line for debugging.
         re.compile(
             r"Pending dynamic member with id (?P<id>.+) joins group (?P<group>.+) in \w+ state\. "
             r"Adding to the group now"

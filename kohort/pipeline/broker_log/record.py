@@ -21,7 +21,7 @@ _FATES: Final = {"member_left": "left"}
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """Somebody who ceased to be a member."""
+    """A client that ceased to be a member."""
 
     member: Member
     kind: str

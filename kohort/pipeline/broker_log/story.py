@@ -153,7 +153,7 @@ class GroupStory:
         self.state = "CompletingRebalance"
         self._arrived.clear()
         if len(self.members) > (MEMBERS_HELD if fact.members is None else fact.members):
-            # Somebody went without a line that says so: names are worth nothing then.
+            # A member went without a line that says so: names are worth nothing then.
             self.members.clear()
         if self._open is not None:
             self._open.generation = fact.generation

@@ -93,7 +93,7 @@ def _tagged(name: str, move: int) -> Column:
 
 
 def _spans(named: DataFrame) -> DataFrame:
-    """From each gain to the next time that somebody is named for the partition."""
+    """From each gain to the next time that a member is named for the partition."""
     following = Window.partitionBy(*PARTITION).orderBy("sequence", "move")
     return (
         named.withColumn("until_sequence", f.lead("sequence").over(following))

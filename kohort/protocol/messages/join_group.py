@@ -79,4 +79,4 @@ class JoinGroupResponse:
     skip_assignment: Bool = field(default=False, since=9)
     member_id: String
     members: list[JoinGroupResponseMember]
-    """Empty for everybody but the leader."""
+    """Empty for all members but the leader."""

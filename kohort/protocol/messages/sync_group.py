@@ -1,4 +1,4 @@
-"""SyncGroup (key 14): the leader hands in the assignment, everybody gets its part.
+"""SyncGroup (key 14): the leader hands in the assignment, every member gets its part.
 
 v1 throttle time; v2 answers before throttling; v3 static membership (KIP-345); v4 flexible; v5
 protocol type and name in both directions (KIP-559).

@@ -18,7 +18,7 @@ class GroupConfig(NamedTuple):
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     pending_ids_max: int = 100_000
     """Ids handed out with MEMBER_ID_REQUIRED and not used yet. Beyond it the oldest is forgotten:
-    its owner starts over, while somebody who only collects ids cannot keep others out."""
+    its owner starts over, while a client that only collects ids cannot keep others out."""
     metadata_bytes_max: int = 128 * 1024 * 1024
     """What members of one group may tell their assignors, all together, with what they are called;
     beyond it the group counts as full. Kafka's bound is 1 MiB for the stored group, which a few

@@ -188,7 +188,9 @@ class SyncAnswered(NamedTuple):
 
 
 class RebalanceEnded(NamedTuple):
-    """The rebalance is over. With STABLE, everybody whose sync is parked has its assignment now."""
+    """The rebalance is over. With STABLE, each member whose sync is parked has its assignment
+    now.
+    """
 
     outcome: Outcome
     generation: int

@@ -1,7 +1,7 @@
 """Makes the record of a rebalance from what is known of it.
 
 For thousands of members this takes tens of milliseconds, so it comes in steps: a generator that
-yields whenever somebody else should have a turn, and returns the record at its end.
+yields whenever others should have a turn, and returns the record at its end.
 """
 
 from collections.abc import Iterator

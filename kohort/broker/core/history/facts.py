@@ -50,7 +50,7 @@ class Cause(NamedTuple):
 
 
 class Departure(NamedTuple):
-    """Somebody who ceased to be a member, or was not let in."""
+    """A client that ceased to be a member, or was not let in."""
 
     member: MemberRef
     fate: MemberFate
@@ -142,7 +142,7 @@ class RebalanceFacts:
         self.awaited.came(now_ms, member_id)
 
     def add_departure(self, departure: Departure) -> None:
-        """Adds the departure of somebody who was a member."""
+        """Adds the departure of a member."""
         member_id = departure.member.member_id
         if len(self.gone) < GONE_KEPT:
             self.gone[member_id] = departure
@@ -154,7 +154,7 @@ class RebalanceFacts:
             self.awaited.came(departure.at_ms, member_id)
 
     def add_stranger(self, departure: Departure) -> None:
-        """Adds the departure of somebody who was not a member."""
+        """Adds the departure of a client that was not a member."""
         if len(self.gone) < STRANGERS_KEPT:
             self.gone.setdefault(departure.member.member_id, departure)
         else:
@@ -174,7 +174,7 @@ class RebalanceFacts:
 
 
 def copy_of(facts: RebalanceFacts) -> RebalanceFacts:
-    """What is known at this moment, for somebody who takes longer than that to read it."""
+    """What is known at this moment, for a reader that takes longer than that."""
     return replace(
         facts,
         awaited=replace(

@@ -103,7 +103,7 @@ class WaitedFor:
     pending_ids: tuple[str, ...] = ()
     """Ids handed out to members that never came back with them; cut."""
     ms: int = 0
-    """From the moment when everybody else was there."""
+    """From the moment when all others were there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

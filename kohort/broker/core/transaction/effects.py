@@ -56,7 +56,7 @@ class Ended(NamedTuple):
 
 
 class Superseded(NamedTuple):
-    """For those who watch: a partition refused the marker, because somebody wrote one of a higher
+    """For those who watch: a partition refused the marker, because there is one of a higher
     epoch; the transaction has ended there.
     """
 

@@ -425,7 +425,7 @@ class TransactionalId:
         self._write(record, last_epoch, ticket)
 
     def _fence(self, ending: _Ending, now: int) -> None:
-        """Abort on behalf of somebody else: the epoch rises whichever flow the producer uses."""
+        """Abort on behalf of another client: the epoch rises whichever flow the producer uses."""
         via = TransactionState.PREPARE_EPOCH_FENCE
         try:
             self._prepare(ControlType.ABORT, ClientVersion.V2, ending, now, via=via)

@@ -1,7 +1,7 @@
 """Bit fields of what a principal may do (KIP-430). Not an API of its own.
 
-There is no authorizer, so everybody may do everything that applies to the kind of resource, as with
-a Kafka that has none.
+There is no authorizer, so every client may do everything that applies to the kind of resource, as
+with a Kafka that has none.
 """
 
 from typing import Final

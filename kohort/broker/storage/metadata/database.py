@@ -244,7 +244,7 @@ class MetadataDatabase:
         return sound
 
     def _prepare(self) -> None:
-        # Only what is sound can be somebody else's, or a later release's.
+        # Only what is sound can be another program's, or a later release's.
         if not self._is_writable():
             raise DamagedError(f"{self.path} is damaged: its header allows no changes")
         # A quick check would pass an index that leads nowhere: a change would add a second row

@@ -97,7 +97,7 @@ def walk_batches(
 
 
 def header_at(file: File, position: int, size: int) -> BatchHeader | None:
-    """The header at a position that somebody pointed to; None if no batch can start there."""
+    """The header at a given position; None if no batch can start there."""
     try:
         return _check_header(file.pread(HEADER_BYTES, position), 0, file, position, size)
     except CorruptBatchError:

@@ -224,7 +224,7 @@ class Positions:
         return {partition for partition, state in self._states.items() if state.is_paused}
 
     def begin_reading(self, only: frozenset[TopicPartition] | None) -> bool:
-        """Somebody reads these, or all if None, until `end_reading` is called with the same.
+        """The application reads these, or all if None, until `end_reading` is called with the same.
 
         While all who read want but some partitions, the others are put aside: neither fetched nor
         returned. What is paused is another matter.

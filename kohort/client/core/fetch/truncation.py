@@ -1,7 +1,7 @@
 """Whether a log still has what a position stands behind (KIP-320). Pure.
 
 A leader that takes over without all that the one before it had, goes on from where it is: the same
-offsets get other records. Somebody who has read further than that would go on in the middle of
+offsets get other records. A consumer that has read further than that would go on in the middle of
 them and miss the rest. So when a partition has a newer leader than the one that the last record
 was read from, the new one is asked where the older one's records end before anything is read.
 """

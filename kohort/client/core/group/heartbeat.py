@@ -137,7 +137,7 @@ class HeartbeatRules:
 
     @property
     def has_member(self) -> bool:
-        """Whether there is somebody to send heartbeats for."""
+        """Whether there is a member to send heartbeats for."""
         return self._identity.is_valid
 
     @property

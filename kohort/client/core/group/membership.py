@@ -168,7 +168,7 @@ class Membership:
     # What came of it.
 
     def coordinator_found(self) -> None:
-        """Somebody coordinates the group, and can be reached."""
+        """A broker coordinates the group, and can be reached."""
         self._is_coordinator_known = True
         self.trouble = ""
         self._backoff.succeed()

@@ -72,7 +72,7 @@ def join_request(
 def sync_request(
     config: MembershipConfig, identity: Identity, assignment: Assignment
 ) -> SyncGroupRequest:
-    """A leader's, with everybody's share; a follower's has an empty assignment."""
+    """A leader's, with each member's share; a follower's has an empty assignment."""
     return SyncGroupRequest(
         group_id=config.group_id,
         generation_id=identity.generation,

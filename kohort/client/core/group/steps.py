@@ -35,7 +35,7 @@ class Prepare(NamedTuple):
     revoked: frozenset[TopicPartition] | None
     """For on_revoked, which is not called at all if None."""
     lost: frozenset[TopicPartition]
-    """For on_lost, if there are any: somebody else may have them by now, so nothing may be
+    """For on_lost, if there are any: others may have them by now, so nothing may be
     committed."""
     kept: frozenset[TopicPartition]
     """What is owned afterwards, and read from all the while."""

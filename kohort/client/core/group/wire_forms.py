@@ -68,7 +68,7 @@ def decode_member(member: JoinGroupResponseMember) -> GroupMember:
 
 
 def encode_assignment(assignment: Assignment) -> list[SyncGroupRequestAssignment]:
-    """Everybody's share, in a leader's SyncGroup."""
+    """Each member's share, in a leader's SyncGroup."""
     return [
         SyncGroupRequestAssignment(member_id=member_id, assignment=encode_share(partitions))
         for member_id, partitions in assignment.items()
@@ -78,7 +78,7 @@ def encode_assignment(assignment: Assignment) -> list[SyncGroupRequestAssignment
 def encode_share(partitions: Iterable[TopicPartition]) -> bytes:
     """One member's share."""
     share = ConsumerProtocolAssignment(assigned_partitions=by_topic(partitions))
-    # It has had the same fields in all versions; the oldest can be read by everybody.
+    # It has had the same fields in all versions; the oldest can be read by all members.
     return encode_versioned(share, 0)
 
 

@@ -20,7 +20,7 @@ def commit_error(
     if request.generation < 0 and group.state is GroupState.EMPTY:
         return ErrorCode.NONE
     if request.generation < 0 and not request.member_id and request.instance_id is None:
-        # Somebody from outside; only members commit for a group that has some. Producers that know
+        # A client from outside; only members commit for a group that has some. Producers that know
         # nothing of members (before KIP-447) are let in.
         return ErrorCode.NONE if transactional else ErrorCode.UNKNOWN_MEMBER_ID
     found = group.find_member_of(request.member_id, request.instance_id, request.generation)

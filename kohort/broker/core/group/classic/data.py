@@ -55,7 +55,7 @@ class InitialDelay:
     remaining_ms: int
     """What may follow it."""
     member_added: bool = False
-    """Somebody came during this window."""
+    """A member came during this window."""
 
 
 @dataclass(slots=True, eq=False)
@@ -293,7 +293,7 @@ class GroupData:
     def subscribed_topics(self) -> frozenset[str] | None:
         """What the members of the generation want; None for unknown, to be read as everything.
 
-        Parsed when somebody asks, but from what the members said when the generation began: what
+        Parsed when asked for, but from what the members said when the generation began: what
         they say for the next one does not take away what they read now.
         """
         if not self._topics_are_parsed:

@@ -144,7 +144,7 @@ class ClassicGroup:
 
     @property
     def has_unused_ids(self) -> bool:
-        """Whether somebody was given an id, and will join with it."""
+        """Whether a client was given an id, and will join with it."""
         return bool(self.roster.pending)
 
     def subscribed_topics(self) -> frozenset[str] | None:

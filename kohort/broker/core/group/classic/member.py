@@ -67,7 +67,7 @@ class Member:
 
     @property
     def ref(self) -> MemberRef:
-        """Its identity, for the history. Kept, because every rebalance names everybody twice."""
+        """Its identity, for the history. Kept, because every rebalance names all members twice."""
         ref = self._ref
         if ref is None:
             ref = self._ref = MemberRef(

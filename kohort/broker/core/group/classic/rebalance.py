@@ -1,7 +1,7 @@
 """From PreparingRebalance to the answered joins: begin, collect, complete.
 
 A rebalance is begun (`begin`), its cause is added, parked or already removed, and then it
-goes on (`proceed`): at once if everybody is there, else when the last one joins or time is up.
+goes on (`proceed`): at once if all members are there, else when the last one joins or time is up.
 The first rebalance of an empty group waits for its delay instead, and for nothing else.
 """
 
@@ -62,7 +62,7 @@ def proceed(group: GroupData, now: Now) -> None:
 
 
 def cause(group: GroupData, trigger: Trigger, now: Now) -> None:
-    """Somebody is gone: begin a rebalance for it, or see whether it was the last that a running one
+    """A member is gone: begin a rebalance for it, or see whether it was the last that a running one
     waited for.
     """
     cause_all(group, [trigger], now)

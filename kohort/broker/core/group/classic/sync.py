@@ -1,4 +1,4 @@
-"""SyncGroup: the leader hands in the assignment, everybody gets theirs once it is durable."""
+"""SyncGroup: the leader hands in the assignment, members get theirs once it is durable."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -110,7 +110,7 @@ class AssignmentWrite:
         )
 
     def on_durable(self, now: Now) -> None:
-        """Answer everybody who waits, and move to Stable."""
+        """Answer all members that wait, and move to Stable."""
         if not self._is_awaited():
             return
         group = self.group

@@ -34,7 +34,7 @@ class OffsetsOwner(Protocol):
 
     @property
     def has_unused_ids(self) -> bool:
-        """Whether somebody was given an id, and will join with it."""
+        """Whether a client was given an id, and will join with it."""
         ...
 
     def subscribed_topics(self) -> frozenset[str] | None:

@@ -17,7 +17,7 @@ class RebalanceProtocol(IntEnum):
     """How members behave in a rebalance (KIP-429); the higher one is preferred."""
 
     EAGER = 0
-    """Everybody gives up everything first."""
+    """Every member gives up everything first."""
     COOPERATIVE = 1
     """Members keep what they have and give up what they are told to, in a second round."""
 
@@ -61,7 +61,7 @@ class Assignor(ABC):
     def assign(
         self, partition_counts: Mapping[str, int], members: Sequence[GroupMember]
     ) -> Assignment:
-        """Share out the partitions of all topics that somebody subscribed to.
+        """Share out the partitions of all topics that a member subscribed to.
 
         Args:
             partition_counts: by topic; topics that do not exist are not in it.
@@ -79,7 +79,7 @@ class Assignor(ABC):
 def subscribers_by_topic(
     partition_counts: Mapping[str, int], members: Sequence[GroupMember]
 ) -> dict[str, list[GroupMember]]:
-    """Members in their order, for each topic that exists and that somebody wants."""
+    """Members in their order, for each topic that exists and that a member wants."""
     found: dict[str, list[GroupMember]] = {}
     for member in sorted(members, key=lambda member: member.order):
         for topic in member.topics:

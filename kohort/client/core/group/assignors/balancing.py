@@ -1,6 +1,6 @@
 """Sharing partitions out evenly while moving as few of them as possible.
 
-Where everybody subscribes to the same topics that is arithmetic, in time linear in the number of
+Where all members subscribe to the same topics that is arithmetic, in time linear in the number of
 partitions. Where they do not, it is the optimal semi-matching of Harvey, Ladner, Lovász and Tamir
 (2006): as long as a chain of moves takes a partition off a member and brings one to a member that
 has at least two fewer, it is done. Partitions of one topic are as good as each other, so chains run
@@ -56,7 +56,7 @@ def _share_equally(
     held: Mapping[str, Sequence[TopicPartition]],
     free: Iterable[TopicPartition],
 ) -> Assignment:
-    """Everybody can have everything: counts differ by one at most."""
+    """Every member can have everything: counts differ by one at most."""
     to_give = deque(free)
     count = len(to_give) + sum(map(len, held.values()))
     least, more_count = divmod(count, len(members))

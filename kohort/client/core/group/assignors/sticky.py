@@ -1,4 +1,4 @@
-"""Even, and everybody keeps what it had as far as that allows (KIP-54).
+"""Even, and every member keeps what it had as far as that allows (KIP-54).
 
 Eager: members give up everything before they join, so only the user data tells what they had.
 """

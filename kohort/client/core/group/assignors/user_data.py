@@ -1,6 +1,6 @@
 """What the sticky assignors write into the subscription's user data, as Java's do.
 
-Anything else in there, somebody else's bytes, counts as no word about what was held: that costs
+Anything else in there, another assignor's bytes, counts as no word about what was held: that costs
 stickiness, not correctness.
 """
 
