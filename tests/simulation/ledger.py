@@ -6,7 +6,9 @@ group has to rebalance, because of whom, and what that member stated. From the b
 a rebalance began and a phase ended, never the reason; so the reason, in the coordinator's event and
 in the record of the history, can be held against its own.
 
-It is made for a world in which an append takes no time: each request is dealt with before the next.
+It is made for a world in which an append takes no time, and in which no two requests come in one
+turn of the loop: each is dealt with before the next. A commit is not, at once: it waits for others
+that come in its turn, and whatever else is asked of its group in that turn waits with it.
 """
 
 from __future__ import annotations

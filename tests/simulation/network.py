@@ -3,6 +3,9 @@
 Bytes of one connection arrive in order; connections overtake each other. All chance comes from one
 `Random`. A connection that is cut takes what was on its way with it, and either end learns of it in
 its own time.
+
+What arrives at the broker in the same millisecond arrives in one turn of its loop, or one by one,
+each when the broker has done what it put off to its next turn.
 """
 
 from __future__ import annotations
@@ -75,9 +78,19 @@ class Port:
 class Network:
     """All connections there are."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, random: Random, observer: Observer) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        random: Random,
+        observer: Observer,
+        *,
+        one_by_one: bool = False,
+    ) -> None:
         self.loop = loop
         self.observer = observer
+        self._one_by_one = one_by_one
+        self._at_the_door: deque[Callable[[], None]] = deque()
+        """What has arrived at the broker; the first of it has been let in, in this turn."""
         self.weather = Weather()
         self.wires: dict[Wire, None] = {}
         self._random = random
@@ -99,6 +112,27 @@ class Network:
     def accept(self) -> Connection | None:
         """A new protocol object of the broker; None if nobody listens."""
         return None if self._listening is None else self._listening[1]()
+
+    def let_in(self, arrive: Callable[[], None]) -> None:
+        """Something has arrived at the broker."""
+        if not self._one_by_one:
+            arrive()
+            return
+        self._at_the_door.append(arrive)
+        if len(self._at_the_door) == 1:
+            self._let_first_in()
+
+    def _let_first_in(self) -> None:
+        try:
+            self._at_the_door[0]()
+        finally:
+            # It stands behind whatever the broker has just put off to its next turn.
+            self.loop.call_soon(self._let_next_in)
+
+    def _let_next_in(self) -> None:
+        self._at_the_door.popleft()
+        if self._at_the_door:
+            self._let_first_in()
 
     def lose_broker(self) -> None:
         """Its process is gone."""
@@ -164,7 +198,7 @@ class Wire(asyncio.Transport):
         """For the broker."""
         self._is_cut = False
         """Nothing arrives any more, either way."""
-        self._to_broker.send(self._accept)
+        self._send_to_broker(self._accept)
 
     # The peer's end.
 
@@ -172,18 +206,18 @@ class Wire(asyncio.Transport):
         """One request; `call` is for the observer."""
         self._calls.append((len(frame), call))
         for piece in self._network.pieces(frame):
-            self._to_broker.send(lambda piece=piece: self._reach_broker(piece))  # type: ignore[misc]
+            self._send_to_broker(lambda piece=piece: self._reach_broker(piece))  # type: ignore[misc]
 
     def hang_up(self) -> None:
         """The peer closes, or its process is gone: the broker gets what was sent, and the end."""
         self._peer = None
-        self._to_broker.send(self._lose)
+        self._send_to_broker(self._lose)
 
     def cut(self) -> None:
         """The network loses the connection and all that is on its way."""
         self._is_cut = True
         self._to_peer.send(self._tell_peer)
-        self._to_broker.send(self._lose)
+        self._send_to_broker(self._lose)
 
     def go_silent(self) -> None:
         """The peer's machine is gone: nobody ever hears of it."""
@@ -195,6 +229,9 @@ class Wire(asyncio.Transport):
         self._is_cut = True
         self._to_peer.send(self._tell_peer)
         self._lose()
+
+    def _send_to_broker(self, arrive: Callable[[], None]) -> None:
+        self._to_broker.send(lambda: self._network.let_in(arrive))
 
     # What arrives.
 
@@ -266,7 +303,7 @@ class Wire(asyncio.Transport):
 
     def resume_reading(self) -> None:
         self._is_reading = True
-        self._network.loop.call_soon(self._read)
+        self._network.loop.call_soon(self._network.let_in, self._read)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """The network takes all there is."""

@@ -114,7 +114,9 @@ class World:
         keep_ledger: bool = False,
         keep_trace: bool = False,
     ) -> None:
-        """`keep_ledger` compares the causes of rebalances, where an append takes no time."""
+        """`keep_ledger` compares the causes of rebalances, where an append takes no time and
+        requests come one by one.
+        """
         self.seed = seed
         self.chance = Random(seed)
         self.clock = VirtualClock()
@@ -139,7 +141,9 @@ class World:
         self._id_chance = Random(self.chance.getrandbits(64))
         self.loop = SimulatedLoop(self.clock, latency_ms=self._io_latency_ms, listen=self._listen)
         self.loop.set_exception_handler(self._on_loop_error)
-        self.network = Network(self.loop, Random(self.chance.getrandbits(64)), self)
+        self.network = Network(
+            self.loop, Random(self.chance.getrandbits(64)), self, one_by_one=keep_ledger
+        )
         if weather is not None:
             self.network.weather = weather
         self._files = SimulatedFileSystem()
