@@ -1,6 +1,5 @@
 """Connections of a whole broker over real sockets: order, back-pressure, limits, the end."""
 
-import asyncio
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -8,7 +7,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-import uvloop
 
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.create_topics import (
@@ -33,18 +31,12 @@ from kohort.protocol.messages.produce import (
 )
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
+from tests.integration.conftest import LoopFactory
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.network.wire import RawClient, framed, request_body, response_in
 
 MIB = 1024 * 1024
 HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
-LoopFactory = Callable[[], asyncio.AbstractEventLoop]
-
-
-@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def loop_factory(request: pytest.FixtureRequest) -> LoopFactory:
-    factory: LoopFactory = request.param
-    return factory
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Answers to Fetch that the kernel sends from the log's files, whatever becomes of these then."""
 
-import asyncio
 import os
 import random
 import shutil
@@ -11,7 +10,6 @@ from itertools import accumulate
 from pathlib import Path
 
 import pytest
-import uvloop
 
 from kohort.broker.network import file_sending
 from kohort.broker.storage import file_range
@@ -35,19 +33,13 @@ from kohort.protocol.messages.produce import (
 from kohort.protocol.records.batch import split_batches
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
+from tests.integration.conftest import LoopFactory
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.network.wire import RawClient, framed, request_body, response_in
 
 MIB = 1024 * 1024
 PARTITIONS = 3
 HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
-LoopFactory = Callable[[], asyncio.AbstractEventLoop]
-
-
-@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def loop_factory(request: pytest.FixtureRequest) -> LoopFactory:
-    factory: LoopFactory = request.param
-    return factory
 
 
 @pytest.fixture

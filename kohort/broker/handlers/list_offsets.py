@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.shared.leader_epoch import check_leader_epoch
+from kohort.broker.handlers.shared.leader_epoch import current_partition
 from kohort.broker.runtime.answer import Later
 from kohort.broker.topics.partition import Partition
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -138,17 +138,12 @@ def _look_up(
     answer = ListOffsetsPartitionResponse(
         partition_index=asked.partition_index, error_code=ErrorCode.NONE
     )
-    partition = ctx.broker.topics.partition(name, asked.partition_index)
-    if partition is None:
-        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return answer
-    answer.error_code = check_leader_epoch(asked.current_leader_epoch, partition.leader_epoch)
-    if not answer.error_code and isolation_level not in {READ_UNCOMMITTED, READ_COMMITTED}:
-        answer.error_code = ErrorCode.INVALID_REQUEST
-    if answer.error_code:
-        return answer
     committed_only = isolation_level == READ_COMMITTED
+    index, epoch = asked.partition_index, asked.current_leader_epoch
     try:
+        partition = current_partition(ctx, name, index, epoch)
+        if isolation_level not in {READ_UNCOMMITTED, READ_COMMITTED}:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
         partition.check_online()
         found = _find(ctx.api_version, partition, asked.timestamp)
         if committed_only and asked.timestamp == _LATEST:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.shared.leader_epoch import check_leader_epoch
+from kohort.broker.handlers.shared.leader_epoch import current_partition
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -46,14 +46,8 @@ def offset_for_leader_epoch(
 
 def _look_up(ctx: RequestContext, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     answer = EpochEndOffset(partition=asked.partition, error_code=ErrorCode.NONE)
-    partition = ctx.broker.topics.partition(topic, asked.partition)
-    if partition is None:
-        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return answer
-    answer.error_code = check_leader_epoch(asked.current_leader_epoch, partition.leader_epoch)
-    if answer.error_code:
-        return answer
     try:
+        partition = current_partition(ctx, topic, asked.partition, asked.current_leader_epoch)
         found = partition.end_of_epoch(asked.leader_epoch)
     except KafkaError as error:
         answer.error_code = error.code

@@ -50,8 +50,6 @@ from kohort.protocol.messages.header import RequestHeader
 from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kohort.protocol.messages.join_group import (
     JoinGroupRequest,
-    JoinGroupResponse,
-    JoinGroupResponseMember,
 )
 from kohort.protocol.messages.leave_group import (
     LeaveGroupRequest,
@@ -90,11 +88,12 @@ from kohort.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from kohort.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from kohort.protocol.messages.sync_group import SyncGroupRequest
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.simulation.consuming.group_host import Author, GroupHost
 from tests.simulation.consuming.network import Host, Network, Wire
+from tests.support.groups.answers import joined, synced
 
 TOPIC: Final = "t"
 TOPIC_ID: Final = b"t" * 16
@@ -281,7 +280,7 @@ class Node:
 
     def _JoinGroup(self, request: JoinGroupRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
         if not self._is_coordinator:
-            answer(_joined(JoinResult(ErrorCode.NOT_COORDINATOR)))
+            answer(joined(JoinResult(ErrorCode.NOT_COORDINATOR)))
             return
         asked = JoinRequest(
             member_id=request.member_id,
@@ -297,13 +296,13 @@ class Node:
         host = self.cluster.group
         host.ask(
             lambda ticket: host.group.join(asked, ticket, host.now),
-            lambda result: answer(_joined(result)),
+            lambda result: answer(joined(result)),
         )
 
     def _SyncGroup(self, request: SyncGroupRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
         del wire
         if not self._is_coordinator:
-            answer(_synced(SyncResult(ErrorCode.NOT_COORDINATOR)))
+            answer(synced(SyncResult(ErrorCode.NOT_COORDINATOR)))
             return
         asked = SyncRequest(
             member_id=request.member_id,
@@ -316,7 +315,7 @@ class Node:
         host = self.cluster.group
         host.ask(
             lambda ticket: host.group.sync(asked, ticket, host.now),
-            lambda result: answer(_synced(result)),
+            lambda result: answer(synced(result)),
         )
 
     def _Heartbeat(self, request: HeartbeatRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
@@ -485,35 +484,6 @@ class Node:
                 aborted_transactions=None,
                 records=records,
             )
-
-
-def _joined(result: JoinResult) -> JoinGroupResponse:
-    return JoinGroupResponse(
-        error_code=result.error,
-        generation_id=result.generation,
-        protocol_type=result.protocol_type,
-        protocol_name=result.protocol_name,
-        leader=result.leader,
-        skip_assignment=result.skip_assignment,
-        member_id=result.member_id,
-        members=[
-            JoinGroupResponseMember(
-                member_id=one.member_id,
-                group_instance_id=one.group_instance_id,
-                metadata=one.metadata,
-            )
-            for one in result.members
-        ],
-    )
-
-
-def _synced(result: SyncResult) -> SyncGroupResponse:
-    return SyncGroupResponse(
-        error_code=result.error,
-        protocol_type=result.protocol_type,
-        protocol_name=result.protocol_name,
-        assignment=result.assignment,
-    )
 
 
 def _committed(partitions: list[Any], errors: Any) -> OffsetCommitResponse:  # noqa: ANN401

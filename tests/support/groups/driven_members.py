@@ -16,7 +16,6 @@ from kohort.broker.core.group.requests import (
     JoinResult,
     LeaveEntry,
     SyncRequest,
-    SyncResult,
 )
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.group.assignors import ASSIGNORS
@@ -48,9 +47,9 @@ from kohort.client.core.partitions import TopicPartition
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.join_group import (
     JoinGroupRequest,
-    JoinGroupResponse,
 )
 from kohort.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from tests.support.groups.answers import joined, synced
 from tests.support.groups.scenario import MINUTE, SECOND, Scenario, Ticket
 
 SESSION_MS = 10 * SECOND
@@ -192,11 +191,10 @@ class DrivenMember:
     def _refuse(self, step: Join | Sync, code: ErrorCode) -> None:
         now_ms = self.scenario.ms
         if isinstance(step, Join):
-            joined = _joined(JoinResult(code))
-            self.membership.join_answered(step.identity, joined, now_ms)
+            self.membership.join_answered(step.identity, joined(JoinResult(code)), now_ms)
         else:
-            synced = SyncGroupResponse(error_code=code, assignment=b"")
-            self.membership.sync_answered(step.identity, synced, now_ms)
+            refused = SyncGroupResponse(error_code=code, assignment=b"")
+            self.membership.sync_answered(step.identity, refused, now_ms)
 
     def _join(self, request: JoinGroupRequest) -> Ticket:
         scenario, ticket = self.scenario, self.scenario.ticket()
@@ -244,11 +242,11 @@ class DrivenMember:
             return False
         self._waiting = None
         if isinstance(step, Join):
-            self.membership.join_answered(step.identity, _joined(ticket.answer), now_ms)
+            self.membership.join_answered(step.identity, joined(ticket.answer), now_ms)
             if self.membership.state is MemberState.COMPLETING_REBALANCE:
                 self.heartbeats.begin(self.membership.identity, now_ms)
         else:
-            self.membership.sync_answered(step.identity, _synced(ticket.answer), now_ms)
+            self.membership.sync_answered(step.identity, synced(ticket.answer), now_ms)
         return True
 
     def _beat(self, now_ms: int) -> None:
@@ -273,28 +271,6 @@ class DrivenMember:
             return self.odd_answers.popleft()
         instance = self.membership.config.group_instance_id
         return self.scenario.heartbeat(identity.member_id, identity.generation, instance=instance)
-
-
-def _joined(result: JoinResult) -> JoinGroupResponse:
-    return JoinGroupResponse(
-        error_code=result.error,
-        generation_id=result.generation,
-        protocol_type=result.protocol_type,
-        protocol_name=result.protocol_name,
-        leader=result.leader,
-        skip_assignment=result.skip_assignment,
-        member_id=result.member_id,
-        members=result.members,
-    )
-
-
-def _synced(result: SyncResult) -> SyncGroupResponse:
-    return SyncGroupResponse(
-        error_code=result.error,
-        protocol_type=result.protocol_type,
-        protocol_name=result.protocol_name,
-        assignment=result.assignment,
-    )
 
 
 def live(scenario: Scenario, members: Sequence[DrivenMember], duration_ms: int) -> None:

@@ -2,17 +2,12 @@
 
 import asyncio
 import inspect
-import itertools
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kohort.broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
-from kohort.broker.coordinator.host import GroupHost
-from kohort.broker.core.group.classic.group import ClassicGroup
-from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.coordinator.coordinator import GroupCoordinator
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
@@ -34,9 +29,9 @@ from kohort.protocol.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.support.brokers.running_topics import NODE_ID, running_topics
+from tests.support.groups.coordinators import group_coordinator, report
 from tests.support.records.storage_tools import memory_store
 
 M = TypeVar("M")
@@ -148,10 +143,7 @@ class RunningGroups:
 async def running_groups() -> AsyncIterator[RunningGroups]:
     """With a topic "t" of three partitions, no initial rebalance delay, all of it in memory."""
 
-    def report(doing: str, error: Exception) -> None:
-        raise AssertionError(doing) from error
-
-    clock, ids = SystemClock(), itertools.count(1)
+    clock = SystemClock()
     in_memory = memory_store()
     async with running_topics(
         Path("/data"), clock=clock, files=SimulatedFileSystem(), store=in_memory
@@ -159,20 +151,7 @@ async def running_groups() -> AsyncIterator[RunningGroups]:
         await topics.changes.create_topic("t", partition_count=3)
         purgatory = Purgatory(report=report)
         shell = PurgatoryShell(purgatory, clock)
-        config = CoordinatorConfig(GroupConfig(initial_rebalance_delay_ms=0))
-        groups = GroupCoordinator(
-            GroupHost(
-                config,
-                log=MemoryOffsetsLog(),
-                purgatory=purgatory,
-                clock=clock,
-                new_group=partial(
-                    ClassicGroup,
-                    config=config.group,
-                    new_member_id=lambda prefix: f"{prefix}-{next(ids)}",
-                ),
-            )
-        )
+        groups = group_coordinator(purgatory, clock)
         topics.changes.on_topics_deleted(groups.host.forget_topics)
         await groups.host.start()
         try:

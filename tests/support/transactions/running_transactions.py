@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kohort.broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
-from kohort.broker.coordinator.host import GroupHost
+from kohort.broker.coordinator.coordinator import GroupCoordinator
 from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
-from kohort.broker.core.group.classic.group import ClassicGroup
-from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.clock import SystemClock
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
@@ -35,7 +30,9 @@ from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.support.brokers.running_topics import running_topics
+from tests.support.groups.coordinators import group_coordinator, report
 from tests.support.groups.running_groups import RunningGroups
+from tests.support.records.storage_tools import memory_store
 
 TIMEOUT_MS = 60_000
 
@@ -83,36 +80,21 @@ async def running_transactions(
 ) -> AsyncIterator[RunningTransactions]:
     """Started at the beginning, closed at the end; `files` and `store` may be those of another."""
 
-    def report(doing: str, error: Exception) -> None:
-        raise AssertionError(doing) from error
-
-    clock, ids = SystemClock(), itertools.count(1)
+    clock = SystemClock()
     async with running_topics(
         Path("/data"),
         *overrides,
         clock=clock,
         files=files or SimulatedFileSystem(),
-        store=store or MetadataStore(None, new_cluster_id="x"),
+        store=store or memory_store(),
     ) as topics:
         for name in ("t", "u"):
             if topics.get(name) is None:
                 await topics.changes.create_topic(name, partition_count=3)
         purgatory = Purgatory(report=report)
         shell = PurgatoryShell(purgatory, clock)
-        group_config = GroupConfig(initial_rebalance_delay_ms=0)
-        groups = GroupCoordinator(
-            GroupHost(
-                CoordinatorConfig(group_config),
-                log=TopicOffsetsLog(topics, topics.settings.config),
-                purgatory=purgatory,
-                clock=clock,
-                new_group=partial(
-                    ClassicGroup,
-                    config=group_config,
-                    new_member_id=lambda prefix: f"{prefix}-{next(ids)}",
-                ),
-            )
-        )
+        offsets = TopicOffsetsLog(topics, topics.settings.config)
+        groups = group_coordinator(purgatory, clock, log=offsets)
         log = InternalLog(topics, TRANSACTION_STATE, partition_count=5, configs={})
         host = TransactionHost(
             config or TransactionsConfig(),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kohort.protocol.errors import ErrorCode
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.topics.partition import Partition
+from kohort.protocol.errors import ErrorCode, KafkaError
 
 
 def check_leader_epoch(clients_epoch: int, leader_epoch: int) -> ErrorCode:
@@ -16,3 +18,17 @@ def check_leader_epoch(clients_epoch: int, leader_epoch: int) -> ErrorCode:
     if clients_epoch < leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def current_partition(ctx: RequestContext, topic: str, index: int, clients_epoch: int) -> Partition:
+    """The partition that a client asks about, if it has heard of the same leader epoch.
+
+    Raises:
+        KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or what `check_leader_epoch` says.
+    """
+    partition = ctx.broker.topics.partition(topic, index)
+    if partition is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if error := check_leader_epoch(clients_epoch, partition.leader_epoch):
+        raise KafkaError(error)
+    return partition

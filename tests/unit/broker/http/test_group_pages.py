@@ -1,20 +1,15 @@
 """The pages about groups, over a real coordinator and a real history, without sockets."""
 
 import asyncio
-import itertools
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from http import HTTPStatus
 from typing import Any
 
 import pytest
 
-from kohort.broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
-from kohort.broker.coordinator.host import GroupHost
-from kohort.broker.core.group.classic.group import ClassicGroup
-from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.coordinator.coordinator import GroupCoordinator
 from kohort.broker.core.group.reasons import NO_REASON
 from kohort.broker.core.group.requests import (
     CommitRequest,
@@ -33,7 +28,7 @@ from kohort.broker.runtime.clock import SystemClock
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
 from kohort.protocol.codec import encode_versioned
 from kohort.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
-from kohort.testing.memory_offsets_log import MemoryOffsetsLog
+from tests.support.groups.coordinators import group_coordinator, report
 
 ALL_OF_T = encode_versioned(
     ConsumerProtocolAssignment(assigned_partitions=[TopicPartition(topic="t", partitions=[2, 0])]),
@@ -114,27 +109,12 @@ class Asked:
 
 @asynccontextmanager
 async def asked(initial_delay_ms: int = 0) -> AsyncIterator[Asked]:
-    def report(doing: str, error: Exception) -> None:
-        raise AssertionError(doing) from error
-
-    clock, ids = SystemClock(), itertools.count(1)
+    clock = SystemClock()
     purgatory = Purgatory(report=report)
     shell = PurgatoryShell(purgatory, clock)
     history = RebalanceHistory(clock=clock)
-    config = CoordinatorConfig(GroupConfig(initial_rebalance_delay_ms=initial_delay_ms))
-    groups = GroupCoordinator(
-        GroupHost(
-            config,
-            log=MemoryOffsetsLog(),
-            purgatory=purgatory,
-            clock=clock,
-            new_group=partial(
-                ClassicGroup,
-                config=config.group,
-                new_member_id=lambda prefix: f"{prefix}-{next(ids)}",
-            ),
-            observers=[history],
-        )
+    groups = group_coordinator(
+        purgatory, clock, initial_delay_ms=initial_delay_ms, observers=[history]
     )
     await groups.host.start()
     try:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sysconfig
 from collections.abc import Callable
-from importlib.machinery import SourceFileLoader
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -18,32 +14,15 @@ from kohort.protocol.records import walk as walk_module
 from kohort.protocol.records.layout import RECORD
 from kohort.protocol.records.record import Record, field_of, iter_spans
 from kohort.protocol.records.varint import encode_varint
+from tests.support.both_forms import BothForms
 from tests.support.records.batches import SHAPES, one_record
 
-HERE = Path(walk_module.__file__)
-SOURCE = HERE.with_name("walk.py")
-COMPILED = SOURCE.with_suffix(str(sysconfig.get_config_var("EXT_SUFFIX")))
-
-
-def _source() -> ModuleType:
-    loader = SourceFileLoader("walk_as_written", str(SOURCE))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
-
-
-AS_WRITTEN = _source()
+FORMS = BothForms(walk_module)
 
 
 @pytest.fixture(params=["as_written", "compiled"])
 def walk(request: pytest.FixtureRequest) -> ModuleType:
-    if request.param == "as_written":
-        return AS_WRITTEN
-    if not COMPILED.exists():
-        pytest.skip("not compiled: no C compiler was there when the package was built")
-    return walk_module
+    return FORMS.as_written if request.param == "as_written" else FORMS.compiled()
 
 
 @pytest.mark.parametrize("record", SHAPES, ids=range(len(SHAPES)))
@@ -158,13 +137,6 @@ def test_a_length_beyond_the_end_is_seen_by_where_it_leads(walk: ModuleType) -> 
         walk.skip_records(b"\x7e", 0, 2)
 
 
-def test_what_is_compiled_is_what_is_written_here() -> None:
-    if not COMPILED.exists():
-        pytest.skip("not compiled")
-    newest = max(one.stat().st_mtime for one in (SOURCE, SOURCE.with_suffix(".pxd")))
-    assert COMPILED.stat().st_mtime >= newest, "compile it anew: pip install -e ."
-
-
 def outcome(read: Callable[..., object], *args: object) -> object:
     try:
         return read(*args)
@@ -186,7 +158,7 @@ BLOCKS = st.one_of(
 def test_both_forms_say_the_same_of_any_bytes(block: bytes, position: int, count: int) -> None:
     compiled = walk_module
     for given_as in (block, memoryview(block), bytearray(block)):
-        skipped = outcome(AS_WRITTEN.skip_records, given_as, position, count)
+        skipped = outcome(FORMS.as_written.skip_records, given_as, position, count)
         assert skipped == outcome(compiled.skip_records, given_as, position, count)
-        span = outcome(AS_WRITTEN.read_span, given_as, position)
+        span = outcome(FORMS.as_written.read_span, given_as, position)
         assert span == outcome(compiled.read_span, given_as, position)

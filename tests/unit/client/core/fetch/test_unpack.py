@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sysconfig
-from importlib.machinery import SourceFileLoader
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -19,41 +15,19 @@ from kohort.protocol.records.batch import HEADER_BYTES, TimestampType, read_head
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record, decode_records
 from kohort.protocol.records.varint import encode_varint
+from tests.support.both_forms import BothForms
 from tests.support.records.batches import SHAPES, one_record, with_block
 
-SOURCE = Path(compiled.__file__).with_name("unpack.py")
-COMPILED = SOURCE.with_suffix(str(sysconfig.get_config_var("EXT_SUFFIX")))
 ALL = 1 << 30
 
 
-def _as_written() -> ModuleType:
-    loader = SourceFileLoader("unpack_as_written", str(SOURCE))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
-
-
-AS_WRITTEN = _as_written()
-FORMS = [AS_WRITTEN, compiled] if COMPILED.exists() else [AS_WRITTEN]
+FORMS = BothForms(compiled)
+EACH = [FORMS.as_written, compiled] if FORMS.is_compiled else [FORMS.as_written]
 
 
 @pytest.fixture(params=["as_written", "compiled"])
 def unpack(request: pytest.FixtureRequest) -> ModuleType:
-    if request.param == "as_written":
-        return AS_WRITTEN
-    if not COMPILED.exists():
-        pytest.skip("not compiled: no C compiler was there when the package was built")
-    return compiled
-
-
-def test_the_compiled_form_is_as_new_as_its_source() -> None:
-    if not COMPILED.exists():
-        pytest.skip("not compiled: no C compiler was there when the package was built")
-    types = SOURCE.with_suffix(".pxd")
-    newest = max(SOURCE.stat().st_mtime, types.stat().st_mtime)
-    assert COMPILED.stat().st_mtime >= newest, "install the package again: make does"
+    return FORMS.as_written if request.param == "as_written" else FORMS.compiled()
 
 
 def source_of(module: ModuleType, batch: bytes, stamp: int | None = None) -> object:
@@ -200,7 +174,7 @@ def test_both_forms_read_what_the_broker_s_reader_reads(
     records: list[Record], base_offset: int
 ) -> None:
     batch = encode_batch(records, base_offset=base_offset)
-    for form in FORMS:
+    for form in EACH:
         assert _plain(_outcome(form, batch)) == _declared(batch)
 
 
@@ -210,8 +184,8 @@ def test_both_forms_read_what_the_broker_s_reader_reads(
 @example(b"\x16\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00\x01\x01\x00", 1)
 def test_both_forms_agree_about_any_bytes(block: bytes, count: int) -> None:
     batch = with_block(block, count, last_offset_delta=(1 << 31) - 1)
-    outcomes = [_outcome(form, batch) for form in FORMS]
-    assert outcomes.count(outcomes[0]) == len(FORMS)
+    outcomes = [_outcome(form, batch) for form in EACH]
+    assert outcomes.count(outcomes[0]) == len(EACH)
 
 
 @settings(deadline=None, max_examples=150)
@@ -228,5 +202,5 @@ def test_bytes_that_are_changed_are_read_as_the_broker_s_reader_reads_them(
     # Ours also wants offsets to rise and to stay within the batch.
     assume(all(0 <= offset < len(records) for offset in offsets))
     assume(offsets == sorted(set(offsets)))
-    for form in FORMS:
+    for form in EACH:
         assert _plain(_outcome(form, bytes(batch))) == declared

@@ -1,0 +1,34 @@
+"""What a group's rules answer, as the message that a member gets."""
+
+from kohort.broker.core.group.requests import JoinResult, SyncResult
+from kohort.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from kohort.protocol.messages.sync_group import SyncGroupResponse
+
+
+def joined(result: JoinResult) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        error_code=result.error,
+        generation_id=result.generation,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol_name,
+        leader=result.leader,
+        skip_assignment=result.skip_assignment,
+        member_id=result.member_id,
+        members=[
+            JoinGroupResponseMember(
+                member_id=one.member_id,
+                group_instance_id=one.group_instance_id,
+                metadata=one.metadata,
+            )
+            for one in result.members
+        ],
+    )
+
+
+def synced(result: SyncResult) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=result.error,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol_name,
+        assignment=result.assignment,
+    )
