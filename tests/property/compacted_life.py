@@ -220,11 +220,15 @@ class CompactedLife:
 
     # How it happens.
 
+    def stable_offset(self) -> int:
+        """Where everything is decided; there are no transactions here."""
+        return self.log.log_end_offset
+
     def _start_run(self) -> bool:
         plan = plan_compaction(
             self.log,
             first_dirty_offset=self.first_dirty_offset,
-            up_to_offset=self.log.log_end_offset,
+            up_to_offset=self.stable_offset(),
             wall_ms=self.wall_ms,
         )
         if plan is None:
@@ -316,7 +320,8 @@ class CompactedLife:
             }
         for producer_id in self.sequences:
             producer = self.log.producers.get(producer_id)
-            sequence = -1 if producer is None else producer.batches[-1].last_sequence
+            has_batch = producer is not None and producer.batches
+            sequence = producer.batches[-1].last_sequence if producer and has_batch else -1
             self.sequences[producer_id] = sequence + 1
         names = [entry.name for entry in files.entries("/data/t-0")]
         assert not [name for name in names if name.endswith((".swap", ".cleaned"))]
@@ -345,7 +350,7 @@ class CompactedLife:
         except OffsetOutOfRangeError:
             self.readers.remove(reader)
             return
-        if reader.position == log.log_end_offset:
+        if reader.position == self.stable_offset():
             self._count("tables compared")
             self.readers.remove(reader)
             for key, latest in self._latest(reader.start_offset).items():

@@ -144,16 +144,28 @@ class Compactor:
         is_waiting = failure is not None and self._clock.monotonic_ms() < failure.retry_at_ms
         if partition.failure is not None or is_waiting:
             return None
+        log, wall_ms = partition.log, self._clock.wall_ms()
+        first_dirty_offset = self._first_dirty_offset(partition)
         try:
-            return plan_compaction(
-                partition.log,
-                first_dirty_offset=self._first_dirty_offset(partition),
+            # The last stable offset may have to be looked for in files, and most logs are clean.
+            plan = plan_compaction(
+                log,
+                first_dirty_offset=first_dirty_offset,
                 up_to_offset=partition.high_watermark,
-                wall_ms=self._clock.wall_ms(),
+                wall_ms=wall_ms,
             )
+            stable = partition.last_stable_offset if plan is not None else 0
+            if plan is not None and plan.end_offset > stable:
+                plan = plan_compaction(
+                    log,
+                    first_dirty_offset=first_dirty_offset,
+                    up_to_offset=stable,
+                    wall_ms=wall_ms,
+                )
         except StorageError as error:
             self._note_failure(partition, error)
             return None
+        return plan
 
     def _first_dirty_offset(self, partition: Partition) -> int:
         key = partition.topic_name, partition.index

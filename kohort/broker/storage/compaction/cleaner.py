@@ -5,7 +5,7 @@ behind it. `plan_compaction` says whether there is enough dirt to be worth it. A
 reads the dirty part and remembers the latest offset of every key, as many as its memory allows;
 rewrites the segments up to there without records that have a later one; and puts the new segments
 in the place of the old ones (:mod:`kohort.broker.storage.compaction.swap`). The active segment is
-never touched.
+never touched, nor any whose transactions are not all decided.
 
 What keeps a deleted key from coming back, however far a run gets and wherever it is broken off:
 
@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 from kohort.broker.storage.compaction.filter import RetentionTerms, filler, filter_batch, note_keys
 from kohort.broker.storage.compaction.key_offsets import KeyOffsets
+from kohort.broker.storage.compaction.transactions import AbortedRanges, TransactionPass
 from kohort.broker.storage.compaction.writer import CleanedSegment
 from kohort.broker.storage.errors import CorruptBatchError, StorageError
 from kohort.broker.storage.log.log import PartitionLog
@@ -63,7 +64,7 @@ def plan_compaction(
 
     Args:
         first_dirty_offset: as the last compaction left it, 0 if there was none.
-        up_to_offset: the high watermark; segments that reach beyond it are left alone.
+        up_to_offset: the last stable offset; segments that reach beyond it are left alone.
     """
     config = log.config
     if "compact" not in config.cleanup_policy or log.failed:
@@ -93,7 +94,7 @@ def plan_compaction(
 
 
 def _cleanable(log: PartitionLog, up_to_offset: int, wall_ms: int) -> list[LogSegment]:
-    """Segments from the start that are sealed, below the high watermark and old enough."""
+    """Segments from the start that are sealed, decided and old enough."""
     youngest = wall_ms - log.config.min_compaction_lag_ms
     found: list[LogSegment] = []
     for segment, following in zip(log.segments, log.segments[1:], strict=False):
@@ -134,9 +135,18 @@ class Compaction:
         )
         self._config = log.config
         self._gone: _Gone | None = None
+        self._decided_by = log.log_end_offset
+        """All markers of transactions in the plan lie below."""
+        producers = log.producers.snapshot()
         self._last_offsets = {
-            taken.producer_id: taken.last_offset for taken in log.producers.snapshot()
+            taken.producer_id: taken.last_offset for taken in producers if taken.last_offset >= 0
         }
+        self._marked_epochs = {
+            taken.producer_id: taken.producer_epoch for taken in producers if taken.last_offset < 0
+        }
+        first_offset = plan.segments[0].base_offset
+        self._aborted = AbortedRanges(log.aborted_transactions(first_offset, plan.end_offset))
+        self._transactions = TransactionPass(self._aborted)
         self._ready: tuple[list[LogSegment], CleanedSegment] | None = None
         self._steps = self._run()
 
@@ -174,8 +184,9 @@ class Compaction:
             self._ready = None
 
     def _run(self) -> Generator[None, None, None]:
-        if self._log.flushed_offset < self._plan.end_offset:
-            # A record that goes because a later one has its key must not be the only one on disk.
+        if self._log.flushed_offset < self._decided_by:
+            # A record that goes because a later one has its key must not be the only one on disk;
+            # nor without the marker, perhaps far behind it, that says that the later one counts.
             self._log.flush()
         yield from self._note_keys()
         terms = RetentionTerms(
@@ -184,12 +195,15 @@ class Compaction:
             self._wall_ms,
             self._config.delete_retention_ms,
             self._last_offsets,
+            self._marked_epochs,
         )
         segments = [
             segment for segment in self._plan.segments if segment.base_offset < self.cleaned_up_to
         ]
         for group in _grouped(segments, self._config.segment_bytes, self._plan.end_offset):
+            before = self._transactions
             while living := [segment for segment in group if not segment.is_deleted]:
+                self._transactions = before.copy()
                 yield from self._clean(living, terms)
         # Before anything is noted that relies on it.
         self._log.files.sync_directory(str(self._log.directory))
@@ -220,6 +234,9 @@ class Compaction:
             header = batch.header
             if header.next_offset <= self._plan.first_dirty_offset:
                 continue
+            if self._aborted.holds(header):
+                self.cleaned_up_to = header.next_offset
+                continue
             if not self._offsets.has_room_for(header.record_count):
                 return False
             try:
@@ -239,6 +256,7 @@ class Compaction:
             str(self._log.directory),
             group[0].base_offset,
             self._config.index_interval_bytes,
+            replaces_aborted=any(segment.aborted is not None for segment in group),
         )
         try:
             for segment in group:
@@ -267,9 +285,13 @@ class Compaction:
                 continue
             header = batch.header
             try:
-                kept = filter_batch(data, header, terms)
+                kept = filter_batch(data, header, terms, self._transactions)
             except DecodeError:
                 kept = data
+            if header.is_control and kept is not None:
+                entry = self._transactions.index_entry(header)
+                if entry is not None:
+                    cleaned.note_aborted(entry)
             gone = self._gone
             if kept is None and gone and gone.epoch == header.partition_leader_epoch:
                 self._gone = gone._replace(last_offset=header.last_offset)

@@ -2,7 +2,9 @@
 
 A record stays if no later record has its key; a tombstone (no value) stays for delete.retention.ms
 longer, counted from the first compaction that met it, which notes the end of that time in the
-batch. Records without a key go. Batches keep their offsets and what they say of their producer.
+batch. Records without a key go, and those of aborted transactions. Batches keep their offsets and
+what they say of their producer. A marker stays as long as anything of its transaction, and then for
+delete.retention.ms longer (:mod:`kohort.broker.storage.compaction.transactions`).
 
 Where Kafka leaves gaps between the batches that remain, here an empty batch of 61 bytes covers all
 offsets of a gap, as Kafka's own empty batches do for producers. Consumers advance over it, and a
@@ -15,6 +17,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kohort.broker.storage.compaction.key_offsets import KeyOffsets, hash_of
+from kohort.broker.storage.compaction.transactions import TransactionPass
 from kohort.protocol.records.batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -25,6 +28,7 @@ from kohort.protocol.records.batch import (
 )
 from kohort.protocol.records.builder import assemble
 from kohort.protocol.records.compression import compress
+from kohort.protocol.records.control import decode_marker
 from kohort.protocol.records.record import (
     decode_records,
     inflate,
@@ -63,18 +67,33 @@ class RetentionTerms(NamedTuple):
     delete_retention_ms: int
     last_offsets: Mapping[int, int]
     """Producer id -> last offset: the batch that ends there stays, be it empty."""
+    marked_epochs: Mapping[int, int]
+    """Producer id -> epoch, of those without a batch: a marker of it stays, be it empty."""
 
 
-def filter_batch(batch: Buffer, header: BatchHeader, terms: RetentionTerms) -> bytes | None:
+def filter_batch(
+    batch: Buffer, header: BatchHeader, terms: RetentionTerms, transactions: TransactionPass
+) -> bytes | None:
     """The batch as it is to be written again, None if nothing of it is. Raises DecodeError.
 
     A batch behind the range of the map stays exactly as it is. Above all its tombstones get no
     horizon: what they delete is still there, and a tombstone must outlast that.
+
+    Args:
+        transactions: what the pass has met before this batch, and notes of it.
     """
-    if header.is_control or header.base_offset >= terms.up_to_offset:
+    if header.base_offset >= terms.up_to_offset:
         return bytes(batch)
-    if not header.record_count:
-        return bytes(batch) if _ends_a_producer(header, terms) else None
+    if header.is_control:
+        return _filter_marker(batch, header, terms, transactions)
+    transactions.note_data(header)
+    if header.record_count and not transactions.aborted.holds(header):
+        return _filter_records(batch, header, terms)
+    return _emptied(header) if _ends_a_producer(header, terms) else None
+
+
+def _filter_records(batch: Buffer, header: BatchHeader, terms: RetentionTerms) -> bytes | None:
+    """The same for a batch with records that count."""
     block = inflate(batch, header)
     spans = list(iter_spans(block, header.record_count))
     kept = [span for span in spans if _stays(block, span, header, terms)]
@@ -88,6 +107,23 @@ def filter_batch(batch: Buffer, header: BatchHeader, terms: RetentionTerms) -> b
     payload = b"".join(bytes(block[span.start : span.stop]) for span in kept)
     latest = header.base_timestamp + max(span.timestamp_delta for span in kept)
     return _assembled(header, len(kept), latest, payload)
+
+
+def _filter_marker(
+    batch: Buffer, header: BatchHeader, terms: RetentionTerms, transactions: TransactionPass
+) -> bytes | None:
+    """The same for a control batch."""
+    is_last_trace = terms.marked_epochs.get(header.producer_id) == header.producer_epoch
+    if not header.record_count:
+        return bytes(batch) if is_last_trace else None
+    if decode_marker(batch, header) is None or not transactions.is_spent(header):
+        return bytes(batch)
+    if not header.has_delete_horizon:
+        spans = list(iter_spans(inflate(batch, header), header.record_count))
+        return _with_horizon(batch, spans, header, terms.wall_ms + terms.delete_retention_ms)
+    if header.base_timestamp > terms.wall_ms:
+        return bytes(batch)
+    return _emptied(header) if is_last_trace else None
 
 
 def _stays(block: Buffer, span: RecordSpan, header: BatchHeader, terms: RetentionTerms) -> bool:

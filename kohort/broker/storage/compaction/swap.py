@@ -25,6 +25,7 @@ from kohort.broker.storage.layout import (
     LOG_SUFFIX,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
     file_name,
     offset_in,
 )
@@ -36,7 +37,7 @@ OFFSET_MAX = (1 << 63) - 1
 """Where a replacement ends is not known before it is read."""
 
 # The .log last: what it stands for is then complete.
-_IN_ORDER = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX)
+_IN_ORDER = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, LOG_SUFFIX)
 
 
 def cleaned_path(directory: str, base_offset: int, suffix: str) -> str:

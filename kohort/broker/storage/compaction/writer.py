@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from kohort.broker.core.partition.transactions import AbortedTransaction
 from kohort.broker.storage.compaction.swap import (
     cleaned_path,
     decide_swap,
@@ -11,12 +12,19 @@ from kohort.broker.storage.compaction.swap import (
     finish_swap,
 )
 from kohort.broker.storage.filesystem import FileSystem, write_fully
-from kohort.broker.storage.layout import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from kohort.broker.storage.layout import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+)
 from kohort.broker.storage.segment.offset_index import ENTRY_BYTES as INDEX_ENTRY_BYTES
 from kohort.broker.storage.segment.offset_index import OffsetIndex
 from kohort.broker.storage.segment.segment import POSITION_MAX, LogSegment
 from kohort.broker.storage.segment.time_index import ENTRY_BYTES as TIME_INDEX_ENTRY_BYTES
 from kohort.broker.storage.segment.time_index import TimeIndex, TimestampOffset
+from kohort.broker.storage.segment.transaction_index import ENTRY_BYTES as ABORTED_ENTRY_BYTES
+from kohort.broker.storage.segment.transaction_index import encode_entries
 from kohort.protocol.records.batch import NO_TIMESTAMP, read_header
 
 logger = logging.getLogger(__name__)
@@ -27,8 +35,21 @@ BUFFER_BYTES = 1 << 16
 class CleanedSegment:
     """Written by one thread, put in place by another. Only `discard` raises no OSError."""
 
-    def __init__(self, files: FileSystem, directory: str, base_offset: int, interval: int) -> None:
-        """`interval`: bytes between two index entries."""
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: str,
+        base_offset: int,
+        interval: int,
+        *,
+        replaces_aborted: bool = False,
+    ) -> None:
+        """`interval`: bytes between two index entries.
+
+        Args:
+            replaces_aborted: there is an index of aborted transactions, which must not outlive the
+                segment that it belongs to: a marker that is gone would end none of them.
+        """
         self.base_offset = base_offset
         self.size_bytes = 0
         self._files = files
@@ -42,6 +63,8 @@ class CleanedSegment:
         self._time_index = TimeIndex(
             files, cleaned_path(directory, base_offset, TIME_INDEX_SUFFIX), base_offset, None
         )
+        self._replaces_aborted = replaces_aborted
+        self._aborted: list[AbortedTransaction] = []
         self._latest = TimestampOffset(NO_TIMESTAMP, -1)
         self._unindexed_bytes = 0
         self._buffer = bytearray()
@@ -63,9 +86,22 @@ class CleanedSegment:
         if len(self._buffer) >= BUFFER_BYTES:
             self._write_out()
 
+    def note_aborted(self, entry: AbortedTransaction) -> None:
+        """Keep an entry of the index of aborted transactions; in the order of their markers."""
+        self._aborted.append(entry)
+
     def finish(self) -> None:
         """Force the files to disk, complete; `decide` may follow."""
         self._write_out()
+        if self._aborted or self._replaces_aborted:
+            # One without entries takes the place of the old one, and is then removed.
+            path = cleaned_path(self._directory, self.base_offset, TRANSACTION_INDEX_SUFFIX)
+            file = self._files.create(path)
+            try:
+                write_fully(file, [encode_entries(self._aborted)], 0)
+                file.sync()
+            finally:
+                file.close()
         self._time_index.append_if_later(*self._latest)
         for index in (self._index, self._time_index):
             index.save()
@@ -101,11 +137,22 @@ class CleanedSegment:
             INDEX_SUFFIX: len(self._index) * INDEX_ENTRY_BYTES,
             TIME_INDEX_SUFFIX: len(self._time_index) * TIME_INDEX_ENTRY_BYTES,
         }
+        if self._aborted:
+            sizes[TRANSACTION_INDEX_SUFFIX] = len(self._aborted) * ABORTED_ENTRY_BYTES
         segment = LogSegment(self._files, self._directory, self.base_offset, sizes)
+        if self._replaces_aborted and not self._aborted:
+            self._remove_empty_index(segment.path(TRANSACTION_INDEX_SUFFIX))
         segment.max_timestamp, segment.max_timestamp_offset = self._latest
         segment.verified.add(0, self.size_bytes)
         segment.is_sealed = segment.is_synced = True
         return segment
+
+    def _remove_empty_index(self, path: str) -> None:
+        try:
+            self._files.remove(path)
+        except OSError as error:
+            # A start finds that it is empty and looks into the batches, which say the same.
+            logger.warning("%s cannot be removed: %s", path, error)
 
     def _write_out(self) -> None:
         write_fully(self._log, [self._buffer], self.size_bytes - len(self._buffer))

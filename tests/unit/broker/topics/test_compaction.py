@@ -12,7 +12,9 @@ from kohort.broker.topics.compaction import Compactor
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.partition import Partition
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.records.batch import split_batches
+from kohort.protocol.records.batch import read_header, split_batches
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.control import ControlType
 from kohort.protocol.records.record import Record, decode_records
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from kohort.testing.virtual_clock import VirtualClock
@@ -73,6 +75,35 @@ async def test_a_compacted_topic_keeps_the_last_value_of_every_key_at_its_offset
         assert await compactor.compact_one()
         assert content(partition) == [(40 + key, b"key %d" % key, b"value 4") for key in range(10)]
         assert not await compactor.compact_one(), "nothing is dirty any more"
+
+
+async def test_a_topic_is_compacted_up_to_the_first_open_transaction_only(
+    tmp_path: Path,
+) -> None:
+    async with running_topics(tmp_path) as topics:
+        topic = await topics.changes.create_topic("t", partition_count=1, configs=COMPACTED)
+        partition = topic.partitions[0]
+        fill(partition, rounds=2)
+        batch = encode_batch(
+            [Record(b"undecided", b"key 0")],
+            producer_id=1,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        partition.append(batch, read_header(batch), wall_ms=1)
+        fill(partition, rounds=2)
+        compactor = compactor_of(topics)
+        assert await compactor.compact_one()
+        assert [offset for offset, _, _ in content(partition)] == list(range(10, 41))
+        assert not await compactor.compact_one()
+        partition.append_marker(
+            1, 0, ControlType.ABORT, coordinator_epoch=0, transaction_version=1, wall_ms=1
+        )
+        partition.log.roll(wall_ms=1)
+        assert await compactor.compact_one()
+        kept = [(offset, value) for offset, key, value in content(partition) if key != b"\0\0\0\0"]
+        assert kept == [(31 + key, b"value 1") for key in range(10)]
 
 
 async def test_the_next_start_knows_what_is_clean_and_still_has_the_records(

@@ -2,8 +2,10 @@ from collections.abc import Mapping
 
 import pytest
 
+from kohort.broker.core.partition.transactions import AbortedTransaction
 from kohort.broker.storage.compaction.filter import RetentionTerms, filler, filter_batch, note_keys
 from kohort.broker.storage.compaction.key_offsets import KeyOffsets
+from kohort.broker.storage.compaction.transactions import AbortedRanges, TransactionPass
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.records.batch import (
     BatchHeader,
@@ -27,6 +29,7 @@ def terms(
     *,
     wall_ms: int = NOW_MS,
     last_offsets: Mapping[int, int] | None = None,
+    marked_epochs: Mapping[int, int] | None = None,
     up_to_offset: int = 1000,
 ) -> RetentionTerms:
     """`later`: key -> an offset at which it is written again."""
@@ -34,11 +37,18 @@ def terms(
     for key, offset in (later or {}).items():
         batch = encode_batch([Record(b"later", key)], base_offset=offset)
         note_keys(offsets, batch, read_header(batch))
-    return RetentionTerms(offsets, up_to_offset, wall_ms, DAY_MS, last_offsets or {})
+    return RetentionTerms(
+        offsets, up_to_offset, wall_ms, DAY_MS, last_offsets or {}, marked_epochs or {}
+    )
+
+
+def met(*aborted: AbortedTransaction) -> TransactionPass:
+    """A pass that begins, over a log with these aborted transactions."""
+    return TransactionPass(AbortedRanges(aborted))
 
 
 def filtered(batch: bytes, using: RetentionTerms) -> tuple[BatchHeader, list[Record]] | None:
-    kept = filter_batch(batch, read_header(batch), using)
+    kept = filter_batch(batch, read_header(batch), using, met())
     if kept is None:
         return None
     header = read_header(kept)
@@ -59,7 +69,7 @@ TOMBSTONE = Record(None, b"t", timestamp=NOW_MS + 5)
 
 def test_a_batch_of_which_nothing_goes_is_the_same_bytes() -> None:
     batch = batch_of(A, B, C)
-    assert filter_batch(batch, read_header(batch), terms()) == batch
+    assert filter_batch(batch, read_header(batch), terms(), met()) == batch
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -108,7 +118,7 @@ def test_a_tombstone_gets_a_horizon_and_no_timestamp_changes(kind: TimestampType
 
 
 def test_a_tombstone_goes_at_its_horizon_and_the_horizon_never_moves() -> None:
-    first = filter_batch(batch := batch_of(A, TOMBSTONE), read_header(batch), terms())
+    first = filter_batch(batch := batch_of(A, TOMBSTONE), read_header(batch), terms(), met())
     assert first is not None
     before = filtered(first, terms(wall_ms=NOW_MS + DAY_MS - 1))
     assert before is not None
@@ -137,21 +147,22 @@ def test_the_last_batch_of_a_producer_stays_though_it_is_empty() -> None:
     assert (header.producer_id, header.producer_epoch, header.last_sequence) == (7, 2, 51)
     assert (header.base_offset, header.last_offset) == (100, 101)
     assert filtered(batch, terms(later, last_offsets={7: 300})) is None
-    empty = filter_batch(batch, read_header(batch), terms(later, last_offsets={7: 101}))
+    empty = filter_batch(batch, read_header(batch), terms(later, last_offsets={7: 101}), met())
     assert empty is not None
-    assert filter_batch(empty, read_header(empty), terms(last_offsets={7: 101})) == empty
-    assert filter_batch(empty, read_header(empty), terms(last_offsets={7: 300})) is None
+    assert filter_batch(empty, read_header(empty), terms(last_offsets={7: 101}), met()) == empty
+    assert filter_batch(empty, read_header(empty), terms(last_offsets={7: 300}), met()) is None
 
 
-def test_control_batches_stay() -> None:
-    batch = batch_of(A, is_control=True, is_transactional=True, producer_id=1, producer_epoch=0)
-    assert filter_batch(batch, read_header(batch), terms({b"a": 200})) == batch
+def test_control_batches_of_other_kinds_stay() -> None:
+    other = Record(b"value", b"\0\0\0\7")
+    batch = batch_of(other, is_control=True, is_transactional=True, producer_id=1, producer_epoch=0)
+    assert filter_batch(batch, read_header(batch), terms({b"a": 200}), met()) == batch
 
 
 def test_records_that_cannot_be_read_are_somebody_elses_decision() -> None:
     batch = with_block(b"nonsense", 1)
     with pytest.raises(DecodeError):
-        filter_batch(batch, read_header(batch), terms())
+        filter_batch(batch, read_header(batch), terms(), met())
 
 
 def test_a_filler_is_an_empty_batch_that_covers_its_offsets() -> None:
@@ -161,7 +172,7 @@ def test_a_filler_is_an_empty_batch_that_covers_its_offsets() -> None:
     assert header.partition_leader_epoch == 3
     assert crc_matches(batch, header)
     assert decode_records(batch) == []
-    assert filter_batch(batch, header, terms()) is None
+    assert filter_batch(batch, header, terms(), met()) is None
 
 
 @pytest.mark.parametrize("options", [{}, {"producer_id": 7, "producer_epoch": 0}])
@@ -169,14 +180,14 @@ def test_a_batch_behind_the_map_stays_exactly_as_it_is(options: dict[str, int]) 
     """What is deleted by a tombstone there is still in the log, so its time has not begun."""
     batch = batch_of(A, TOMBSTONE, Record(b"no key"), **options)
     beyond = terms({b"a": 200}, up_to_offset=100)
-    assert filter_batch(batch, read_header(batch), beyond) == batch
+    assert filter_batch(batch, read_header(batch), beyond, met()) == batch
     within = filtered(batch, terms({b"a": 200}, up_to_offset=101))
     assert within is not None
     assert [record.key for record in within[1]] == [b"t"]
-    marked = filter_batch(batch, read_header(batch), terms())
+    marked = filter_batch(batch, read_header(batch), terms(), met())
     assert marked is not None
     late = terms(wall_ms=NOW_MS + 2 * DAY_MS, up_to_offset=100)
-    assert filter_batch(marked, read_header(marked), late) == marked
+    assert filter_batch(marked, read_header(marked), late, met()) == marked
 
 
 def test_a_batch_that_cannot_be_read_to_its_end_outdates_nothing() -> None:

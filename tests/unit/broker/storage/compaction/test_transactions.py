@@ -1,0 +1,339 @@
+"""What becomes of transactions and their markers when a log is compacted again and again."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from kohort.broker.core.partition.transactions import AbortedTransaction
+from kohort.broker.storage.compaction.cleaner import Compaction, plan_compaction
+from kohort.broker.storage.log.log import PartitionLog
+from kohort.protocol.records.batch import BatchHeader, read_header
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
+from kohort.protocol.records.record import Record, decode_records
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.support.records.storage_tools import (
+    WALL_MS,
+    append,
+    memory_log,
+    open_log,
+    read_all,
+    settings,
+)
+
+DAY_MS = 86_400_000
+CONFIG: dict[str, object] = {
+    "cleanup_policy": ("compact",),
+    "segment_bytes": 100_000,
+    "min_cleanable_dirty_ratio": 0.0,
+    "delete_retention_ms": DAY_MS,
+}
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@dataclass
+class Log:
+    """A compacted log with a segment wherever a test wants one."""
+
+    log: PartitionLog
+    files: SimulatedFileSystem
+    wall_ms: int = WALL_MS
+    clean: int = 0
+    epochs: dict[int, int] = field(default_factory=dict)
+    sequences: dict[int, int] = field(default_factory=dict)
+
+    def send(self, key: bytes, *, by: int = -1, transactional: bool = True) -> int:
+        epoch = self.epochs.setdefault(by, 0) if by >= 0 else -1
+        sequence = self.sequences.get(by, 0) if by >= 0 else -1
+        batch = encode_batch(
+            [Record(b"%d" % self.log.log_end_offset, key, timestamp=self.wall_ms)],
+            producer_id=by,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            is_transactional=by >= 0 and transactional,
+        )
+        self.sequences[by] = sequence + 1
+        return append(self.log, batch, wall_ms=self.wall_ms).base_offset
+
+    def end(self, by: int, result: ControlType, *, raises_epoch: bool = False) -> int:
+        if raises_epoch:
+            self.epochs[by] += 1
+            self.sequences[by] = 0
+        batch = encode_marker(
+            EndTransactionMarker(result, 0),
+            producer_id=by,
+            producer_epoch=self.epochs[by],
+            timestamp=self.wall_ms,
+        )
+        return append(self.log, batch, wall_ms=self.wall_ms).base_offset
+
+    def roll(self) -> None:
+        self.log.roll(wall_ms=self.wall_ms)
+
+    def start(self) -> Compaction:
+        """A run over all but the active segment, which is a new one."""
+        self.send(b"dirt")
+        self.roll()
+        end, spans = self.log.log_end_offset, self.log.producers.spans
+        spans.settle(end)
+        plan = plan_compaction(
+            self.log,
+            first_dirty_offset=self.clean,
+            up_to_offset=spans.last_stable_offset(end, 0),
+            wall_ms=self.wall_ms,
+        )
+        assert plan is not None
+        return Compaction(self.log, plan, memory_bytes=1 << 20, wall_ms=self.wall_ms)
+
+    def compact(self) -> None:
+        run = self.start()
+        while run.work():
+            run.swap(wall_ms=self.wall_ms)
+        run.close()
+        self.clean = run.cleaned_up_to
+
+    def header(self, offset: int) -> BatchHeader | None:
+        """The batch that begins there, unless a filler does."""
+        for batch in read_all(self.log, max_bytes=1 << 20):
+            header = read_header(batch)
+            if header.base_offset == offset and header.has_producer_id:
+                return header
+        return None
+
+    def offsets(self) -> list[int]:
+        """Every record of a user but the dirt that a run needs."""
+        return [
+            record.offset
+            for batch in read_all(self.log, max_bytes=1 << 20)
+            if not read_header(batch).is_control
+            for record in decode_records(batch)
+            if record.key != b"dirt"
+        ]
+
+    def aborted(self) -> list[AbortedTransaction]:
+        return self.log.aborted_transactions(0, self.log.log_end_offset)
+
+    def indexes(self) -> list[str]:
+        names = [entry.name for entry in self.files.entries("/data/t-0")]
+        return [name for name in names if name.endswith(".txnindex")]
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log(*memory_log(**CONFIG))
+
+
+COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
+
+
+def states(log: Log, offset: int) -> str:
+    """How a marker stands."""
+    header = log.header(offset)
+    if header is None:
+        return "gone"
+    assert header.is_control
+    assert header.is_transactional
+    if not header.record_count:
+        return "empty"
+    if not header.has_delete_horizon:
+        return "as written"
+    return f"goes in {header.base_timestamp - log.wall_ms}"
+
+
+def test_an_aborted_value_is_no_value_of_its_key(log: Log) -> None:
+    kept = log.send(b"k", by=1)
+    log.end(1, COMMIT)
+    log.send(b"k", by=1)
+    log.end(1, ABORT)
+    log.send(b"other", by=1, transactional=False)
+    log.compact()
+    assert log.offsets() == [kept, 4]
+
+
+def test_records_of_transactions_that_are_not_decided_stay_as_they_are(log: Log) -> None:
+    old = log.send(b"k")
+    log.roll()
+    new = log.send(b"k", by=1)
+    log.compact()
+    assert log.offsets() == [old, new]
+    log.end(1, ABORT)
+    log.compact()
+    assert log.offsets() == [old]
+
+
+def test_an_abort_marker_goes_as_late_as_a_tombstone(log: Log) -> None:
+    """In the round after its data it gets its horizon, and loses its entry of the index."""
+    log.send(b"k", by=1)
+    marker = log.end(1, ABORT)
+    log.send(b"x", by=1, transactional=False)
+    entry = AbortedTransaction(1, 0, marker, marker + 1)
+    log.compact()
+    assert (states(log, marker), log.aborted()) == ("as written", [entry])
+    assert log.indexes() == ["00000000000000000000.txnindex"]
+    log.compact()
+    assert (states(log, marker), log.aborted()) == (f"goes in {DAY_MS}", [])
+    assert log.indexes() == []
+    log.wall_ms += DAY_MS - 1
+    log.compact()
+    assert states(log, marker) == "goes in 1"
+    log.wall_ms += 1
+    log.compact()
+    assert states(log, marker) == "gone"
+    assert log.offsets() == [2]
+
+
+def test_a_commit_marker_stays_as_long_as_anything_of_its_transaction(log: Log) -> None:
+    log.send(b"a", by=1)
+    log.send(b"b", by=1)
+    marker = log.end(1, COMMIT)
+    log.send(b"x", by=1)
+    log.end(1, COMMIT)
+    for key in (b"c", b"a"):
+        log.send(key)
+        for _ in range(2):
+            log.compact()
+            assert states(log, marker) == "as written"
+        log.wall_ms += 2 * DAY_MS
+    log.send(b"b")
+    log.compact()
+    assert states(log, marker) == "as written"
+    log.compact()
+    assert states(log, marker) == f"goes in {DAY_MS}"
+    log.wall_ms += DAY_MS
+    log.compact()
+    assert states(log, marker) == "gone"
+
+
+@pytest.mark.parametrize("result", [COMMIT, ABORT])
+def test_a_transaction_is_followed_across_segments(log: Log, result: ControlType) -> None:
+    log.log.config = settings(**CONFIG | {"segment_bytes": 200})
+    value = log.send(b"k", by=1)
+    for number in range(20):
+        log.send(b"between %d" % number)
+    marker = log.end(1, result)
+    log.send(b"x", by=1, transactional=False)
+    assert len(log.log.segments) > 8
+    log.compact()
+    assert len(log.log.segments) > 4
+    assert (value in log.offsets()) == (result is COMMIT)
+    assert states(log, marker) == "as written"
+    log.compact()
+    assert states(log, marker) == ("as written" if result is COMMIT else f"goes in {DAY_MS}")
+
+
+def test_a_transaction_that_began_in_the_clean_part_may_end_in_the_dirty_one(log: Log) -> None:
+    log.send(b"k")
+    log.compact()
+    value = log.send(b"k", by=1)
+    log.roll()
+    marker = log.end(1, ABORT)
+    log.send(b"x", by=1, transactional=False)
+    log.compact()
+    assert value not in log.offsets()
+    assert 0 in log.offsets()
+    assert states(log, marker) == "as written"
+
+
+@pytest.mark.parametrize("result", [COMMIT, ABORT])
+def test_the_last_trace_of_a_producer_stays_as_an_empty_marker(
+    log: Log, result: ControlType
+) -> None:
+    """And with it its epoch, which a start learns from there if nothing else tells it."""
+    log.send(b"k", by=1)
+    marker = log.end(1, result, raises_epoch=True)
+    log.send(b"k")
+    for _ in range(3):
+        log.compact()
+        log.wall_ms += 2 * DAY_MS
+    assert states(log, marker) == "empty"
+    header = log.header(marker)
+    assert header is not None
+    assert (header.attributes, header.record_count, header.size_bytes) == (0x30, 0, 61)
+    log.compact()
+    assert states(log, marker) == "empty"
+    log.log.flush()
+    for name in [entry.name for entry in log.files.entries("/data/t-0")]:
+        if name.endswith(".snapshot"):
+            log.files.remove(f"/data/t-0/{name}")
+    again = open_log(log.files, clean=False, config=settings(**CONFIG))
+    producer = again.producers.get(1)
+    assert producer is not None
+    assert (producer.producer_epoch, list(producer.batches)) == (1, [])
+    assert again.producers.open_transactions() == []
+
+
+def test_the_last_batch_of_a_producer_stays_empty_though_it_was_aborted(log: Log) -> None:
+    value = log.send(b"k", by=1)
+    marker = log.end(1, ABORT)
+    for _ in range(3):
+        log.compact()
+        log.wall_ms += 2 * DAY_MS
+        header = log.header(value)
+        assert header is not None
+        assert (header.record_count, header.base_sequence) == (0, 0)
+        # When it is read again the batch opens a transaction, and something must end it.
+        assert states(log, marker) == "as written"
+    assert log.offsets() == []
+
+
+def test_what_was_met_before_a_group_is_known_when_it_is_made_once_more(log: Log) -> None:
+    """As happens if retention deletes a segment of the group meanwhile."""
+    log.log.config = settings(**CONFIG | {"segment_bytes": 400})
+    log.send(b"k", by=1)
+    log.send(b"filling" * 40)
+    log.roll()
+    marker = log.end(1, COMMIT)
+    log.send(b"x", by=1)
+    log.end(1, COMMIT)
+    run = log.start()
+    attempts = 0
+    while run.work():
+        if run._ready is not None and run._ready[0][0].base_offset == marker:
+            attempts += 1
+            if attempts == 1:
+                run._ready[1].discard()
+                run._ready = None
+        run.swap(wall_ms=log.wall_ms)
+    run.close()
+    assert attempts == 2
+    assert states(log, marker) == "as written"
+
+
+@pytest.mark.parametrize("stop", range(1, 60))
+def test_an_entry_of_the_index_never_outlives_its_marker(stop: int) -> None:
+    """A client would leave out all that the producer sent until its next abort."""
+    log = Log(*memory_log(**CONFIG))
+    log.send(b"k", by=1)
+    marker = log.end(1, ABORT)
+    log.send(b"x", by=1)
+    log.end(1, COMMIT)
+    log.compact()
+    assert len(log.aborted()) == 1
+    # The entry goes in the next round, and the process is killed somewhere in it.
+    left = stop
+
+    def count_down() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            log.files.on_operation = None
+            raise Killed
+
+    run = log.start()
+    log.files.on_operation = count_down
+    try:
+        while run.work():
+            run.swap(wall_ms=log.wall_ms)
+    except Killed:
+        log.files = log.files.copy()
+        log.log = open_log(
+            log.files, clean=True, recovery_point=log.log.flushed_offset, config=settings(**CONFIG)
+        )
+        state = states(log, marker)
+        assert log.aborted() == [] or state == "as written"
+        assert log.aborted() != [] or state != "as written"
+    finally:
+        log.files.on_operation = None
