@@ -42,7 +42,7 @@ from kohort.client.group.callbacks import GRACE_S
 from kohort.client.group.commit_callbacks import Offsets
 from kohort.client.group.coordinator import Coordinator
 from kohort.client.group.listener import RebalanceListener
-from kohort.client.group.member import GroupMember
+from kohort.client.group.member import MembershipShell
 from kohort.client.group.offsets import GroupOffsets, Outsider
 from kohort.client.group.rebalance import Rebalance
 from kohort.client.metadata import MetadataConfig, MetadataKeeper
@@ -107,7 +107,7 @@ class Engine:
         stores_itself = config.enable_auto_offset_store
         self._processed = self.fetcher.processed if stores_itself else self.stored.committable
         self.offsets: GroupOffsets | None = None
-        self.member: GroupMember | None = None
+        self.member: MembershipShell | None = None
         self._coordinator: Coordinator | None = None
         self._auto_commit: AutoCommit | None = None
         if config.group_id is not None:
@@ -161,7 +161,7 @@ class Engine:
 
     def _join_parts(self, offsets: GroupOffsets, coordinator: Coordinator) -> None:
         config = self.config
-        self.member = GroupMember(
+        self.member = MembershipShell(
             config,
             coordinator=coordinator,
             metadata=self.metadata,

@@ -155,7 +155,7 @@ class MetadataKeeper:
         return config.metadata_max_age_ms / 1000
 
     def _look_for_expected(self) -> None:
-        missed, error = self._expected.look(self.cluster.topics, now_ms())
+        missed, error = self._expected.compare(self.cluster.topics, now_ms())
         if missed:
             logger.warning(
                 "%s: there is no such topic or partition; it is waited for", ", ".join(missed)

@@ -15,7 +15,7 @@ from kohort.client.core.group.statistics import Figures, GroupStatistics, Heartb
 from kohort.client.core.group.subscription import Subscription, SubscriptionKind
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.engine import Engine
-from kohort.client.group.member import GroupMember
+from kohort.client.group.member import MembershipShell
 from kohort.client.health import Health, HealthLimits
 from kohort.client.processing.figures import RunFigures
 
@@ -91,7 +91,7 @@ def _since_s(then_s: float | None, now_ms: int) -> float | None:
     return None if then_s is None else max(0.0, now_ms / 1000 - then_s)
 
 
-def _membership(member: GroupMember, now_ms: int) -> dict[str, Any]:
+def _membership(member: MembershipShell, now_ms: int) -> dict[str, Any]:
     """The fields about the group."""
     membership, statistics = member.membership, member.statistics
     address = member.coordinator.address

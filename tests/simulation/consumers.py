@@ -8,7 +8,7 @@ import random
 from typing import Any
 
 from kohort.broker.core.group.requests import LeaveEntry
-from kohort.client.core.group.heartbeat import FindCoordinator, SendHeartbeat, SendLeave
+from kohort.client.core.group.heartbeat import LookUpCoordinator, SendHeartbeat, SendLeave
 from kohort.client.core.group.identity import Identity
 from kohort.client.core.group.steps import Apply, Join, Step, Sync
 from kohort.client.core.partitions import TopicPartition
@@ -77,7 +77,7 @@ class FaultyMember(DrivenMember):
                     return
                 late_ms = self._life.chance.choice([100, 4_000]) if self._chance(0.2) else 0
                 self._beat_answer = (identity, self._ask(identity), now_ms + late_ms)
-            case FindCoordinator():
+            case LookUpCoordinator():
                 code = ErrorCode.NETWORK_EXCEPTION if self._chance(0.3) else ErrorCode.NONE
                 self.heartbeats.found_coordinator(code, now_ms)
             case SendLeave(identity):

@@ -70,7 +70,7 @@ class _Pause(Enum):
     WITHIN_LARGE_BATCH = auto()
 
 
-Steps: TypeAlias = Generator[_Pause | Later[None], None, "_Outcome"]
+_AppendSteps: TypeAlias = Generator[_Pause | Later[None], None, "_Outcome"]
 """Where a request leaves off it says why, or what it waits for."""
 
 
@@ -121,14 +121,16 @@ def produce(
 
 
 async def _continue(
-    ctx: RequestContext, request: ProduceRequest, steps: Steps, pause: _Pause | Later[None]
+    ctx: RequestContext, request: ProduceRequest, steps: _AppendSteps, pause: _Pause | Later[None]
 ) -> ProduceResponse | None:
     outcome = await _finish(steps, pause, ctx.broker.large_batch)
     answer = _answer(ctx, request, outcome)
     return await answer if isinstance(answer, Later) else answer
 
 
-async def _finish(steps: Steps, pause: _Pause | Later[None], large_batch: asyncio.Lock) -> _Outcome:
+async def _finish(
+    steps: _AppendSteps, pause: _Pause | Later[None], large_batch: asyncio.Lock
+) -> _Outcome:
     """Go on in turns of a few milliseconds; `large_batch` is held for as long as it has to be."""
     is_holding = False
     try:
@@ -154,7 +156,7 @@ async def _finish(steps: Steps, pause: _Pause | Later[None], large_batch: asynci
             large_batch.release()
 
 
-def _append_steps(ctx: RequestContext, request: ProduceRequest) -> Steps:
+def _append_steps(ctx: RequestContext, request: ProduceRequest) -> _AppendSteps:
     """Append batch by batch; yields wherever the loop should get a turn."""
     outcome = _Outcome(ProduceResponse(responses=[]))
     clock = ctx.broker.clock

@@ -296,7 +296,7 @@ class TopicChanges:
         # Before the name can be used again: offsets noted of this topic are wrong for the next.
         self._disk.data.directories.keep_notes_of({one.name for one in self._catalog.all()})
         await self._disk.write_checkpoints()
-        self._disk.remove_later(await self._disk.run(self._disk.data.bury, topic))
+        self._disk.remove_later(await self._disk.run(self._disk.data.release_directories, topic))
 
     def _effective(self, overrides: Mapping[str, str]) -> TopicConfig:
         try:

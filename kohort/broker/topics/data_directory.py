@@ -86,7 +86,7 @@ class DataDirectory:
         finally:
             self.store.close()
 
-    def bury(self, topic: Topic) -> list[Path]:
+    def release_directories(self, topic: Topic) -> list[Path]:
         """Free the directory names of a topic that was marked as deleted.
 
         Returns the directories that are to be removed. What fails is done at the next start.
@@ -117,7 +117,7 @@ class DataDirectory:
             self.store.forget_topic(topic.topic_id)
         return refuse
 
-    def bury_deleted_topics(self, living: set[str]) -> list[Path]:
+    def finish_deletions(self, living: set[str]) -> list[Path]:
         """Finish deletions that were cut short; returns the directories that are to be removed."""
         directories = self.directories
         refuse = directories.deleted()

@@ -106,7 +106,7 @@ class TopicManager:
         for record in data.store.topics():
             self.catalog.add(self._opener.topic(record))
         living = {topic.name for topic in self.all()}
-        refuse = await self.disk.run(data.bury_deleted_topics, living)
+        refuse = await self.disk.run(data.finish_deletions, living)
         await self._recover()
         # Before the checkpoints: on a full disk it makes room for them.
         self.disk.remove_later(refuse)

@@ -22,7 +22,7 @@ class KnownTopic(Protocol):
     def partition_count(self) -> int: ...
 
 
-class Look(NamedTuple):
+class Comparison(NamedTuple):
     """What came of comparing what was named with what is there."""
 
     missed: list[str]
@@ -62,7 +62,7 @@ class Expected:
             if since_ms is not None and one in self._logged
         }
 
-    def look(self, known: Mapping[str, KnownTopic], now_ms: int) -> Look:
+    def compare(self, known: Mapping[str, KnownTopic], now_ms: int) -> Comparison:
         """There is new metadata."""
         missed: list[str] = []
         overdue: list[str] = []
@@ -81,7 +81,7 @@ class Expected:
                     missed.append(_name(one))
                 if self._timeout_ms is not None and now_ms - since_ms >= self._timeout_ms:
                     overdue.append(_name(one))
-        return Look(missed, _error(forbidden, overdue))
+        return Comparison(missed, _error(forbidden, overdue))
 
 
 def _state(one: Named, known: Mapping[str, KnownTopic]) -> ErrorCode:

@@ -21,9 +21,9 @@ from kohort.client.clock import monotonic_ms
 from kohort.client.core.errors import AuthenticationError
 from kohort.client.core.group.heartbeat import (
     Action,
-    FindCoordinator,
     Finding,
     HeartbeatRules,
+    LookUpCoordinator,
     SendHeartbeat,
     SendLeave,
     Wait,
@@ -219,7 +219,7 @@ class HeartbeatThread:
                     code = self._send_heartbeat(identity)
                     with self._changed:
                         self._rules.answered(identity, code, monotonic_ms())
-                case FindCoordinator():
+                case LookUpCoordinator():
                     code = self._find_coordinator()
                     with self._changed:
                         self._rules.found_coordinator(code, monotonic_ms())
@@ -238,7 +238,7 @@ class HeartbeatThread:
             logger.debug("heartbeat of group %s: %s", self._config.group_id, error)
             self._disconnect()
             with self._changed:
-                if isinstance(action, FindCoordinator):
+                if isinstance(action, LookUpCoordinator):
                     self._rules.found_coordinator(ErrorCode.NETWORK_EXCEPTION, monotonic_ms())
                 else:
                     self._rules.failed(monotonic_ms())

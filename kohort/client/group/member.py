@@ -72,8 +72,8 @@ LARGE_GROUP: Final = 100
 """Members from which on an assignor runs in a thread, so that it does not hold up the loop."""
 
 
-class GroupMember:
-    """The group member that one consumer is, for as long as it lives."""
+class MembershipShell:
+    """The shell around the `Membership` of one consumer, for as long as it lives."""
 
     def __init__(
         self,

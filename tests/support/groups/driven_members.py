@@ -20,11 +20,9 @@ from kohort.broker.core.group.requests import (
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.group.assignors import ASSIGNORS
 from kohort.client.core.group.heartbeat import (
-    FindCoordinator as LookForCoordinator,
-)
-from kohort.client.core.group.heartbeat import (
     HeartbeatConfig,
     HeartbeatRules,
+    LookUpCoordinator,
     SendHeartbeat,
     SendLeave,
 )
@@ -257,7 +255,7 @@ class DrivenMember:
                         self.heartbeats.failed(now_ms)
                     else:
                         self.heartbeats.answered(identity, self._ask(identity), now_ms)
-                case LookForCoordinator():
+                case LookUpCoordinator():
                     code = ErrorCode.NETWORK_EXCEPTION if self.is_cut_off else ErrorCode.NONE
                     self.heartbeats.found_coordinator(code, now_ms)
                 case SendLeave(identity):

@@ -17,7 +17,7 @@ from kohort.client.core.group.subscription import Subscription
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.topics import TopicInfo
 from kohort.client.group.coordinator import Coordinator
-from kohort.client.group.member import GroupMember
+from kohort.client.group.member import MembershipShell
 from kohort.client.group.offsets import GroupOffsets
 from kohort.client.group.rebalance import Rebalance
 from kohort.client.metadata import MetadataConfig, MetadataKeeper
@@ -185,7 +185,7 @@ class Scene:
         )
         subscription = Subscription()
         subscription.subscribe([TOPIC])
-        self.member = GroupMember(
+        self.member = MembershipShell(
             config_from(
                 {
                     "group_id": "g",

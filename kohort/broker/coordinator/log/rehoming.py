@@ -103,7 +103,7 @@ class Rehoming:
             except KafkaError as error:
                 _tell_failure("cannot be moved to", home, error)
             refused |= {stray.durable.group_id for stray in found}
-        refused |= await self._bury(moved)
+        refused |= await self._remove_moved(moved)
         for group_id in refused:
             by_group.pop(group_id, None)
         logger.info(
@@ -148,7 +148,7 @@ class Rehoming:
                 await asyncio.sleep(0)
         return times
 
-    async def _bury(self, moved: Iterable[Stray]) -> set[str]:
+    async def _remove_moved(self, moved: Iterable[Stray]) -> set[str]:
         """Write the tombstones; returns groups for which that failed."""
         by_partition: dict[int, list[Stray]] = {}
         for stray in moved:

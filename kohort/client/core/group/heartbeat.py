@@ -45,11 +45,11 @@ class SendLeave(NamedTuple):
     reason: str
 
 
-class FindCoordinator(NamedTuple):
+class LookUpCoordinator(NamedTuple):
     """Ask any broker who coordinates the group."""
 
 
-Action: TypeAlias = Wait | SendHeartbeat | SendLeave | FindCoordinator
+Action: TypeAlias = Wait | SendHeartbeat | SendLeave | LookUpCoordinator
 
 
 class FindingKind(Enum):
@@ -168,7 +168,7 @@ class HeartbeatRules:
         if now_ms < self._next_ms:
             return Wait(min(self._next_ms, poll_deadline_ms))
         if not self._is_coordinator_known:
-            return FindCoordinator()
+            return LookUpCoordinator()
         self._sent_ms = now_ms
         return SendHeartbeat(identity)
 

@@ -31,10 +31,10 @@ def test_a_partition_beyond_the_last_one_is_missed_once_and_an_error_after_its_t
     expected = expecting(partitions=(TopicPartition("t", 0), SEVENTH))
     known = {"t": Topic(partition_count=7)}
     assert expected.missing(1_000) == {}
-    assert expected.look(known, 1_500) == (["t-7"], None)
-    assert expected.look(known, 2_999) == ([], None)
+    assert expected.compare(known, 1_500) == (["t-7"], None)
+    assert expected.compare(known, 2_999) == ([], None)
     assert expected.missing(2_999) == {"t-7": 1.999}
-    missed, error = expected.look(known, 3_000)
+    missed, error = expected.compare(known, 3_000)
     assert missed == []
     assert isinstance(error, UnknownTopicError)
     assert "t-7;" in str(error)
@@ -45,45 +45,45 @@ def test_a_partition_beyond_the_last_one_is_missed_once_and_an_error_after_its_t
 @pytest.mark.parametrize("known", [{}, {"t": UNKNOWN}])
 def test_the_partitions_of_a_topic_that_is_not_there_are_missed(known: dict[str, Topic]) -> None:
     expected = expecting(partitions=(SEVENTH,))
-    assert expected.look(known, 1_000).missed == ["t-7"]
-    assert isinstance(expected.look(known, 3_000).error, UnknownTopicError)
+    assert expected.compare(known, 1_000).missed == ["t-7"]
+    assert isinstance(expected.compare(known, 3_000).error, UnknownTopicError)
 
 
 def test_what_was_seen_may_go_again() -> None:
     expected = expecting("t", partitions=(SEVENTH,))
-    assert expected.look({"t": Topic(8)}, 1_000) == ([], None)
+    assert expected.compare({"t": Topic(8)}, 1_000) == ([], None)
     assert not expected.is_waiting
-    assert expected.look({}, 60_000) == ([], None)
+    assert expected.compare({}, 60_000) == ([], None)
     assert expected.missing(60_000) == {}
 
 
 def test_what_comes_late_is_not_missed_any_more() -> None:
     expected = expecting("t", timeout_ms=None)
-    assert expected.look({}, 1_000).missed == ["t"]
-    assert expected.look({}, 600_000) == ([], None)
-    assert expected.look({"t": Topic()}, 700_000) == ([], None)
+    assert expected.compare({}, 1_000).missed == ["t"]
+    assert expected.compare({}, 600_000) == ([], None)
+    assert expected.compare({"t": Topic()}, 700_000) == ([], None)
     assert (expected.missing(700_000), expected.is_waiting) == ({}, False)
 
 
 def test_another_wish_begins_its_time_anew_and_the_same_one_does_not() -> None:
     expected = expecting("t")
-    expected.look({}, 1_000)
+    expected.compare({}, 1_000)
     expected.expect(["t", "u"], (), 2_500)
-    missed, error = expected.look({}, 3_000)
+    missed, error = expected.compare({}, 3_000)
     assert missed == ["u"]
     assert "partition: t;" in str(error)
     expected.expect(["u"], (), 3_000)
-    assert expected.look({}, 3_000).error is None
+    assert expected.compare({}, 3_000).error is None
 
 
 def test_a_topic_that_may_not_be_read_is_named_once_for_all_its_partitions() -> None:
     expected = expecting(partitions=(TopicPartition("t", 0), SEVENTH))
-    error = expected.look({"t": Topic(0, ErrorCode.TOPIC_AUTHORIZATION_FAILED)}, 1_000).error
+    error = expected.compare({"t": Topic(0, ErrorCode.TOPIC_AUTHORIZATION_FAILED)}, 1_000).error
     assert isinstance(error, AuthorizationError)
     assert "not allowed to read t;" in str(error)
 
 
 def test_a_name_that_no_topic_can_have_is_not_waited_for() -> None:
     expected = expecting("no topic", timeout_ms=None)
-    error = expected.look({"no topic": Topic(0, ErrorCode.INVALID_TOPIC_EXCEPTION)}, 1_000).error
+    error = expected.compare({"no topic": Topic(0, ErrorCode.INVALID_TOPIC_EXCEPTION)}, 1_000).error
     assert isinstance(error, UnknownTopicError)

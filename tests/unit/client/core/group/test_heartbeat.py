@@ -3,11 +3,11 @@ import pytest
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.group.heartbeat import (
     Action,
-    FindCoordinator,
     Finding,
     FindingKind,
     HeartbeatConfig,
     HeartbeatRules,
+    LookUpCoordinator,
     SendHeartbeat,
     SendLeave,
     Wait,
@@ -107,11 +107,11 @@ def test_a_refusal_is_told_and_heartbeats_go_on() -> None:
     assert rules.take_findings() == [refused]
     assert rules.next_action(3_100) == SendHeartbeat(ME)
     rules.failed(3_100)
-    assert rules.next_action(4_000) == FindCoordinator()
+    assert rules.next_action(4_000) == LookUpCoordinator()
     rules.take_findings()
     rules.found_coordinator(refused.code, 4_000)
     assert rules.take_findings() == [refused]
-    assert rules.next_action(5_000) == FindCoordinator()
+    assert rules.next_action(5_000) == LookUpCoordinator()
 
 
 def test_an_answer_about_an_earlier_identity_changes_nothing() -> None:
@@ -143,10 +143,10 @@ def _check_search(rules: HeartbeatRules, code: ErrorCode) -> None:
     """It is looked for after a growing wait, and then told at once that the member lives."""
     assert rules.take_findings() == [Finding(FindingKind.COORDINATOR_LOST, ME, code)]
     assert rules.next_action(3_000) == Wait(3_100)
-    assert rules.next_action(3_100) == FindCoordinator()
+    assert rules.next_action(3_100) == LookUpCoordinator()
     rules.found_coordinator(ErrorCode.COORDINATOR_NOT_AVAILABLE, 3_100)
     assert rules.next_action(3_100) == Wait(3_300)
-    assert rules.next_action(3_300) == FindCoordinator()
+    assert rules.next_action(3_300) == LookUpCoordinator()
     rules.found_coordinator(ErrorCode.NONE, 3_310)
     assert rules.next_action(3_310) == SendHeartbeat(ME)
 
@@ -167,14 +167,14 @@ def test_a_session_without_success_makes_the_coordinator_doubtful_but_not_the_me
             rules.answered(ME, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, at_ms)
     rules.next_action(10_000)
     assert [finding.kind for finding in rules.take_findings()] == [FindingKind.COORDINATOR_LOST]
-    assert rules.next_action(11_500) == FindCoordinator()
+    assert rules.next_action(11_500) == LookUpCoordinator()
 
 
 def test_a_coordinator_found_after_a_long_outage_gets_a_heartbeat_at_once() -> None:
     rules = rules_of()
     assert rules.next_action(3_000) == SendHeartbeat(ME)
     rules.failed(3_000)
-    assert rules.next_action(20_000) == FindCoordinator()
+    assert rules.next_action(20_000) == LookUpCoordinator()
     rules.found_coordinator(ErrorCode.NONE, 20_000)
     assert rules.next_action(20_000) == SendHeartbeat(ME)
 
@@ -215,7 +215,7 @@ def test_findings_do_not_pile_up_while_nobody_looks() -> None:
         action: Action = rules.next_action(at_ms)
         if isinstance(action, SendHeartbeat):
             rules.failed(at_ms)
-        elif isinstance(action, FindCoordinator):
+        elif isinstance(action, LookUpCoordinator):
             rules.found_coordinator(ErrorCode.NONE, at_ms)
     assert len(rules.take_findings()) <= 2
 
