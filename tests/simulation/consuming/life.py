@@ -314,8 +314,9 @@ def live(
         finally:
             runner.close()
             # Most of all of a life that has failed.
-            for line in life.trace if life is not None and tell is not None else ():
-                tell(line)
+            if life is not None and tell is not None:
+                for line in life.trace:
+                    tell(line)
     return tally
 
 
