@@ -1,5 +1,6 @@
-"""What a start makes of a log that a real Kafka's group coordinator has written, with transactions
-in any order: the positions that the Kafka itself tells, and the same ones unstable.
+"""Positions in transactions, in any order, against a real Kafka's group coordinator: what it tells
+is what a start makes of the log that it has written, and what this broker tells after the same
+requests, unstable positions among it.
 """
 
 import random
@@ -14,6 +15,7 @@ from kohort.broker.coordinator.loading import load_groups
 from kohort.broker.coordinator.log.offsets_log import Stored, decode_stored, partition_of
 from kohort.broker.core.group.offsets.table import OffsetTable
 from kohort.broker.core.group.records import OffsetRecord, PendingOffset
+from kohort.broker.dispatch.registry import TRANSACTIONS_ARE_SERVED
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
@@ -67,6 +69,7 @@ LOG_PARTITIONS = int(TWIN_SETTINGS["offsets.topic.num.partitions"])
 PARTITIONS = 3
 PRODUCERS = 3
 STEPS = 25
+LOOKS_AFTER_STEPS = 0.3
 PATIENCE_S = 60
 RETRIED = {
     ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -242,26 +245,50 @@ async def loaded(client: RawClient, group: str) -> OffsetTable:
     return table
 
 
+Told = tuple[dict[int, int | None], dict[int, int | None]]
+"""All positions, and stable ones."""
+
+
 @pytest.mark.parametrize("seed", range(4))
 async def test_a_start_tells_what_the_kafka_tells_that_wrote_the_log(
     twins: Twins, group_topic: Topic, seed: int, *, long_form: bool
 ) -> None:
-    draw = random.Random(seed)
     topic = group_topic.name
     with RawClient(twins.kafka.port) as client:
-        for _ in range(20 if long_form else 1):
-            group = f"pending-{uuid.uuid4().hex[:8]}"
-            commit(client, group, topic, 0, 1_000)
-            producers = [
-                Producer(client, f"{group}-{number}", group, topic) for number in range(PRODUCERS)
-            ]
-            for step in range(STEPS):
-                take_step(draw, client, producers, group, topic, step)
-                if draw.random() < 0.3:
-                    await check(client, group, topic)
-            for producer in producers:
-                producer.end(commit=draw.random() < 0.5)
-            await check(client, group, topic)
+        for number in range(20 if long_form else 1):
+            draw = random.Random(1_000 * number + seed)
+            for group, told_by_kafka in history(draw, client, topic):
+                assert await told_by_a_start(client, group, topic) == told_by_kafka
+
+
+@pytest.mark.skipif(not TRANSACTIONS_ARE_SERVED, reason="Kohort has no transactions yet")
+@pytest.mark.parametrize("seed", range(4))
+def test_both_brokers_tell_the_same_after_the_same_history(
+    twins: Twins, group_topic: Topic, seed: int, *, long_form: bool
+) -> None:
+    told_by: list[list[Told]] = []
+    for server in (twins.kafka, twins.kohort):
+        told_by.append([])
+        with RawClient(server.port) as client:
+            for number in range(20 if long_form else 1):
+                draw = random.Random(1_000 * number + seed)
+                told_by[-1] += [seen for _, seen in history(draw, client, group_topic.name)]
+    kafkas, ours = told_by
+    assert ours == kafkas
+
+
+def history(draw: random.Random, client: RawClient, topic: str) -> Iterator[tuple[str, Told]]:
+    """Takes a new group through some steps; now and then its name, and what the broker tells."""
+    group = f"pending-{uuid.uuid4().hex[:8]}"
+    commit(client, group, topic, 0, 1_000)
+    producers = [Producer(client, f"{group}-{number}", group, topic) for number in range(PRODUCERS)]
+    for step in range(STEPS):
+        take_step(draw, client, producers, group, topic, step)
+        if draw.random() < LOOKS_AFTER_STEPS:
+            yield group, told_by_broker(client, group, topic)
+    for producer in producers:
+        producer.end(commit=draw.random() < 0.5)
+    yield group, told_by_broker(client, group, topic)
 
 
 def take_step(
@@ -284,15 +311,15 @@ def take_step(
             producer.end(commit=how == "commit")
 
 
-async def check(client: RawClient, group: str, topic: str) -> None:
+def told_by_broker(client: RawClient, group: str, topic: str) -> Told:
+    return told(client, group, topic, stable=False), told(client, group, topic, stable=True)
+
+
+async def told_by_a_start(client: RawClient, group: str, topic: str) -> Told:
     table = await loaded(client, group)
-    ours = {
-        partition: -1 if (found := table.get(topic, partition)) is None else found.offset
-        for partition in range(PARTITIONS)
+    found = {partition: table.get(topic, partition) for partition in range(PARTITIONS)}
+    ours = {partition: -1 if one is None else one.offset for partition, one in found.items()}
+    unstable = {partition for partition in ours if table.is_unstable(topic, partition)}
+    return dict(ours), {
+        partition: None if partition in unstable else offset for partition, offset in ours.items()
     }
-    stable = {
-        partition: None if table.is_unstable(topic, partition) else offset
-        for partition, offset in ours.items()
-    }
-    assert ours == told(client, group, topic, stable=False)
-    assert stable == told(client, group, topic, stable=True)
