@@ -51,7 +51,8 @@ class _TransactionEnds:
         self._offsets: dict[int, list[int]] = {}
         self._committed: dict[int, list[bool]] = {}
         for header, batch in read_batches(partition, offset):
-            if not header.is_control:
+            # Compaction leaves empty ones, which end nothing.
+            if not header.is_control or not header.record_count:
                 continue
             try:
                 marker = decode_marker(batch, header)

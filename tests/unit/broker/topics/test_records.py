@@ -7,7 +7,8 @@ import pytest
 
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.records import read_records
-from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.batch import read_header
+from kohort.protocol.records.builder import assemble, encode_batch
 from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
 from kohort.protocol.records.record import Record
 from tests.support.brokers.running_topics import append, running_topics
@@ -39,6 +40,11 @@ class Log:
     def end(self, producer_id: int, control_type: ControlType) -> None:
         marker = EndTransactionMarker(control_type, coordinator_epoch=0)
         self._append(encode_marker(marker, producer_id=producer_id, producer_epoch=0, timestamp=0))
+
+    def empty_marker(self, producer_id: int) -> None:
+        marker = EndTransactionMarker(ABORT, coordinator_epoch=0)
+        batch = encode_marker(marker, producer_id=producer_id, producer_epoch=0, timestamp=0)
+        self._append(assemble(read_header(batch)._replace(record_count=0), b""))
 
     def _append(self, batch: bytes) -> None:
         append_to_log(self.partition.log, batch)
@@ -91,3 +97,11 @@ def test_each_marker_ends_the_transaction_before_it_of_its_own_producer(log: Log
     log.end(1, ABORT)
     assert log.read() == [b"first of 1", b"second of 2"]
     assert log.read(3) == [b"second of 2"]
+
+
+def test_a_marker_that_compaction_has_emptied_ends_nothing(log: Log) -> None:
+    log.in_transaction(1, b"committed")
+    log.empty_marker(1)
+    log.end(1, COMMIT)
+    log.empty_marker(2)
+    assert log.read() == [b"committed"]
