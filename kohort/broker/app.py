@@ -216,7 +216,7 @@ class Broker:
         """Answer what waits, then close the connections."""
         self._not_ready = "stopping"
         server.stop_serving()
-        # Before those who wait for an fsync are told that it came too late.
+        # Before requests that wait for an fsync are told that it came too late.
         await self.services.topics.wait_flushed(self.config.kohort_shutdown_timeout_ms)
         shell.close()
         if self.services.transactions is not None:

@@ -196,7 +196,7 @@ class ConsumerConfig:
         # Each of these refuses what it cannot use.
         _ = self.cluster, self.reset_policy, self.assignors(), self.first_reason
 
-    # The parts, for those who work with them.
+    # The parts, for code that works with them.
 
     @property
     def cluster(self) -> ClusterConfig:
@@ -359,7 +359,7 @@ def config_from(settings: Mapping[str, Any]) -> ConsumerConfig:
 
 @functools.cache
 def _software_version() -> str:
-    """Told to brokers (KIP-511), which show it to those who look for old clients."""
+    """Told to brokers (KIP-511), which show it to operators that look for old clients."""
     try:
         version = importlib.metadata.version("kohort")
     except importlib.metadata.PackageNotFoundError:

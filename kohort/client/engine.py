@@ -498,7 +498,7 @@ class Engine:
                 await self.rebalance.give_up(is_lost=is_lost)
             await member.wait_member_id(deadline_s)
         finally:
-            # Who gives up waiting does not keep the group from being told.
+            # A caller that gives up waiting does not keep the group from being told.
             goodbye = member.leave(reason, leaves=leaves, deadline_s=deadline_s)
         if goodbye is not None:
             await asyncio.shield(goodbye)
@@ -532,7 +532,7 @@ class Engine:
     ) -> None:
         """End everything within `timeout_s`, callbacks included; what is not done by then is left.
 
-        Who is cancelled meanwhile ends it at once, without what waits for the network.
+        A caller that is cancelled meanwhile ends it at once, without what waits for the network.
 
         Args:
             leaves: whether to tell the group (KIP-1092).

@@ -27,7 +27,7 @@ DIRECTORY: Final = "KOHORT_JARS"
 """Environment: where the jars are kept."""
 
 IVY_SETTINGS: Final = "KOHORT_IVY_SETTINGS"
-"""Environment: an ivysettings.xml, for those who fetch through a mirror."""
+"""Environment: an ivysettings.xml, for users who fetch through a mirror."""
 
 _PROCESSES: Final = 4
 _TIMEOUT_S: Final = 600

@@ -89,7 +89,7 @@ def pulse(spark: SparkSession) -> Iterator[None]:
     over = threading.Event()
 
     def beat() -> None:
-        # If Spark is gone, those who work with it say so.
+        # If Spark is gone, the code that works with it says so.
         with suppress(Exception):
             while not over.wait(QUIET_S_MAX):
                 announce_stages(spark)

@@ -1,4 +1,4 @@
-"""Which history is understood, for those who do without Spark."""
+"""Which history is understood, for code that does without Spark."""
 
 from typing import Final
 

@@ -64,7 +64,7 @@ class _Phase(Enum):
     """What becomes of a command that comes now."""
 
     IDLE = auto()
-    """It is stepped by the one who brings it."""
+    """It is stepped by its caller."""
     GATHERING = auto()
     """It waits for the end of this turn of the loop, and is stepped with what else has come."""
     WORKING = auto()
@@ -183,7 +183,7 @@ class GroupActor:
         self._fail_all(KafkaError(error))
 
     def cancel_timers(self) -> None:
-        """Forget all deadlines, and those who keep them: they know us, and such a cycle would be
+        """Forget all deadlines, and what keeps them: it refers to us, and such a cycle would be
         found by the next look at everything only, hours after the group has gone.
         """
         for timers in (self._heartbeat_timers, self._rebalance_timers):

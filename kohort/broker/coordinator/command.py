@@ -19,7 +19,7 @@ Step = Callable[[Group, Now], Steps[None] | None]
 
 
 def _nothing() -> None:
-    """The answer to those who do not wait for one."""
+    """The answer of a command that nothing waits for."""
 
 
 class Command(NamedTuple):

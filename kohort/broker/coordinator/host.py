@@ -173,7 +173,7 @@ class GroupHost:
         return None if actor is None else actor.group
 
     def group_ids(self) -> list[str]:
-        """All groups, by name; for those who need several turns to look at them."""
+        """All groups, by name; for callers that need several turns to look at them."""
         return list(self._actors)
 
     def groups(self) -> Iterable[Group]:

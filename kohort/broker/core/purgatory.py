@@ -2,7 +2,7 @@
 
 A `DelayedOperation` waits under watch keys (a partition, a group). Code that changes what a key
 stands for calls `check_and_complete(key)` after the change; the operations under it are then
-tried by `drain`. `KeyedTimers` are for those who only need deadlines of their own.
+tried by `drain`. `KeyedTimers` are for callers that only need deadlines of their own.
 
 Promises, all of which rest on there being one thread and no await in here:
 
@@ -86,7 +86,7 @@ class Purgatory:
         self._watch_counts: dict[str, int] = {}
         self._waiting_counts: dict[str, int] = {}
 
-    # For those who wait.
+    # For waiters.
 
     def try_complete_else_watch(
         self, operation: DelayedOperation, keys: Sequence[Hashable], deadline_ms: int

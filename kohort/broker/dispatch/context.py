@@ -88,8 +88,8 @@ class BrokerServices:
     advertised_port: int
     """Where clients are told to connect to, unless the next says otherwise."""
     advertised_by_port: dict[int, tuple[str, int]] = field(default_factory=dict)
-    """The same for those who came by a certain listener, by the port that it listens at: the name
-    of this machine may differ from network to network."""
+    """The same for clients that came by a certain listener, by the port that it listens at: the
+    name of this machine may differ from network to network."""
     apis: Mapping[int, VersionRange] = field(default_factory=dict)
     """What ApiVersions tells: versions by key, in its order."""
     validation: ValidationPolicy = field(default_factory=ValidationPolicy)

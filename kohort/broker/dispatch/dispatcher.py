@@ -183,7 +183,7 @@ class Dispatcher:
     def _note_extra_bytes(
         self, route: Route, header: RequestHeader, connection: ConnectionInfo, byte_count: int
     ) -> None:
-        """Bytes behind a request are ignored, as Kafka does, and told to those who debug.
+        """Bytes behind a request are ignored, as Kafka does, and logged for debugging.
 
         They are a mistake of the client's encoder, or of our reading of the message; but one that
         every librdkafka makes (up to 2.16, when it asks for the Metadata of all topics: an array's

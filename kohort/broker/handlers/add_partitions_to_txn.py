@@ -3,8 +3,8 @@
 v0-5. Up to v3 one transaction: all of its partitions are added or none, PRODUCER_FENCED from v2
 (KIP-588), and a request without topics begins a transaction all the same. From v4 several
 transactions, of which brokers among themselves may also ask whether partitions are in (KIP-890);
-here nobody has to, and they are served because Kafka tells every client of them. A request of no
-transactions is answered, which Kafka's is not.
+here that is not needed, and they are served because Kafka tells every client of them. A request of
+no transactions is answered, which Kafka's is not.
 """
 
 from __future__ import annotations

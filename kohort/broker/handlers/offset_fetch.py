@@ -4,7 +4,7 @@ v1-10. v2 null for all topics and a top-level error, v5 leader epoch, v6 flexibl
 require-stable, v8 several groups, v9 member id and epoch (of no meaning for classic groups), v10
 topic ids instead of names. Only durable positions are told, and only to the topic that they were
 committed for, not to another that has the name by now. A partition without a commit has
-offset -1, which is no error; an open transaction with a position is one for those who ask for
+offset -1, which is no error; an open transaction with a position is one for clients that ask for
 stable ones.
 """
 

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (key 27): markers that end transactions in partitions, whoever began them.
+"""WriteTxnMarkers (key 27): markers that end transactions in partitions, of any producer.
 
 v1-2. Here coordinator and partitions are one broker, so the only ones to send this are operators
 with a transaction that hangs (`Admin.abortTransaction`). v2 says whether the marker's epoch is the

@@ -315,7 +315,7 @@ class RebalanceHistory:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work, *args)
 
     def drain(self) -> None:
-        """Make all records that wait, at once and without writing them: for those who have no
+        """Make all records that wait, at once and without writing them: for callers that have no
         loop.
         """
         while self._queue:

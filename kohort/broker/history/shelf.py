@@ -164,5 +164,5 @@ class Shelf:
 def _new_memory(size_bytes: int) -> mmap.mmap:
     if sys.platform == "win32":
         return mmap.mmap(-1, size_bytes)
-    # Not shared, which is what it is by default, and not the same to those who account for memory.
+    # Not shared, which is what it is by default, and not the same to what accounts for memory.
     return mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

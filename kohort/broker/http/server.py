@@ -53,7 +53,7 @@ class HttpServer:
 
     @property
     def port(self) -> int:
-        """Where it listens; for those who asked for any free port."""
+        """Where it listens; for callers that asked for any free port."""
         assert self._server is not None, "not started"
         port: int = self._server.sockets[0].getsockname()[1]
         return port

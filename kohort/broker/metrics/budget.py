@@ -1,4 +1,4 @@
-"""Keeps label sets bounded: who gets series of its own, and who is summed under one value."""
+"""Keeps label sets bounded: which get series of their own, and which are summed under one value."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ GROUPS: Final = "groups"
 class SeriesBudget:
     """Series that may still be given out in one scrape.
 
-    Asked in the order of creation, so that who has series keeps them as others come and go.
+    Asked in the order of creation, so that those with series keep them as others come and go.
     """
 
     def __init__(self, limit: int) -> None:

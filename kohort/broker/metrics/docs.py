@@ -39,7 +39,7 @@ Prometheus' JMX exporter gives to meters of Apache Kafka, and `kohort_` for the 
 
 The number of series is bounded. Topics and groups beyond the limits below have no series of their
 own; they are summed under the label value `{OTHER}`, and `kohort_metrics_folded` tells how many
-they are. Who has series keeps them: the oldest come first.
+they are. Those with series keep them: the oldest come first.
 
 | Setting | Default | Bounds |
 |---|---|---|

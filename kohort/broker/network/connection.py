@@ -369,7 +369,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_stopping:
             self._close(CloseReason.SHUTDOWN)
         elif not (self._is_reading and self._reader.is_empty):
-            # Not at once: who gives an answer is in the middle of something.
+            # Not at once: the code that gives an answer is in the middle of something.
             self._work_soon()
 
     def _write(self, responses: list[Buffer], byte_count: int) -> None:

@@ -155,7 +155,7 @@ class RequestMemory:
 
         Called when a large request leaves. What small ones leave is found at the next look.
         """
-        # Who is granted room may give some of it back, which leads here again.
+        # A claimant that is granted room may give some of it back, which leads here again.
         for claimant, byte_count in list(self._waiting.items()):
             if (
                 claimant in self._waiting

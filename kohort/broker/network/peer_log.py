@@ -51,7 +51,7 @@ class PeerLog:
         self._write(logging.WARNING, kind, text, args)
 
     def mention(self, kind: str, text: str, *args: object) -> None:
-        """Write like `note`, for those who debug clients: nothing is wrong with what an operator
+        """Write like `note`, for debugging clients: nothing is wrong with what an operator
         runs.
         """
         if self._logger.isEnabledFor(logging.DEBUG):

@@ -79,7 +79,7 @@ class NetworkServer:
         return len(self._connections)
 
     def set_limits(self, limits: NetworkLimits) -> None:
-        """These hold from now on; those who are connected stay, however many they are."""
+        """These hold from now on; clients that are connected stay, however many they are."""
         self.limits = self._admission.limits = limits
 
     async def listen(self, sockets: Iterable[socket.socket]) -> None:

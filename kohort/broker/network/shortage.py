@@ -3,7 +3,7 @@
 How requests share the budget is in `memory`. A client that holds much and sends little must not
 keep others waiting, and one that sends as fast as its link can must not be ended by that. So
 nothing is judged while there is room for all. While a claim waits, the uploads are looked at every
-`LOOK_INTERVAL_MS`, and what is asked of them rises with what they hold and with who waits:
+`LOOK_INTERVAL_MS`, and what is asked of them rises with what they hold and with what waits:
 
 - *A claim within its share has waited for `CLAIM_WAIT_MS`.* Uploads that hold more than their
   shares end, until there is room for it, and an eighth of the budget for those that come next:

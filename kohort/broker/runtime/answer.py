@@ -1,8 +1,8 @@
 """The one way in which something is answered later.
 
 A loop's future has its callbacks called in a later turn, each by a handle that is made for it: half
-of what it costs to answer one of thousands who wait together. Who waits for a `Later` is told at
-once, by the one who gives the value. So what is called then is to be short, must not raise, and
+of what it costs to answer one of thousands that wait together. A waiter of a `Later` is told at
+once, by the code that gives the value. So what is called then is to be short, must not raise, and
 begins nothing new.
 """
 
@@ -19,14 +19,14 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Tasks = set[asyncio.Task[Any]]
-"""Tasks at work, for who has to wait for their end."""
+"""Tasks at work, for code that has to wait for their end."""
 
 
 class Later(Generic[T]):
     """A value that will be given, fail or be cancelled, once.
 
-    Cancelled, its value is not waited for any more: what is given after that is dropped, and who
-    gives it need not ask before.
+    Cancelled, its value is not waited for any more: what is given after that is dropped, and the
+    giver need not ask before.
     """
 
     __slots__ = ("_callbacks", "_error", "_make", "_source", "_value", "is_done")
@@ -58,7 +58,7 @@ class Later(Generic[T]):
             raise self._error
         return cast("T", self._value)
 
-    # For who gives.
+    # For givers.
 
     def give(self, value: T) -> None:
         """Hand the value over; dropped if it was cancelled."""
@@ -76,7 +76,7 @@ class Later(Generic[T]):
         self._error = error
         self._tell()
 
-    # For who waits.
+    # For waiters.
 
     def cancel(self) -> bool:
         """Drop the value that is to come; False if it is done already."""

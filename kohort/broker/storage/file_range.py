@@ -1,9 +1,9 @@
 """Bytes of a file that go to a socket without passing through our memory.
 
 A range holds the file open, so that it stays the same bytes whatever becomes of the name: a segment
-that is deleted, or replaced by a compacted one, lives on for those who are still being sent parts
-of it. Nothing below the end of a log is ever written to or cut off while the broker runs. A file
-that another program has shortened is noticed: a range never gives other bytes, or fewer.
+that is deleted, or replaced by a compacted one, lives on for clients that are still being sent
+parts of it. Nothing below the end of a log is ever written to or cut off while the broker runs. A
+file that another program has shortened is noticed: a range never gives other bytes, or fewer.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Topics while the broker runs: the shells around storage that know time, tasks and who waits."""
+"""Topics while the broker runs: the shells around storage that know time, tasks and waiters."""

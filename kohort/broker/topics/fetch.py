@@ -204,6 +204,6 @@ class DelayedFetch(DelayedOperation, Generic[T]):
         self._read_again(self._answer)
 
     def on_failed(self, error: Exception) -> None:
-        """Hand ``error`` to the one who waits, unless there is an answer already."""
+        """Answer ``error``, unless there is an answer already."""
         if not self._answer.is_done:
             self._answer.fail(error)

@@ -1,4 +1,4 @@
-"""One partition while the broker runs: its log, what of it consumers may see, and who waits for it.
+"""One partition while the broker runs: its log, what consumers may see of it, what waits for it.
 
 The log itself is blocking file code (:mod:`kohort.broker.storage.log.log`). This shell decides when
 its writes are forced to disk and keeps the high watermark behind that decision:

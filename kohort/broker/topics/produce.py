@@ -73,6 +73,6 @@ class DelayedProduce(DelayedOperation, Generic[T]):
         self._answer.give(self._response)
 
     def on_failed(self, error: Exception) -> None:
-        """Hand ``error`` to the one who waits, unless there is an answer already."""
+        """Answer ``error``, unless there is an answer already."""
         if not self._answer.is_done:
             self._answer.fail(error)

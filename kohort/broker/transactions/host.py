@@ -189,7 +189,7 @@ class TransactionHost:
         return None if one is None or one.record is None else one
 
     def names(self) -> list[str]:
-        """All ids; for those who need several turns to look at them."""
+        """All ids; for callers that need several turns to look at them."""
         return list(self._ids)
 
     def known(self) -> Iterable[TransactionalId]:

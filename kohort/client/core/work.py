@@ -4,8 +4,8 @@ Records wait in lanes: those of one lane are handled one after the other, lanes 
 lane is a key of a partition, or a whole partition. A record whose handler failed stays at the head
 of its lane until its next attempt, so that its order is kept; other lanes go on.
 
-Here is no clock and no task: the time comes in, and who asks `next` does the work. Bounded are the
-records and bytes that are held, and how many records of a partition lie behind its position.
+Here is no clock and no task: the time comes in, and the caller of `next` does the work. Bounded are
+the records and bytes that are held, and how many records of a partition lie behind its position.
 """
 
 from __future__ import annotations
@@ -367,7 +367,7 @@ class Work:
         """These were stored."""
         self._committed.update(offsets)
 
-    # For those who watch.
+    # For observers.
 
     @property
     def begun_count(self) -> int:

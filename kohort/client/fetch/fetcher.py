@@ -125,7 +125,7 @@ class Fetcher:
         self.assignment_changed()
 
     async def stop_fetching(self) -> None:
-        """Ask for no more records. Positions are found as before, for who asks for one."""
+        """Ask for no more records. Positions are found as before, for callers that ask for one."""
         self._is_fetching = False
         await self._give_up_requests()
 

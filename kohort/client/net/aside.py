@@ -15,7 +15,9 @@ T = TypeVar("T")
 
 
 async def aside(work: Callable[[], T], name: str) -> T:
-    """What `work` returns, or raises. Who is cancelled meanwhile leaves it running, unheard."""
+    """What `work` returns, or raises. A caller that is cancelled meanwhile leaves it running,
+    unheard.
+    """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 

@@ -117,7 +117,7 @@ class _Job:
         with stop_on_signals(spark) as stopping:
             budget = RetryBudget(0 if options.available_now else options.patience, stopping)
             _retry(attempt, budget, stopping)
-        # Who has said to stop does not wait for findings; the next run makes them.
+        # A user who has said to stop does not wait for findings; the next run makes them.
         if not stopping.is_set():
             self.renew()
 

@@ -1,4 +1,4 @@
-"""What is stored with a generation of why it came to be, for those who find it after a crash.
+"""What is stored with a generation of why it came to be, for a start after a crash.
 
 The history of rebalances is written when all members have their assignment, a while after the group
 has stored it. A broker that is killed in between leaves the group's own record, and these few facts

@@ -31,7 +31,7 @@ class Write(Protocol):
         ...
 
     def answer_early(self, error: ErrorCode) -> None:
-        """Tell who waits for this write `error`, while its outcome is still open: it may yet come
+        """Answer the ticket of this write `error`, while its outcome is still open: it may yet come
         into force, as if the answer had been lost.
         """
         ...

@@ -85,7 +85,7 @@ class Timeline:
     """all_joined, timeout or initial_delay."""
     leader_synced_ms: int | None = None
     durable_ms: int | None = None
-    """When the leader's assignment was stored, and so given to those who waited for it."""
+    """When the leader's assignment was stored, and so given to the members that waited for it."""
     finished_ms: int | None = None
     """When the group was Stable or Empty, or the next rebalance began."""
 
@@ -154,7 +154,7 @@ class MemberTimeline:
     client_id: str = ""
     host: str = ""
     role: str | None = None
-    """leader or follower of the new generation; None for those who are not in it."""
+    """leader or follower of the new generation; None for those that are not in it."""
     told_ms: int | None = None
     """First answer REBALANCE_IN_PROGRESS; from here to its join the member revokes and commits."""
     join_received_ms: int | None = None

@@ -106,6 +106,7 @@ class StableOffset:
         if offset == high_watermark:
             self.unstable_bytes = 0
         elif offset > before:
-            # Those who wait for bytes read again, and it does no harm if that is a little early.
+            # Requests that wait for bytes read again, and it does no harm if that is a little
+            # early.
             share = (high_watermark - offset) / (high_watermark - before)
             self.unstable_bytes = int(self.unstable_bytes * share)

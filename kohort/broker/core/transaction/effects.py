@@ -44,11 +44,11 @@ class EndCause(Enum):
 
 
 class Began(NamedTuple):
-    """For those who watch: a transaction began."""
+    """For observers: a transaction began."""
 
 
 class Ended(NamedTuple):
-    """For those who watch: all markers are written."""
+    """For observers: all markers are written."""
 
     record: TransactionRecord
     """In Prepare*, as it was decided."""
@@ -56,7 +56,7 @@ class Ended(NamedTuple):
 
 
 class Superseded(NamedTuple):
-    """For those who watch: a partition refused the marker, because there is one of a higher
+    """For observers: a partition refused the marker, because there is one of a higher
     epoch; the transaction has ended there.
     """
 

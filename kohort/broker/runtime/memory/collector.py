@@ -64,7 +64,7 @@ def collect_in_steps() -> None:
 
 
 def collect_as_usual() -> None:
-    """Undo `collect_in_steps`; for those who run brokers within a longer life."""
+    """Undo `collect_in_steps`; for programs that run brokers within a longer life."""
     if _set_aside in gc.callbacks:
         gc.callbacks.remove(_set_aside)
     gc.set_threshold(*_DEFAULTS)

@@ -51,7 +51,7 @@ class MemoryKeeper:
         self, waiting_count: Callable[[], int], left_count: Callable[[], int] = lambda: 0
     ) -> None:
         """`waiting_count` tells how much waits just now, `left_count` what else has to go before
-        the memory of those who have gone is free.
+        the memory of those that have gone is free.
         """
         self._waiting_count = waiting_count
         self._left_count = left_count

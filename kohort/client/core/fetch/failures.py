@@ -1,7 +1,7 @@
 """What went wrong with reading: what the user is to be told, and what is wrong for how long.
 
 An error is raised once, by the poll that comes next. What lasts after that, and what no broker has
-answered for, is kept for those who watch the consumer.
+answered for, is kept for observers of the consumer.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Asked(NamedTuple):
     fence: int
     """The fence of its position when it was asked."""
     is_leader: bool = True
-    """Whether who is asked leads it; else it is a follower that the leader has named."""
+    """Whether the broker asked leads it; else it is a follower that the leader has named."""
 
 
 class SentFetch(NamedTuple):

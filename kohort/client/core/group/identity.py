@@ -10,7 +10,7 @@ UNKNOWN_GENERATION = -1
 
 
 class Identity(NamedTuple):
-    """A member in a generation, or nobody."""
+    """A member in a generation, or `NOBODY`."""
 
     generation: int = UNKNOWN_GENERATION
     member_id: str = ""

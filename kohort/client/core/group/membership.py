@@ -402,7 +402,7 @@ class Membership:
         """The application has subscribed: one that was fenced tries again, knowingly."""
         self._fenced = self._refusal = None
 
-    # For those who watch.
+    # For observers.
 
     @property
     def has_joined(self) -> bool:

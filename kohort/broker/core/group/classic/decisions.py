@@ -1,6 +1,6 @@
 """Does a join make the group rebalance? The decision table of joins, row by row.
 
-Rows 1 to 4 need no reason and are not looked up here: who is not a member is refused, an empty
+Rows 1 to 4 need no reason and are not looked up here: one that is not a member is refused, an empty
 group begins its initial rebalance, a first join without an identity gets its id, and a rebalance
 that is collecting joins takes one more. The rest is `decide`; the first matching row wins.
 

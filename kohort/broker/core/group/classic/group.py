@@ -275,7 +275,7 @@ class ClassicGroup:
         self, records: Iterable[DurableRecord], now: Now, earlier: Iterable[GroupRecord] = ()
     ) -> None:
         """Become what the log says; call it on a fresh group, with the last record of each key.
-        `earlier` are generations that came before, for those who are told.
+        `earlier` are generations that came before, for the observers.
 
         All sessions start again. What was in memory alone is lost: parked requests,
         unused ids, and a rebalance whose assignment had not been stored.

@@ -116,7 +116,7 @@ def on_join_deadline(group: GroupData, now: Now) -> None:
 
 
 def complete(group: GroupData, end: JoinPhaseEnd, now: Now) -> None:
-    """Begin the next generation with those who joined, and with static members who did not."""
+    """Begin the next generation with members that joined, and with static members that did not."""
     group.cancel(JOIN_TIMER)
     group.initial = None
     roster = group.roster
@@ -135,7 +135,9 @@ def complete(group: GroupData, end: JoinPhaseEnd, now: Now) -> None:
 
 
 def abandon_assignment(group: GroupData, error: ErrorCode, now: Now) -> None:
-    """The awaited assignment will not come: drop what there is and tell those who wait for it."""
+    """The awaited assignment will not come: drop what there is and tell the members that wait for
+    it.
+    """
     for member in group.roster:
         member.assignment = b""
         if group.answer_sync(member, SyncResult(error)):

@@ -44,7 +44,7 @@ def store(
     now: Now,
     transaction: OpenTransaction | None = None,
 ) -> None:
-    """Store positions for one who may, be it in a transaction; answered when they are durable."""
+    """Store positions for a client that may, be it in a transaction; answered when durable."""
     expire_ms = -1
     if request.retention_time_ms != -1:
         expire_ms = min(now.wall_ms + request.retention_time_ms, TIMESTAMP_MAX)
