@@ -105,12 +105,25 @@ async def _one_of_several(
     producer = asked.producer_id, asked.producer_epoch
     if asked.verify_only:
         return _results(
-            asked.topics,
+            _each_once(asked.topics),
             lambda place: transactions.verify_only(asked.transactional_id, *producer, place),
         )
     request = AddRequest(*producer, tuple(_places(asked.topics)), ClientVersion.V2)
     error = await transactions.add_partitions(asked.transactional_id, request)
     return _results(asked.topics, lambda _: error)
+
+
+def _each_once(topics: Iterable[AddPartitionsToTxnTopic]) -> list[AddPartitionsToTxnTopic]:
+    """What is asked about, without repeats: Kafka answers a question once, and additions as often
+    as they are named.
+    """
+    merged: dict[str, dict[int, None]] = {}
+    for topic in topics:
+        merged.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions))
+    return [
+        AddPartitionsToTxnTopic(name=name, partitions=list(indexes))
+        for name, indexes in merged.items()
+    ]
 
 
 def _places(topics: Iterable[AddPartitionsToTxnTopic]) -> Iterable[TopicPartition]:

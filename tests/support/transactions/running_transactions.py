@@ -12,7 +12,6 @@ from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.clock import SystemClock
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
-from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.broker.topics.internal_log import InternalLog
 from kohort.broker.topics.manager import TopicManager
@@ -20,21 +19,48 @@ from kohort.broker.topics.names import TRANSACTION_STATE
 from kohort.broker.transactions.host import TransactionHost, TransactionsConfig
 from kohort.broker.transactions.log import TopicTransactionLog
 from kohort.broker.transactions.markers import PartitionMarkers
+from kohort.broker.transactions.reconciling import find_open
 from kohort.broker.transactions.transactions import Transactions
 from kohort.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from kohort.protocol.records.batch import read_header
+from kohort.protocol.records.batch import read_header, split_batches
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.support.brokers.running_topics import running_topics
 from tests.support.groups.coordinators import group_coordinator, report
 from tests.support.groups.running_groups import RunningGroups
-from tests.support.records.storage_tools import memory_store
 
 TIMEOUT_MS = 60_000
+DIRECTORY = Path("/data")
+
+
+class _Store(MetadataStore):
+    """Stays open: the next broker goes on with it."""
+
+    def close(self) -> None:
+        pass
+
+
+class Disk:
+    """What brokers leave to the next one, in memory."""
+
+    def __init__(self) -> None:
+        self.files = SimulatedFileSystem()
+        self.store = _Store(None, new_cluster_id="x")
+
+    def cut(self, topic: str, index: int, *, batches: int = 1) -> None:
+        """Take the last batches of a partition away, as a loss of power does."""
+        directory = f"{DIRECTORY}/{topic}-{index}"
+        names = [entry.name for entry in self.files.entries(directory)]
+        (log,) = (name for name in names if name.endswith(".log"))
+        file = self.files.file(f"{directory}/{log}")
+        ends = [0]
+        for header, _ in split_batches(file.pread(file.size(), 0)):
+            ends.append(ends[-1] + header.size_bytes)
+        file.truncate(ends[-1 - batches])
 
 
 class RunningTransactions(RunningGroups):
@@ -59,8 +85,9 @@ class RunningTransactions(RunningGroups):
 
     def produce(self, producer_id: int, epoch: int, sequence: int = 0, *, index: int = 0) -> None:
         """Append a record of a transaction to the topic "t", as Produce does at its end."""
+        now = self.topics.clock.wall_ms()
         batch = encode_batch(
-            [Record(b"value", timestamp=1_700_000_000_000)],
+            [Record(b"value", timestamp=now)],
             producer_id=producer_id,
             producer_epoch=epoch,
             base_sequence=sequence,
@@ -68,25 +95,31 @@ class RunningTransactions(RunningGroups):
         )
         partition = self.topics.partition("t", index)
         assert partition is not None
-        partition.append(batch, read_header(batch), wall_ms=self.topics.clock.wall_ms())
+        partition.append(batch, read_header(batch), wall_ms=now)
 
 
 @asynccontextmanager
 async def running_transactions(
     *overrides: str,
-    files: FileSystem | None = None,
-    store: MetadataStore | None = None,
+    disk: Disk | None = None,
+    stop_cleanly: bool = True,
     config: TransactionsConfig | None = None,
 ) -> AsyncIterator[RunningTransactions]:
-    """Started at the beginning, closed at the end; `files` and `store` may be those of another."""
+    """Started at the beginning, closed at the end.
 
-    clock = SystemClock()
+    Args:
+        disk: what another has left, or a new one.
+        stop_cleanly: else it ends as if the process were killed.
+    """
+    clock, disk = SystemClock(), disk or Disk()
     async with running_topics(
-        Path("/data"),
+        DIRECTORY,
+        "offsets.topic.num.partitions=3",
         *overrides,
         clock=clock,
-        files=files or SimulatedFileSystem(),
-        store=store or memory_store(),
+        files=disk.files,
+        store=disk.store,
+        stop_cleanly=stop_cleanly,
     ) as topics:
         for name in ("t", "u"):
             if topics.get(name) is None:
@@ -105,10 +138,14 @@ async def running_transactions(
             new_producer_id=topics.next_producer_id,
         )
         await groups.host.start()
-        await host.start()
+        was_clean = topics.disk.data.was_clean
+        await host.start(lambda: () if was_clean else find_open(list(topics.disk.opened())))
         try:
             yield RunningTransactions(topics, groups, Transactions(host))
         finally:
+            if not stop_cleanly:
+                for task in host._tasks:
+                    task.cancel()
             await host.close()
             await groups.host.close()
             shell.close()
