@@ -136,9 +136,9 @@ class ProducerState:
         """Whether a batch of records may be appended next.
 
         Args:
-            is_first_of_epoch_zero: the first sequence of an epoch must be 0 even where no batch of
-                the producer is known, as in transactions of version 2 (KIP-890). Producers of older
-                ones may have gone on from a partition's forgotten past.
+            is_first_of_epoch_zero: the first sequence of an epoch must be 0 even where nothing is
+                known of the producer, as in transactions of version 2 (KIP-890). Producers of older
+                ones may go on from a past that the partition has forgotten.
             is_numbered: false for what the broker itself writes in the name of a producer, as the
                 coordinator of groups does: sequences say nothing there, and none is a repetition.
 
@@ -162,10 +162,8 @@ class ProducerState:
             raise _fenced(header.producer_id, entry.producer_epoch, header.producer_epoch)
         elif not is_numbered:
             expected = first
-        elif header.producer_epoch > entry.producer_epoch:
+        elif header.producer_epoch > entry.producer_epoch or not entry.batches:
             expected = 0
-        elif not entry.batches:
-            expected = 0 if is_first_of_epoch_zero else first
         else:
             duplicate = entry.find(first, header.last_sequence)
             if duplicate is not None:

@@ -163,23 +163,27 @@ def test_a_marker_of_the_same_epoch_leaves_the_sequences_going_on(log: Log) -> N
     assert log.send(transactional(1, 0, 3)) == 4
 
 
-@pytest.mark.parametrize(
-    ("version", "first", "is_taken"),
-    [(0, 0, True), (0, 7, True), (2, 0, True), (2, 7, False)],
-)
-@pytest.mark.parametrize("past", ["unknown", "cleared by a marker"])
-def test_where_no_batch_is_known_only_version_2_has_to_begin_at_zero(
-    log: Log, version: int, first: int, is_taken: bool, past: str
+@pytest.mark.parametrize("version", [0, 2])
+@pytest.mark.parametrize("epoch", [1, 2])
+@pytest.mark.parametrize("has_sent", [True, False])
+def test_where_a_marker_raised_the_epoch_sequences_begin_at_zero(
+    log: Log, version: int, epoch: int, has_sent: bool
 ) -> None:
-    if past != "unknown":
+    """Seen on Kafka 4.4, with plain batches as well."""
+    if has_sent:
         log.send(transactional(1, 0, 0, 3))
-        log.mark(1, 1)
-    header = transactional(1, 1, first)
-    if is_taken:
-        assert log.send(header, version=version) == log.end_offset - 1
-    else:
+    log.mark(1, 1)
+    for header in (transactional(1, epoch, 5), sequenced(1, epoch, 5)):
         refused = log.refuse(header, version=version)
         assert refused is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.send(transactional(1, epoch, 0), version=version) == log.end_offset - 1
+
+
+def test_where_nothing_is_known_only_version_2_has_to_begin_at_zero(log: Log) -> None:
+    refused = log.refuse(transactional(1, 0, 7), version=2)
+    assert refused is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.send(transactional(1, 0, 7), version=0) == 0
+    assert log.send(transactional(2, 0, 0), version=2) == 1
 
 
 def test_a_plain_batch_may_not_come_within_a_transaction(log: Log) -> None:
