@@ -9,6 +9,7 @@ from typing import Final
 from kohort.broker.core.group.events import OffsetsStored
 from kohort.broker.core.group.offsets.owner import OffsetsOwner
 from kohort.broker.core.group.offsets.pending import PendingWrite
+from kohort.broker.core.group.offsets.write import CommitWrite
 from kohort.broker.core.group.records import DurableRecord, OffsetRecord
 from kohort.broker.core.group.requests import (
     CommitRequest,
@@ -64,9 +65,9 @@ def store(
     if not records:
         owner.outbox.reply(ticket, result)
     elif transaction is None:
-        owner.outbox.stage(OffsetsWrite(owner, tuple(records), ticket, result))
+        owner.outbox.stage(OffsetsWrite(owner, ticket, result, tuple(records)))
     else:
-        owner.outbox.stage_alone(PendingWrite(owner, records, transaction, ticket, result))
+        owner.outbox.stage_alone(PendingWrite(owner, ticket, result, records, transaction))
 
 
 def _utf16_units(text: str) -> int:
@@ -75,14 +76,10 @@ def _utf16_units(text: str) -> int:
 
 
 @dataclass(slots=True, eq=False)
-class OffsetsWrite:
+class OffsetsWrite(CommitWrite):
     """One commit."""
 
-    owner: OffsetsOwner
     records: tuple[OffsetRecord, ...]
-    ticket: Ticket | None
-    """Ticket of the commit; None once answered."""
-    result: CommitResult
 
     def make_records(self) -> tuple[DurableRecord, ...]:
         return self.records
@@ -93,22 +90,5 @@ class OffsetsWrite:
         table = self.owner.offsets
         for record in self.records:
             table.apply(record)
-        outbox = self.owner.outbox
-        outbox.note(OffsetsStored(len(self.records)))
-        if self.ticket is not None:
-            outbox.reply(self.ticket, self.result)
-
-    def on_failed(self, error: ErrorCode, now: Now) -> None:
-        """Nothing has changed."""
-        del now
-        self.answer_early(error)
-
-    def answer_early(self, error: ErrorCode) -> None:
-        """Positions that were refused for themselves keep their own error."""
-        errors = (own or error for own in self.result.errors)
-        self._answer(CommitResult(tuple(errors)))
-
-    def _answer(self, result: CommitResult) -> None:
-        ticket, self.ticket = self.ticket, None
-        if ticket is not None:
-            self.owner.outbox.reply(ticket, result)
+        self.owner.outbox.note(OffsetsStored(len(self.records)))
+        self.answer(self.result)

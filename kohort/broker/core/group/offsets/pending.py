@@ -1,8 +1,8 @@
 """TxnOffsetCommit: positions that hold once a producer's transaction commits (KIP-98, KIP-447).
 
 They lie in the log like others, in a batch of their own that bears the producer's id and epoch; the
-marker behind it tells what becomes of them. Until then they are not visible, but that who
-asks for stable positions is told that there is none yet.
+marker behind it tells what becomes of them. Until then they are not visible; a client that
+asks for stable positions is told that there are none yet.
 """
 
 from collections.abc import Sequence
@@ -10,14 +10,12 @@ from dataclasses import dataclass
 
 from kohort.broker.core.group.events import OffsetsStored
 from kohort.broker.core.group.offsets.owner import OffsetsOwner
+from kohort.broker.core.group.offsets.write import CommitWrite
 from kohort.broker.core.group.records import DurableRecord, OffsetRecord, PendingOffset
 from kohort.broker.core.group.requests import (
-    CommitResult,
     Now,
     OpenTransaction,
-    Ticket,
 )
-from kohort.protocol.errors import ErrorCode
 
 
 def end_transaction(owner: OffsetsOwner, producer_id: int, *, commit: bool) -> None:
@@ -29,15 +27,11 @@ def end_transaction(owner: OffsetsOwner, producer_id: int, *, commit: bool) -> N
 
 
 @dataclass(slots=True, eq=False)
-class PendingWrite:
+class PendingWrite(CommitWrite):
     """One commit in a transaction."""
 
-    owner: OffsetsOwner
     positions: Sequence[OffsetRecord]
     transaction: OpenTransaction
-    ticket: Ticket | None
-    """Ticket of the commit; None once answered."""
-    result: CommitResult
     is_committed: bool | None = None
     """How the transaction has ended, if it did so before these records were known to be durable."""
 
@@ -67,19 +61,4 @@ class PendingWrite:
         if self.is_committed is not None:
             table.end_transaction(self.transaction.producer_id, commit=self.is_committed)
         self.owner.outbox.note(OffsetsStored(len(self.positions)))
-        self._answer(self.result)
-
-    def on_failed(self, error: ErrorCode, now: Now) -> None:
-        """Nothing has changed."""
-        del now
-        self.answer_early(error)
-
-    def answer_early(self, error: ErrorCode) -> None:
-        """Positions that were refused for themselves keep their own error."""
-        errors = (own or error for own in self.result.errors)
-        self._answer(CommitResult(tuple(errors)))
-
-    def _answer(self, result: CommitResult) -> None:
-        ticket, self.ticket = self.ticket, None
-        if ticket is not None:
-            self.owner.outbox.reply(ticket, result)
+        self.answer(self.result)
