@@ -1,8 +1,8 @@
 """The ``kohort`` command.
 
-``kohort serve`` starts the broker, exactly as ``python -m kohort`` does; ``kohort groups`` asks a
-running one about its consumer groups; ``kohort pipeline`` runs Spark jobs. A command's module is
-imported when it is called, so that asking does not cost the import of a whole broker.
+``kohort serve`` starts the broker, exactly as ``python -m kohort`` does; ``kohort groups`` and
+``kohort transactions`` ask a running one; ``kohort pipeline`` runs Spark jobs. A command's module
+is imported when it is called, so that asking does not cost the import of a whole broker.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ Run: TypeAlias = Callable[[argparse.Namespace], int]
 COMMANDS: Final = {
     "serve": ("start the broker", "kohort.cli.serve"),
     "groups": ("consumer groups: what they do, and why they rebalanced", "kohort.cli.groups"),
+    "transactions": ("transactional producers, and what they hold back", "kohort.cli.transactions"),
     "pipeline": ("Spark jobs: topics and rebalances into tables", "kohort.cli.pipeline"),
 }
 """Summary and module by name. A module has `add_arguments(parser)`, which sets `run`."""
@@ -30,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     parser = argparse.ArgumentParser(
-        prog="kohort", description="A Kafka broker in Python, and tools for its consumer groups."
+        prog="kohort", description="A Kafka broker in Python, and tools for consumer groups."
     )
     parser.add_argument("--version", action="version", version=f"kohort {VERSION}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from enum import IntEnum
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -36,6 +37,19 @@ _PASSING: Final = {
     ErrorCode.NOT_COORDINATOR,
 }
 """What a coordinator answers that is not known yet, is just moving, or is reading its groups."""
+
+
+class CoordinatorKind(IntEnum):
+    """What a coordinator looks after."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+_LOOKED_AFTER: Final = {
+    CoordinatorKind.GROUP: "the group",
+    CoordinatorKind.TRANSACTION: "the transactional id",
+}
 
 
 class RefusedError(Exception):
@@ -130,20 +144,35 @@ class Cluster:
         listed = self.metadata([]).brokers
         return [self.connection(broker.host, broker.port) for broker in listed]
 
-    def coordinator(self, group_id: str) -> BlockingConnection:
-        """The broker that looks after a group.
+    def coordinator(self, key: str, kind: CoordinatorKind) -> BlockingConnection:
+        """The broker that looks after a group, or after a transactional id.
 
         Raises:
             RefusedError: none does.
         """
         if self._first.versions.best(FindCoordinatorRequest) >= _COORDINATORS_SINCE:
-            request = FindCoordinatorRequest(coordinator_keys=[group_id])
+            request = FindCoordinatorRequest(coordinator_keys=[key], key_type=kind)
             found = self.ask(self._first, request).coordinators[0]
         else:
-            found = self.ask(self._first, FindCoordinatorRequest(key=group_id))
+            found = self.ask(self._first, FindCoordinatorRequest(key=key, key_type=kind))
         if found.error_code:
-            raise RefusedError(found.error_code, "the group has no coordinator")
+            raise RefusedError(found.error_code, f"{_LOOKED_AFTER[kind]} has no coordinator")
         return self.connection(found.host, found.port)
+
+    def leader(self, topic: str, partition: int) -> BlockingConnection | None:
+        """The broker that leads a partition; None if there is no such partition.
+
+        Raises:
+            RefusedError: it has no leader now.
+        """
+        answer = self.metadata([topic])
+        found = [one for one in answer.topics[0].partitions if one.partition_index == partition]
+        if not found:
+            return None
+        if found[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE:
+            raise RefusedError(found[0].error_code, f"{topic}-{partition} has no leader")
+        addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+        return self.connection(*addresses[found[0].leader_id])
 
     def patiently(self, ask: Callable[[], T]) -> T:
         """What `ask` returns, in the end: coordinators may need a moment to find their feet."""

@@ -25,7 +25,7 @@ from kohort.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
 )
-from kohort.wire.cluster import Cluster, RefusedError
+from kohort.wire.cluster import Cluster, CoordinatorKind, RefusedError
 
 TopicPartition: TypeAlias = tuple[str, int]
 
@@ -106,7 +106,7 @@ def describe_group(cluster: Cluster, group_id: str) -> Group | None:
     """
 
     def ask() -> tuple[BlockingConnection, DescribedGroup]:
-        coordinator = cluster.coordinator(group_id)
+        coordinator = cluster.coordinator(group_id, CoordinatorKind.GROUP)
         request = DescribeGroupsRequest(groups=[group_id])
         described: DescribedGroup = cluster.ask(coordinator, request).groups[0]
         if described.error_code not in {ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND}:

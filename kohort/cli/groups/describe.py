@@ -7,8 +7,8 @@ from typing import Any
 
 from kohort.broker.core.history.wording import counted, shown
 from kohort.cli.errors import NotFoundError
-from kohort.cli.groups.options import add_kafka, cluster_of, print_json
-from kohort.cli.groups.table import table
+from kohort.cli.options import add_kafka, cluster_of, print_json
+from kohort.cli.table import table
 from kohort.wire.groups import Group, Position, TopicPartition, describe_group
 
 

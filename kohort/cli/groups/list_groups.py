@@ -2,8 +2,8 @@
 
 import argparse
 
-from kohort.cli.groups.options import add_kafka, cluster_of, print_json
-from kohort.cli.groups.table import table
+from kohort.cli.options import add_kafka, cluster_of, print_json
+from kohort.cli.table import table
 from kohort.protocol.messages.list_groups import ListedGroup
 from kohort.wire.groups import list_groups
 
