@@ -13,7 +13,6 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kohort.broker.dispatch.registry import TRANSACTIONS_ARE_SERVED
 from kohort.client.config import ConsumerConfig
 from kohort.client.core.errors import (
     DeserialisationError,
@@ -198,10 +197,8 @@ async def test_a_batch_that_inflates_beyond_the_limit_is_named_and_can_be_passed
 
 
 async def test_only_committed_transactions_are_read_if_that_is_wanted(
-    address: str, kind: str, one: TopicPartition
+    address: str, one: TopicPartition
 ) -> None:
-    if kind == "kohort" and not TRANSACTIONS_ARE_SERVED:
-        pytest.skip("Kohort has no transactions yet")
     settings: dict[str, Any] = {"bootstrap_servers": address, "transactional_id": one.topic}
     async with AIOKafkaProducer(**settings) as producer:
         for number in range(6):

@@ -15,7 +15,6 @@ from kohort.broker.coordinator.loading import load_groups
 from kohort.broker.coordinator.log.offsets_log import Stored, decode_stored, partition_of
 from kohort.broker.core.group.offsets.table import OffsetTable
 from kohort.broker.core.group.records import OffsetRecord, PendingOffset
-from kohort.broker.dispatch.registry import TRANSACTIONS_ARE_SERVED
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
@@ -261,7 +260,6 @@ async def test_a_start_tells_what_the_kafka_tells_that_wrote_the_log(
                 assert await told_by_a_start(client, group, topic) == told_by_kafka
 
 
-@pytest.mark.skipif(not TRANSACTIONS_ARE_SERVED, reason="Kohort has no transactions yet")
 @pytest.mark.parametrize("seed", range(4))
 def test_both_brokers_tell_the_same_after_the_same_history(
     twins: Twins, group_topic: Topic, seed: int, *, long_form: bool

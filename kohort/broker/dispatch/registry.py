@@ -21,7 +21,7 @@ from kohort.protocol.framing import API_VERSIONS_KEY
 from kohort.protocol.message import RESPONSES, schema_of
 from kohort.protocol.schema import VersionRange
 
-TRANSACTIONS_ARE_SERVED: Final = False
+TRANSACTIONS_ARE_SERVED: Final = True
 """Whether the apis of transactions are answered and told; all of them, or none."""
 
 Handler = Callable[[RequestContext, Any], Any]

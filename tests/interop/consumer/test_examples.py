@@ -16,9 +16,7 @@ from threading import Thread
 import pytest
 from confluent_kafka import Consumer as ConfluentConsumer
 
-from kohort.broker.dispatch.registry import TRANSACTIONS_ARE_SERVED
 from tests.interop.consumer.members import Topics
-from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -129,8 +127,6 @@ def test_handle_orders_puts_aside_what_it_cannot_handle(
 def test_exactly_once_copies_each_payment_once(
     any_broker: ServerProcess, topics: Topics, group: str
 ) -> None:
-    if isinstance(any_broker, KohortServer) and not TRANSACTIONS_ARE_SERVED:
-        pytest.skip("Kohort has no transactions yet")
     bootstrap = any_broker.bootstrap
     source, out = topics.create(), topics.create()
     topics.fill(source, range(20))
@@ -147,8 +143,6 @@ def test_exactly_once_copies_each_payment_once(
 def test_read_process_write_is_exact_over_kills(
     any_broker: ServerProcess, topics: Topics, group: str, *, long_form: bool
 ) -> None:
-    if isinstance(any_broker, KohortServer) and not TRANSACTIONS_ARE_SERVED:
-        pytest.skip("Kohort has no transactions yet")
     bootstrap = any_broker.bootstrap
     source, out = topics.create(2), topics.create()
     arguments = ("read_process_write.py", bootstrap, source, out, group, "0")

@@ -14,10 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from kohort import TopicPartition
-from kohort.broker.dispatch.registry import TRANSACTIONS_ARE_SERVED
 from tests.interop.consumer.members import Members, Topics
-from tests.support.brokers.kohort_server import KohortServer
-from tests.support.brokers.server_process import ServerProcess
 
 TRANSACTIONS = 12
 PRODUCERS = 3
@@ -26,12 +23,6 @@ READ_COMMITTED: dict[str, Any] = {
     "enable_auto_commit": False,
 }
 PATIENCE_S = 60
-
-
-@pytest.fixture(autouse=True)
-def needs_transactions(any_broker: ServerProcess) -> None:
-    if isinstance(any_broker, KohortServer) and not TRANSACTIONS_ARE_SERVED:
-        pytest.skip("Kohort has no transactions yet")
 
 
 def plan(seed: int) -> list[tuple[int, bool, int]]:

@@ -11,7 +11,6 @@ import pytest
 from tests.support.processes import java_env
 
 ALLOWED: Final = (
-    "Kohort has no transactions yet",
     # Of the machine, and not of what was installed on it.
     "root may write anywhere",
     "no file system can be mounted here",

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from kohort.cli.groups import describe, table, why
+from kohort.cli import table
+from kohort.cli.groups import describe, why
 from kohort.cli.groups.waiting_text import waiting_lines
 from kohort.wire.groups import Group, Member, Position
 

@@ -46,7 +46,7 @@ def error_codes(message: Struct, version: int) -> Iterator[int]:
         if version not in field.versions:
             continue
         value = getattr(message, field.name)
-        if field.name == "error_code":
+        if field.name in {"error_code", "partition_error_code"}:
             yield value
         for element in value if isinstance(value, list) else [value]:
             if isinstance(element, Struct):

@@ -1,0 +1,125 @@
+"""`kohort transactions` as its users run it, beside either broker and a real producer."""
+
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.interop.consumer.members import Topics
+from tests.support.brokers.server_process import ServerProcess
+from tests.support.clients.model import wait_until
+
+PATIENCE_S = 60
+
+
+class Said(NamedTuple):
+    """What a command has printed, and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Scene:
+    """A transaction that is open in a topic of one partition, behind one record that is not."""
+
+    def __init__(self, bootstrap: str, topics: Topics) -> None:
+        self.bootstrap = bootstrap
+        self.topic = topics.create(1)
+        topics.fill(self.topic, [b"plain"])
+        self.transactional_id = f"id-{uuid.uuid4().hex[:8]}"
+        self.producer = Producer(
+            {"bootstrap.servers": bootstrap, "transactional.id": self.transactional_id}
+        )
+        self.producer.init_transactions(PATIENCE_S)
+        self.producer.begin_transaction()
+        self.producer.produce(self.topic, b"undecided", partition=0)
+        assert not self.producer.flush(PATIENCE_S)
+
+    def ask(self, command: str, *arguments: str) -> Said:
+        ran = subprocess.run(
+            [
+                *(sys.executable, "-m", "kohort.cli", "transactions", command, *arguments),
+                *("--bootstrap-server", self.bootstrap, "--timeout", "60"),
+            ],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert "Traceback" not in ran.stderr
+        return Said(ran.returncode, ran.stdout, ran.stderr)
+
+    def json(self, command: str, *arguments: str) -> Any:  # noqa: ANN401
+        said = self.ask(command, *arguments, "--json")
+        assert said.code == 0, said.err
+        return json.loads(said.out)
+
+
+@pytest.fixture
+def scene(any_broker: ServerProcess, topics: Topics) -> Iterator[Scene]:
+    made = Scene(any_broker.bootstrap, topics)
+    yield made
+    # Its thread must not outlive the broker.
+    del made.producer
+
+
+def test_an_open_transaction_is_listed_described_and_named_as_what_holds_readers_back(
+    scene: Scene,
+) -> None:
+    (listed,) = [
+        one
+        for one in scene.json("list", "--state", "Ongoing")["transactions"]
+        if one["transactional_id"] == scene.transactional_id
+    ]
+    described = scene.json("describe", scene.transactional_id)
+    why = scene.json("why", scene.topic, "0")
+
+    assert described["state"] == listed["state"] == "Ongoing"
+    assert described["partitions"] == [[scene.topic, 0]]
+    assert (why["high_watermark"], why["last_stable_offset"]) == (2, 1)
+    (holder,) = why["open"]
+    assert holder["transactional_id"] == scene.transactional_id
+    assert holder["producer_id"] == listed["producer_id"] == described["producer_id"]
+    assert holder["start_offset"] == 1
+    told = scene.ask("why", scene.topic, "0").out
+    assert f"{scene.transactional_id} has a transaction open from there" in told
+
+    scene.producer.commit_transaction(PATIENCE_S)
+
+    def is_over() -> bool:
+        return bool(scene.json("describe", scene.transactional_id)["state"] == "CompleteCommit")
+
+    # A Kafka writes its markers after it has answered.
+    wait_until(is_over, "the markers are written")
+    assert scene.json("why", scene.topic, "0")["open"] == []
+    assert "Nothing is open" in scene.ask("why", scene.topic, "0").out
+    assert "No transaction is open" in scene.ask("describe", scene.transactional_id).out
+
+
+def test_a_transaction_that_its_coordinator_knows_is_aborted_only_by_force(scene: Scene) -> None:
+    refused = scene.ask("abort", scene.topic, "0", "1")
+    nothing = scene.ask("abort", scene.topic, "0", "0", "--force")
+    aborted = scene.ask("abort", scene.topic, "0", "1", "--force")
+
+    assert refused.code == 2
+    assert scene.transactional_id in refused.err
+    assert nothing.code == 1
+    assert (aborted.code, aborted.err) == (0, "")
+    assert scene.json("why", scene.topic, "0")["open"] == []
+
+
+def test_what_there_is_not_is_said_so(scene: Scene) -> None:
+    unknown = scene.ask("describe", "no-such-id")
+    assert (unknown.code, unknown.out) == (1, "")
+    assert "there is no transactional id 'no-such-id'" in unknown.err
+    no_partition = scene.ask("why", scene.topic, "7")
+    assert no_partition.code == 1
+    assert f"there is no partition 7 of '{scene.topic}'" in no_partition.err
+    wrong = scene.ask("why", scene.topic, "-1")
+    assert wrong.code == 2
