@@ -12,7 +12,6 @@ from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.clock import SystemClock
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
-from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.broker.topics.internal_log import InternalLog
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.names import TRANSACTION_STATE
@@ -29,19 +28,13 @@ from kohort.protocol.records.batch import read_header, split_batches
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
-from tests.support.brokers.running_topics import running_topics
+from tests.support.brokers.running_topics import InlineExecutor, running_topics
 from tests.support.groups.coordinators import group_coordinator, report
 from tests.support.groups.running_groups import RunningGroups
+from tests.support.records.storage_tools import LastingMetadata
 
 TIMEOUT_MS = 60_000
 DIRECTORY = Path("/data")
-
-
-class _Store(MetadataStore):
-    """Stays open: the next broker goes on with it."""
-
-    def close(self) -> None:
-        pass
 
 
 class Disk:
@@ -49,7 +42,7 @@ class Disk:
 
     def __init__(self) -> None:
         self.files = SimulatedFileSystem()
-        self.store = _Store(None, new_cluster_id="x")
+        self.store = LastingMetadata()
 
     def cut(self, topic: str, index: int, *, batches: int = 1) -> None:
         """Take the last batches of a partition away, as a loss of power does."""
@@ -120,6 +113,8 @@ async def running_transactions(
         files=disk.files,
         store=disk.store,
         stop_cleanly=stop_cleanly,
+        # The disk is nothing for several threads at once.
+        executor=InlineExecutor(),
     ) as topics:
         for name in ("t", "u"):
             if topics.get(name) is None:
