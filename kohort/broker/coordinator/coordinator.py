@@ -138,10 +138,18 @@ class GroupCoordinator:
         return ticket
 
     def commit_transactional(
-        self, group_id: str, request: CommitRequest, transaction: OpenTransaction
+        self,
+        group_id: str,
+        request: CommitRequest,
+        transaction: OpenTransaction,
+        *,
+        names_group_errors: bool,
     ) -> Later[CommitResult]:
-        """TxnOffsetCommit, of a transaction that the log's partition of this group is in."""
+        """TxnOffsetCommit, of a transaction that the log's partition of this group is in;
+        `names_group_errors` from v6 on.
+        """
         ticket: Later[CommitResult] = Later()
+        absent = error_without_group(request, names_group_errors=names_group_errors)
         count = len(request.offsets)
 
         def check() -> ErrorCode:
@@ -154,8 +162,8 @@ class GroupCoordinator:
         command = Command(
             lambda group, now: group.commit_in_transaction(request, checked, ticket, now),
             ticket,
-            answer_absent=lambda: CommitResult((ErrorCode.ILLEGAL_GENERATION,) * count),
-            creates_group=request.generation < 0,
+            answer_absent=lambda: CommitResult((absent,) * count),
+            creates_group=not absent,
         )
         preparing = self.host.prepare_log()
         if preparing is None:

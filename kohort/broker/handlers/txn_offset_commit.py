@@ -9,8 +9,8 @@ transaction is asked about next, and the group last, whose rules are in
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 from kohort.broker.core.group.requests import CommitRequest, OffsetToCommit, OpenTransaction
 from kohort.broker.core.transaction.requests import TopicPartition
@@ -22,6 +22,7 @@ from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -30,6 +31,7 @@ from kohort.protocol.messages.txn_offset_commit import (
 ABORTABLE_SINCE: Final = 4
 ADDS_SINCE: Final = 5
 TOPIC_IDS_SINCE: Final = 6
+NAMES_GROUP_ERRORS_SINCE: Final = 6
 
 _NOT_IN_IT: Final = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE})
 
@@ -76,9 +78,9 @@ async def txn_offset_commit(
             generation=request.generation_id_or_member_epoch,
         ),
         OpenTransaction(request.producer_id, request.producer_epoch, asking.verify),
+        names_group_errors=version >= NAMES_GROUP_ERRORS_SINCE,
     )
-    decided = iter(result.errors)
-    return _respond(request, [refusal or next(decided) for refusal in refusals])
+    return _respond(request, refusals, result.errors)
 
 
 class _Asking(NamedTuple):
@@ -125,24 +127,61 @@ class _Asking(NamedTuple):
 
 
 def _respond(
-    request: TxnOffsetCommitRequest, errors: Iterable[ErrorCode]
+    request: TxnOffsetCommitRequest,
+    refusals: Sequence[ErrorCode],
+    decided: Sequence[ErrorCode] = (),
 ) -> TxnOffsetCommitResponse:
-    """`errors` are those of all partitions. What is asked of a topic in several places is answered
-    in one; like Kafka, it says nothing of a topic without partitions.
+    """In the order in which Kafka answers: what it refuses itself comes first, and then what is
+    asked of a topic in several places is answered in one. It says nothing of a topic without
+    partitions.
+
+    Args:
+        refusals: one for each partition; NONE for those that the group has decided on.
+        decided: what it has decided, in their order.
     """
-    topics: dict[str | bytes, TxnOffsetCommitResponseTopic] = {}
+    left = iter(decided)
+    answer = TxnOffsetCommitResponse(topics=[])
+    known: dict[str | bytes, TxnOffsetCommitResponseTopic] = {}
+    by_topic = list(_split(request, refusals))
+    for asked, errors in by_topic:
+        _add(answer, known, asked, [(index, error) for index, error in errors if error])
+    merges = any(refusals)
+    for asked, errors in by_topic:
+        if not merges:
+            known.clear()
+        of_group = [(index, next(left)) for index, error in errors if not error]
+        _add(answer, known, asked, of_group)
+    return answer
+
+
+_Outcomes: TypeAlias = Sequence[tuple[int, ErrorCode]]
+"""Partitions and what they are told."""
+
+
+def _split(
+    request: TxnOffsetCommitRequest, errors: Sequence[ErrorCode]
+) -> Iterator[tuple[TxnOffsetCommitRequestTopic, _Outcomes]]:
     left = iter(errors)
     for asked in request.topics:
-        if not asked.partitions:
-            continue
-        topic = topics.setdefault(
-            asked.name or asked.topic_id,
-            TxnOffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=[]),
+        yield asked, [(one.partition_index, next(left)) for one in asked.partitions]
+
+
+def _add(
+    answer: TxnOffsetCommitResponse,
+    known: dict[str | bytes, TxnOffsetCommitResponseTopic],
+    asked: TxnOffsetCommitRequestTopic,
+    outcomes: _Outcomes,
+) -> None:
+    if not outcomes:
+        return
+    name = asked.name or asked.topic_id
+    topic = known.get(name)
+    if topic is None:
+        topic = known[name] = TxnOffsetCommitResponseTopic(
+            name=asked.name, topic_id=asked.topic_id, partitions=[]
         )
-        topic.partitions += [
-            TxnOffsetCommitResponsePartition(
-                partition_index=partition.partition_index, error_code=next(left)
-            )
-            for partition in asked.partitions
-        ]
-    return TxnOffsetCommitResponse(topics=list(topics.values()))
+        answer.topics.append(topic)
+    topic.partitions += [
+        TxnOffsetCommitResponsePartition(partition_index=index, error_code=error)
+        for index, error in outcomes
+    ]

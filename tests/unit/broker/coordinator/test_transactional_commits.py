@@ -44,7 +44,7 @@ def committing(
     """`errors`: what the transaction coordinator says, if anything, when it is asked."""
     request = CommitRequest((OffsetToCommit("t", 0, offset),), generation=generation)
     transaction = OpenTransaction(producer_id, 0, lambda: errors[0] if errors else NONE)
-    return h.groups.commit_transactional(group_id, request, transaction)
+    return h.groups.commit_transactional(group_id, request, transaction, names_group_errors=False)
 
 
 def end(h: Harness, log: MemoryOffsetsLog, producer_id: int = A, *, commit: bool = True) -> None:

@@ -49,7 +49,9 @@ class Broker:
     ) -> ErrorCode:
         request = CommitRequest((OffsetToCommit("t", partition, offset),))
         transaction = OpenTransaction(producer_id, epoch)
-        result = await self.h.groups.commit_transactional(group_id, request, transaction)
+        result = await self.h.groups.commit_transactional(
+            group_id, request, transaction, names_group_errors=True
+        )
         return result.errors[0]
 
     async def end(self, producer_id: int, epoch: int, *, commit: bool) -> None:

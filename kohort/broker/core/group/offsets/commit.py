@@ -31,7 +31,8 @@ def error_without_group(request: CommitRequest, *, names_group_errors: bool) -> 
     NONE for one from outside of all groups: it creates the group.
 
     Args:
-        names_group_errors: OffsetCommit v9+, which may answer GROUP_ID_NOT_FOUND.
+        names_group_errors: OffsetCommit v9+ and TxnOffsetCommit v6+, which may answer
+            GROUP_ID_NOT_FOUND.
     """
     if request.generation < 0:
         return ErrorCode.NONE
