@@ -1,17 +1,22 @@
-"""One group while the broker runs: keeps its steps in order, carries out what they ask for.
+"""One group while the broker runs: keeps its commands in order, carries out what they ask for.
 
-A turn takes the commands that wait, steps the group with one time, awaits one append for all their
-records, releases the answers and hands the deadlines to the purgatory. While nothing is being
-appended there is nothing to wait for: a command is stepped by its caller, and the group needs
+A batch takes the commands that wait, steps the group with each of them at one time, appends all
+their records at once, gives the answers and hands the deadlines to the purgatory. While nothing is
+being appended there is nothing to wait for: a command is stepped by its caller, and the group needs
 no task. A task exists only from an append to the moment when nothing is left in the inbox. Commits
 alone wait until the loop has looked at all sockets, because an append costs more than all the rest
 of a commit and several can share it.
 
-If an append fails, the group compensates (see :mod:`kohort.broker.core.group.classic.data`), and a
-record that cannot be written down is nothing else: the write it belongs to fails, those that came
-with it do not. So what peers send cannot make a step raise. If one does, the mistake is ours and
-nothing in memory is believed any more: the command that raised is answered UNKNOWN_SERVER_ERROR,
-all others that wait COORDINATOR_NOT_AVAILABLE, and the group is rebuilt from the log.
+If an append fails, each write in it undoes what it has changed in memory, answers its requests with
+an error, and the group goes on. If it failed because something in it cannot be encoded or is too
+large, each write is appended again on its own (`Outbox.append_singly`), so that only the one that
+is to blame fails.
+
+What peers send cannot make a step raise. If one does, the mistake is ours and nothing in memory is
+believed any more: the group is rebuilt from the log. The command whose step raised is answered
+UNKNOWN_SERVER_ERROR, all others that wait COORDINATOR_NOT_AVAILABLE. If what raised comes after the
+steps (records are made, or appended), no single command is to blame, and all are answered
+COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
 from enum import Enum, auto
-from typing import Any, Final, assert_never
+from typing import Any, Final, NamedTuple, assert_never
 
 from kohort.broker.coordinator.answers import AnswerQueue
 from kohort.broker.coordinator.command import ActorHost, Command
@@ -38,7 +43,7 @@ from kohort.broker.core.group.effects import (
     TimerKey,
 )
 from kohort.broker.core.group.group import Group
-from kohort.broker.core.group.records import GroupRecord
+from kohort.broker.core.group.records import DurableRecord, GroupRecord
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.group.states import GroupState
 from kohort.broker.core.group.write_pacing import WritePacing
@@ -49,13 +54,12 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
-COMMANDS_PER_TURN: Final = 200
+COMMANDS_PER_BATCH: Final = 200
 """A few milliseconds' worth; then other groups and the sockets get their chance."""
 
 FAULTS_MAX: Final = 10
 """After so many steps that raised, a group stays unavailable until the next start: rebuilding it
 reads the log, and a client that knows how to make a step raise must not keep the broker at it."""
-
 
 _END: Final = object()
 
@@ -66,11 +70,18 @@ class _Phase(Enum):
     IDLE = auto()
     """It is stepped by its caller."""
     GATHERING = auto()
-    """It waits for the end of this turn of the loop, and is stepped with what else has come."""
+    """It waits for the next iteration of the loop, and is stepped with what else has come."""
     WORKING = auto()
-    """There is a task, and it waits for its turn."""
+    """There is a task; the command waits in the inbox until the task takes it."""
     UNAVAILABLE = auto()
     """It is refused: too many steps have raised."""
+
+
+class _Unfinished(NamedTuple):
+    """An exclusive command that has begun, and has more steps to come."""
+
+    steps: Steps[None]
+    ticket: Later[Any] | None
 
 
 class GroupActor:
@@ -78,18 +89,18 @@ class GroupActor:
 
     __slots__ = (
         "_answers",
-        "_began_writing",
         "_deferred",
         "_due",
         "_faults",
-        "_heartbeat_timers",
         "_host",
         "_inbox",
+        "_paced_write_began",
         "_pacing",
         "_partition",
         "_phase",
         "_rebalance_timers",
-        "_steps",
+        "_sessions",
+        "_unfinished",
         "_waiting",
         "group",
     )
@@ -106,15 +117,15 @@ class GroupActor:
         """Tickets that have no answer yet."""
         self._answers = AnswerQueue(self._waiting, host.answer_turns)
         self._phase = _Phase.IDLE
-        self._steps: Steps[None] | None = None
-        """The rest of a command that takes several turns."""
+        self._unfinished: _Unfinished | None = None
         self._deferred: list[Command] = []
-        """Wait for the pause to end."""
+        """Commands that wait for a pause between GroupRecords to end."""
         self._pacing = WritePacing()
-        self._began_writing: Now | None = None
-        """When the record of all members that is on its way was asked for, if no generation's."""
+        self._paced_write_began: Now | None = None
+        """When the append under way began, if it holds a GroupRecord that is paced (see
+        `_is_paced`); None for any other append."""
         self._faults = 0
-        self._heartbeat_timers: SessionTimers | None = None
+        self._sessions: SessionTimers | None = None
         self._rebalance_timers: KeyedTimers[TimerKey] | None = None
 
     @property
@@ -134,164 +145,193 @@ class GroupActor:
 
     @property
     def is_at_rest(self) -> bool:
-        """Is nothing on its way to the log, and nothing waiting for its turn?"""
+        """Is nothing on its way to the log, and no command waiting?"""
         return self._phase is _Phase.IDLE and not (self._inbox or self._deferred)
 
     def begin(self) -> None:
         """Carry out what making the group has asked for."""
-        self._go_on([])
+        self._run_batch_or_start_task([])
 
     def submit(self, command: Command) -> None:
-        """Step now if nothing is being appended, else in turn."""
-        if command.writes_group and self._defer(command):
-            return
+        """Take a command; the first of these that holds:
+
+        - The group is unavailable: the command is refused.
+        - It writes a GroupRecord, and one was written just now: it waits for the pause to end.
+        - Nothing is being appended: it is stepped at once; or, if it `is_gathered`, in the next
+          iteration of the loop, with what else has come until then.
+        - It waits in the inbox. It is refused if that is full, unless it has no ticket: what the
+          broker itself asks for is little, and nothing asks for it again.
+
+        Whatever is refused is answered COORDINATOR_NOT_AVAILABLE.
+        """
         phase = self._phase
-        if phase is _Phase.IDLE and not command.is_gathered:
-            self._go_on([command])
-        elif phase is not _Phase.UNAVAILABLE and (
-            # What the broker itself asks for is little, and nothing asks for it again.
-            command.ticket is None or len(self._inbox) < self._host.inbox_max
-        ):
-            self._inbox.append(command)
-            if phase is _Phase.IDLE:
-                self._phase = _Phase.GATHERING
-                asyncio.get_running_loop().call_soon(self._step_gathered)
-        elif command.ticket is not None:
+        if phase is not _Phase.UNAVAILABLE:
+            if command.writes_group_record and self._defer(command):
+                return
+            if phase is _Phase.IDLE and not command.is_gathered:
+                self._run_batch_or_start_task([command])
+                return
+            if command.ticket is None or len(self._inbox) < self._host.inbox_max:
+                self._inbox.append(command)
+                if phase is _Phase.IDLE:
+                    self._phase = _Phase.GATHERING
+                    asyncio.get_running_loop().call_soon(self._run_gathered)
+                return
+        if command.ticket is not None:
             command.ticket.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Answered on the spot, in whatever state the group is; costs no turn."""
+        """Answered on the spot, also while an append is under way."""
         if self._phase is _Phase.UNAVAILABLE:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         group = self.group
         error = group.heartbeat(member_id, instance_id, generation, self._host.monotonic_ms())
-        if group.has_effects:
-            self._release(group.take_effects(), self._host.now())
+        if group.outbox.has_ready_effects:
+            self._apply_effects(group.outbox.take_ready_effects(), self._host.now())
         return error
 
     async def unload(self, error: ErrorCode) -> None:
-        """The broker stops: answer all `error`, so many in a turn of the loop, and forget all
-        deadlines.
+        """The broker stops: answer all requests with `error`, some in each iteration of the loop,
+        and forget all deadlines.
         """
-        self._steps = None
+        self._unfinished = None
         now = self._host.now()
         self.group.unload(error, now)
-        self._release(self.group.take_effects(), now)
+        self._apply_effects(self.group.outbox.take_ready_effects(), now)
         self.cancel_timers()
-        while self._answers.has_more:  # noqa: ASYNC110 - they are given turn by turn.
+        while self._answers.has_more:  # noqa: ASYNC110 - each iteration gives some of them.
             await asyncio.sleep(0)
         self._fail_all(KafkaError(error))
 
     def cancel_timers(self) -> None:
-        """Forget all deadlines, and what keeps them: it refers to us, and such a cycle would be
-        found by the next look at everything only, hours after the group has gone.
+        """Forget all deadlines and drop the timers.
+
+        The timers refer to this actor, and this actor to them. Without a cut, only a full garbage
+        collection would free the cycle, which may be hours after the group has gone.
         """
-        for timers in (self._heartbeat_timers, self._rebalance_timers):
+        for timers in (self._sessions, self._rebalance_timers):
             if timers is not None:
                 timers.cancel_all()
-        self._heartbeat_timers = self._rebalance_timers = None
+        self._sessions = self._rebalance_timers = None
 
-    # Turns.
+    # Batches.
 
-    def _go_on(self, commands: Sequence[Command]) -> None:
-        """Take a turn, and leave the rest to a task if that has to wait."""
-        pending = self._turn(commands)
-        if pending is not None or self._steps is not None:
+    def _run_batch_or_start_task(self, commands: Sequence[Command]) -> None:
+        """Run a batch, and start a task for what is left to do if an append or more steps of a
+        command have to be waited for.
+        """
+        pending = self._run_batch(commands)
+        if pending is not None or self._unfinished is not None:
             self._start_task(pending)
         elif self.group.state is GroupState.DEAD:
-            self._leave()
+            self._retire()
 
-    def _step_gathered(self) -> None:
-        """One turn for what has come since; a task of its own goes on if that is too much."""
+    def _run_gathered(self) -> None:
+        """Run one batch of what has come since the last iteration of the loop; a task takes the
+        rest if there is more.
+        """
         if self._phase is not _Phase.GATHERING:
             return  # A deadline has brought a task, which takes what has come.
         self._phase = _Phase.IDLE
         if self._inbox:
-            self._go_on(self._take_commands())
+            self._run_batch_or_start_task(self._take_batch())
         if self._inbox and self._is_idle():
             self._start_task(None)
 
     def _is_idle(self) -> bool:
-        """Whether nothing else will take what is in the inbox; looked up after a turn was taken."""
+        """A function because `_phase` changes within calls, which type checkers do not expect."""
         return self._phase is _Phase.IDLE
 
     def _start_task(self, pending: Awaitable[None] | None) -> None:
         self._phase = _Phase.WORKING
-        self._host.start_task(self._work(pending), f"group {self.group.group_id}")
+        self._host.start_task(self._run_task(pending), f"group {self.group.group_id}")
 
-    async def _work(self, pending: Awaitable[None] | None) -> None:
-        """Take turns until nothing is left to do."""
+    async def _run_task(self, pending: Awaitable[None] | None) -> None:
+        """Await `pending`, an append, and run batches until nothing is left to do."""
         try:
             while self._phase is _Phase.WORKING:
                 if pending is not None:
                     outcome = await self._wait_outcome(pending)
-                    pending = self._finish(outcome)
+                    pending = self._on_append_done(outcome)
                     continue
-                if self._steps is not None:
+                if self._unfinished is not None:
                     await asyncio.sleep(0)
-                    pending = self._step_on(self._steps)
+                    pending = self._continue_steps(self._unfinished)
                     continue
                 if self.group.state is GroupState.DEAD or not (self._inbox or self._due):
                     break
-                pending = self._turn(self._take_commands())
+                pending = self._run_batch(self._take_batch())
                 if pending is None and self._inbox:
                     await asyncio.sleep(0)
         finally:
             if self._phase is _Phase.WORKING:
                 self._phase = _Phase.IDLE
         if self.group.state is GroupState.DEAD:
-            self._leave()
+            self._retire()
 
-    def _take_commands(self) -> list[Command]:
+    def _take_batch(self) -> list[Command]:
+        """Take the commands of the next batch out of the inbox: those before the first exclusive
+        one, COMMANDS_PER_BATCH at most; or that one alone if it comes first.
+
+        Before an exclusive command, deadlines that are due get a batch of their own (no commands):
+        what they write down must be in the log when it is stepped.
+        """
         count = 0
-        for command in self._inbox[:COMMANDS_PER_TURN]:
+        for command in self._inbox[:COMMANDS_PER_BATCH]:
             if not command.is_exclusive:
                 count += 1
                 continue
-            count = count or 1
+            if not count and not self._due:
+                count = 1
             break
         commands = self._inbox[:count]
         del self._inbox[:count]
         return commands
 
-    def _turn(self, commands: Sequence[Command]) -> Awaitable[None] | None:
-        """Step the group with what has come, and carry out what that asks for; returns an append
-        that has to be waited for.
+    def _run_batch(self, commands: Sequence[Command]) -> Awaitable[None] | None:
+        """Step the group with deadlines that are due and with `commands`, and carry out what that
+        asks for; returns an append that has to be waited for.
         """
         now = self._host.now()
         due, self._due = self._due, []
-        command: Command | None = None
+        stepped: Command | None = None
         try:
             if due:
                 self.group.on_deadlines(due, now)
             for command in commands:
+                stepped = command
                 if command.ticket is not None:
                     self._waiting[command.ticket] = None
-                self._steps = command.step(self.group, now)
-                if self._steps is not None:
-                    return self._step_on(self._steps)
-            return self._carry_out(now)
+                steps = command.step(self.group, now)
+                if steps is not None:
+                    # The command is exclusive, so no other one stands behind it in this batch.
+                    self._unfinished = _Unfinished(steps, command.ticket)
+                    return self._continue_steps(self._unfinished)
+            stepped = None
+            return self._apply_effects_and_append(now)
         except Exception:
             logger.exception("A step of group %r failed", self.group.group_id)
-            self._start_over(None if command is None else command.ticket, commands)
+            self._start_over(None if stepped is None else stepped.ticket, commands)
             return None
 
-    def _step_on(self, steps: Steps[None]) -> Awaitable[None] | None:
-        """Go on with a command that takes several turns; returns an append as `_turn` does."""
+    def _continue_steps(self, unfinished: _Unfinished) -> Awaitable[None] | None:
+        """Take the next step of a command that has several; returns an append as `_run_batch`."""
+        culprit = unfinished.ticket
         try:
-            if next(steps, _END) is _END:
-                self._steps = None
-            return self._carry_out(self._host.now())
+            if next(unfinished.steps, _END) is _END:
+                self._unfinished = None
+            culprit = None
+            return self._apply_effects_and_append(self._host.now())
         except Exception:
             logger.exception("A step of group %r failed", self.group.group_id)
-            self._start_over(None, ())
+            self._start_over(culprit, ())
             return None
 
-    def _finish(self, outcome: asyncio.Future[None]) -> Awaitable[None] | None:
-        """An append has ended; returns the next one that has to be waited for."""
+    def _on_append_done(self, outcome: asyncio.Future[None]) -> Awaitable[None] | None:
+        """Tell the group how an append ended; returns the next one that has to be waited for."""
         try:
             now = self._host.now()
-            began, self._began_writing = self._began_writing, None
+            began, self._paced_write_began = self._paced_write_began, None
             if began is not None:
                 self._pacing.note(began.ms, now.ms)
             try:
@@ -300,16 +340,18 @@ class GroupActor:
                 self._tell_outcome(error, now)
             else:
                 self._tell_outcome(None, now)
-            return self._carry_out(now)
+            return self._apply_effects_and_append(now)
         except Exception:
             logger.exception("A write of group %r failed", self.group.group_id)
             self._start_over(None, ())
             return None
 
-    def _carry_out(self, now: Now) -> Awaitable[None] | None:
-        """Do what the steps ask for, appends included as long as they need no waiting."""
+    def _apply_effects_and_append(self, now: Now) -> Awaitable[None] | None:
+        """Do what the steps ask for, appends included as long as they need no waiting; returns the
+        first one that does.
+        """
         log = self._host.log
-        while (append := self._release(self.group.outbox.collect(), now)) is not None:
+        while (append := self._apply_effects(self.group.outbox.collect(), now)) is not None:
             if self._partition is None:
                 self._partition = partition_of(self.group.group_id, log.partition_count)
             try:
@@ -318,18 +360,26 @@ class GroupActor:
                 self._tell_outcome(error, now)
                 continue
             records = append.records
-            writes_members = (
-                (len(records) > 1 or records[0].__class__ is GroupRecord)
-                and self.group.state is GroupState.STABLE
-                and any(isinstance(record, GroupRecord) for record in records)
-            )
+            # Nearly every append is one offset: that is seen here, without a call.
+            may_have_group_record = len(records) > 1 or records[0].__class__ is GroupRecord
+            is_paced = may_have_group_record and self._is_paced(records)
             if pending is not None:
-                self._began_writing = now if writes_members else None
+                self._paced_write_began = now if is_paced else None
                 return pending
-            if writes_members:
+            if is_paced:
                 self._pacing.note(now.ms, self._host.monotonic_ms())
             self.group.on_appended(now)
         return None
+
+    def _is_paced(self, records: Sequence[DurableRecord]) -> bool:
+        """Is a GroupRecord among these that was written because static members came back?
+
+        It is one if the group is STABLE: that of a new generation is written before the group gets
+        there, that of a group without members in EMPTY.
+        """
+        return self.group.state is GroupState.STABLE and any(
+            isinstance(record, GroupRecord) for record in records
+        )
 
     def _tell_outcome(self, error: KafkaError | None, now: Now) -> None:
         if error is None:
@@ -338,8 +388,8 @@ class GroupActor:
             logger.warning("An append for group %r failed: %s", self.group.group_id, error)
             self.group.on_append_failed(error.code, now)
 
-    def _release(self, effects: Sequence[Effect], now: Now) -> Append | None:
-        """Carry out effects, except for an append, which is returned."""
+    def _apply_effects(self, effects: Sequence[Effect], now: Now) -> Append | None:
+        """Give answers, set timers and tell observers; an append is returned instead."""
         append = None
         for effect in effects:
             match effect:
@@ -362,8 +412,8 @@ class GroupActor:
         return append
 
     async def _wait_outcome(self, pending: Awaitable[None]) -> asyncio.Future[None]:
-        """Wait until it is done, however long that takes, as every later step depends on it; but do
-        not let clients wait for ever.
+        """Wait until it is done, however long that takes, as every later step depends on it; but
+        answer clients that have waited for `commit_timeout_ms`.
         """
         outcome = asyncio.ensure_future(pending)
         try:
@@ -372,20 +422,22 @@ class GroupActor:
                 if not outcome.done():
                     self._answer_late()
         finally:
-            outcome.cancel()  # Of no effect unless we are cancelled ourselves.
+            outcome.cancel()  # Does nothing unless this task is cancelled.
         return outcome
 
     def _answer_late(self) -> None:
         now = self._host.now()
         logger.warning("An append for group %r takes long", self.group.group_id)
         self.group.on_append_late()
-        self._release(self.group.take_effects(), now)
+        self._apply_effects(self.group.outbox.take_ready_effects(), now)
         self._fail_inbox(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
-    # Pauses between records of the whole group.
+    # Pauses between GroupRecords.
 
     def _defer(self, command: Command) -> bool:
-        """Put the command aside if there is a pause; False if there is none, or too many wait."""
+        """Put the command aside until the pause ends; False if there is no pause, or if as many
+        wait as may.
+        """
         pause_ms = self._pacing.wait_ms(self._host.monotonic_ms())
         if pause_ms <= 0 or len(self._deferred) >= self._host.inbox_max:
             return False
@@ -396,7 +448,7 @@ class GroupActor:
         return True
 
     def _end_pause(self) -> None:
-        """Work off what has come meanwhile, in turns as large as any."""
+        """Have the commands that were put aside stepped, in batches as any others."""
         deferred, self._deferred = self._deferred, []
         if self.group.state is GroupState.DEAD:
             for command in deferred:
@@ -409,7 +461,7 @@ class GroupActor:
     # Timers.
 
     def _timers_of(self, key: TimerKey) -> SessionTimers | KeyedTimers[TimerKey]:
-        """Made when first needed: most groups there are have no members just now."""
+        """Timers are made when first needed: most groups have no members at a given time."""
         if key.kind in {"session", "pending"}:
             return self._session_timers()
         if self._rebalance_timers is None:
@@ -417,22 +469,22 @@ class GroupActor:
         return self._rebalance_timers
 
     def _session_timers(self) -> SessionTimers:
-        if self._heartbeat_timers is None:
+        if self._sessions is None:
             timers = self._host.new_timers(self._on_deadlines, "Heartbeat")
-            self._heartbeat_timers = SessionTimers(timers, self._host.session_turns)
-        return self._heartbeat_timers
+            self._sessions = SessionTimers(timers, self._host.session_turns)
+        return self._sessions
 
     def _on_deadlines(self, keys: list[TimerKey], now_ms: int) -> None:
-        """An expiry is a message like any other; the group looks at the time itself."""
+        """Step the group with deadlines that have come, once no append is under way."""
         del now_ms
         self._due.extend(keys)
         if self._phase in {_Phase.IDLE, _Phase.GATHERING}:
-            self._go_on([])
+            self._run_batch_or_start_task([])
 
     # Ends.
 
-    def _leave(self) -> None:
-        """The group is gone. What still comes for it finds another group, or none."""
+    def _retire(self) -> None:
+        """The group is gone: have its commands sent to the group that has the id now, if any."""
         self.cancel_timers()
         self._host.remove(self.group)
         inbox, self._inbox = self._inbox, []
@@ -440,13 +492,17 @@ class GroupActor:
             self._host.submit(self.group.group_id, command)
 
     def _start_over(self, culprit: Later[Any] | None, commands: Sequence[Command]) -> None:
-        """A step raised: believe only the log. Commands of the turn that were not stepped yet count
-        as if they had been.
+        """Something raised: answer all requests with an error, and read the group from the log.
+
+        Args:
+            culprit: the ticket of the command whose step raised; None if no single one is to blame.
+            commands: the batch that was being run. Those of it that were not stepped yet are
+                answered like those that were.
         """
         self._faults += 1
         if self._faults >= FAULTS_MAX:
             self._phase = _Phase.UNAVAILABLE
-        self._steps = None
+        self._unfinished = None
         self.cancel_timers()
         self._due.clear()
         if culprit is not None and culprit in self._waiting:
@@ -458,7 +514,7 @@ class GroupActor:
         self._fail_all(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         try:
             self.group = self._host.reload(self.group.group_id)
-            append = self._release(self.group.take_effects(), self._host.now())
+            append = self._apply_effects(self.group.take_effects(), self._host.now())
             assert append is None, "a group that was read from the log has nothing to add to it"
         except Exception:
             logger.exception("Group %r stays unavailable", self.group.group_id)
@@ -475,7 +531,7 @@ class GroupActor:
         self._fail_inbox(error)
 
     def _fail_inbox(self, error: KafkaError) -> None:
-        """Answer requests that no step has seen; what else is there stays."""
+        """Answer requests that were not stepped; commands without a ticket stay in the inbox."""
         commands = self._inbox + self._deferred
         self._inbox, self._deferred = [], []
         for command in commands:

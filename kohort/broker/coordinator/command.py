@@ -23,23 +23,24 @@ def _nothing() -> None:
 
 
 class Command(NamedTuple):
-    """One thing to do to a group, in its turn."""
+    """One thing to do to a group, in the order in which commands come."""
 
     step: Step
-    """What is to be gone through over several turns is returned, by an exclusive command only."""
+    """Does it. An exclusive command may return further steps, to be taken one in each iteration of
+    the loop.
+    """
     ticket: Later[Any] | None = None
     """Answered by the step, or by a later one."""
     answer_absent: Callable[[], object] = _nothing
-    """Makes the ticket's answer, if there is no such group when the turn comes."""
+    """Makes the ticket's answer, if there is no such group when the command would be stepped."""
     creates_group: bool = False
     """Makes the group instead, if there is none."""
     is_exclusive: bool = False
-    """Wants a turn of its own, with nothing else on its way to the log."""
+    """Is stepped in a batch of its own, with nothing else on its way to the log."""
     is_gathered: bool = False
-    """Steps with those that come in the same turn of the loop, so that they share one append."""
-    writes_group: bool = False
-    """Will probably write all members down, and can wait a little so that others share the record.
-    """
+    """Is stepped with those that come in the same iteration of the loop; they share one append."""
+    writes_group_record: bool = False
+    """Will probably write a GroupRecord, and can wait a little so that others share it."""
 
 
 class ActorHost(Protocol):

@@ -66,7 +66,7 @@ class GroupCoordinator:
             ticket,
             answer_absent=lambda: JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id),
             creates_group=not request.member_id,
-            writes_group=not request.member_id and request.instance_id is not None,
+            writes_group_record=not request.member_id and request.instance_id is not None,
         )
         return self._send(group_id, command, ticket)
 

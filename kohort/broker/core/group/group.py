@@ -92,7 +92,9 @@ class Group(OffsetsOwner, Protocol):
         ...
 
     def take_effects(self) -> list[Effect]:
-        """What the steps since the last call ask for, in order; an Append comes last."""
+        """What the steps since the last call ask for, in order; an Append comes last. Not to be
+        called while an append is under way; see `Outbox.take_ready_effects`.
+        """
         ...
 
     # Beginning and end.

@@ -77,12 +77,31 @@ class Outbox:
         return bool(self._effects or self._staged)
 
     @property
+    def has_ready_effects(self) -> bool:
+        """Is there something to take that needs no append?"""
+        return bool(self._effects)
+
+    @property
     def is_writing(self) -> bool:
         """Is the outcome of an append awaited?"""
         return bool(self.in_flight or self._staged)
 
+    @property
+    def unfinished(self) -> list[Write]:
+        """Writes whose outcome is open: in the append under way, or staged for a later one."""
+        return self.in_flight + self._staged
+
+    def take_ready_effects(self) -> list[Effect]:
+        """What needs no append. Staged writes stay where they are, so this may be called while an
+        append is under way.
+        """
+        effects, self._effects = self._effects, []
+        return effects
+
     def collect(self) -> list[Effect]:
-        """What the steps since the last call ask for; the Append, if any, comes last."""
+        """What the steps since the last call ask for; the Append, if any, comes last. Not to be
+        called while an append is under way: writes may be staged for the next one.
+        """
         effects, self._effects = self._effects, []
         records: list[DurableRecord] = []
         while (staged := self._staged) and not records:

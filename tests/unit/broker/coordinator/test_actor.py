@@ -14,6 +14,7 @@ from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.group import Group
 from kohort.broker.core.group.records import DurableRecord
 from kohort.broker.core.group.requests import JoinResult, LeaveEntry, Now, SyncResult
+from kohort.broker.core.steps import Steps
 from kohort.broker.runtime.answer import Later
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
@@ -283,6 +284,24 @@ class TestExclusive:
             assert h.groups.host.stats()["groups"] == 1
 
     @virtual
+    async def test_a_deletion_comes_behind_the_last_members_expiry(
+        self, clock: VirtualClock
+    ) -> None:
+        log = MemoryOffsetsLog()
+        async with running(clock, log) as h:
+            members = await h.stable_static("a")
+            written = log.append_count
+            log.hold()
+            h.commit(1, member_id=members["a"], generation=1)
+            await asyncio.sleep(12)
+            deletion = h.groups.delete_group("g")
+            log.release()
+            assert await deletion is ErrorCode.NONE
+            assert not h.groups.host.stats()["groups"]
+            # The commit, the group without members, its tombstone.
+            assert log.append_count - written == 3
+
+    @virtual
     async def test_who_comes_for_a_deleted_group_finds_none(self, clock: VirtualClock) -> None:
         log = MemoryOffsetsLog()
         async with running(clock, log) as h:
@@ -300,6 +319,20 @@ class TestExclusive:
 
 def raising(group: Group, now: Now) -> None:
     raise RuntimeError("a mistake of ours")
+
+
+def raising_later(group: Group, now: Now) -> Steps[None]:
+    yield
+    raise RuntimeError("a mistake of ours")
+
+
+class FaultyLog(MemoryOffsetsLog):
+    """Its appends raise what no append may raise."""
+
+    def append(
+        self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
+    ) -> Awaitable[None] | None:
+        raise RuntimeError("a mistake of ours")
 
 
 def submit_fault(h: Harness) -> Later[object]:
@@ -359,6 +392,33 @@ class TestFaults:
             assert fault.is_done
             assert h.offset() == 1
             assert (h.offset(partition=1), h.offset(partition=2)) == (None, None)
+
+    @virtual
+    async def test_a_later_step_of_a_command_that_raises_is_answered_as_the_first(
+        self, clock: VirtualClock
+    ) -> None:
+        async with running(clock) as h:
+            await h.do_commit()
+            ticket: Later[object] = Later()
+            h.groups.host.submit("g", Command(raising_later, ticket, is_exclusive=True))
+            behind = h.commit(2)
+            with pytest.raises(KafkaError) as raised:
+                await ticket
+            assert raised.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+            with pytest.raises(KafkaError) as raised:
+                await behind
+            assert raised.value.code is UNAVAILABLE
+
+    @virtual
+    async def test_no_request_is_blamed_when_writing_raises(self, clock: VirtualClock) -> None:
+        log = FaultyLog()
+        async with running(clock, log) as h:
+            commits = [h.commit(1), h.commit(2, partition=1)]
+            for commit in commits:
+                with pytest.raises(KafkaError) as raised:
+                    await commit
+                assert raised.value.code is UNAVAILABLE
+            assert h.groups.host.stats()["faults"] == 1
 
     @virtual
     async def test_after_too_many_the_group_stays_unavailable(self, clock: VirtualClock) -> None:
@@ -506,6 +566,26 @@ class TestLargeGroups:
             assert h.offset() == 7
             assert not waiting.is_done
             assert (await waiting).error is ErrorCode.NONE
+
+    @virtual
+    async def test_a_group_that_is_unavailable_refuses_in_a_pause_too(
+        self, clock: VirtualClock
+    ) -> None:
+        log = SlowToEncode(clock)
+        async with running(clock, log) as h:
+            await h.stable_static("a", "b")
+            h.ask_join(instance="a")
+            h.ask_join(instance="a")
+            waiting = h.join(instance="b")
+            for _ in range(FAULTS_MAX):
+                submit_fault(h)
+            with pytest.raises(KafkaError) as raised:
+                await waiting
+            assert raised.value.code is UNAVAILABLE
+            # Settled at once, not when the pause ends.
+            with pytest.raises(KafkaError) as raised:
+                h.ask_join(instance="b")
+            assert raised.value.code is UNAVAILABLE
 
     @virtual
     async def test_who_waits_for_the_end_of_a_pause_is_answered_when_the_broker_stops(

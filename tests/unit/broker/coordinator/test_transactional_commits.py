@@ -5,8 +5,10 @@ from collections.abc import Awaitable
 
 import pytest
 
+from kohort.broker.coordinator.host import CoordinatorConfig
 from kohort.broker.coordinator.loading import load_groups
 from kohort.broker.coordinator.log.offsets_log import StoredMarker, StoredRecord, partition_of
+from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.records import (
     DurableRecord,
     OffsetRecord,
@@ -150,6 +152,66 @@ async def test_an_end_that_overtakes_the_news_of_the_append_counts(clock: Virtua
         assert (h.offset(), is_unstable(h)) == (2, False)
     async with running(clock, log) as h:
         assert (h.offset(), is_unstable(h)) == (2, False)
+
+
+async def two_commits_one_append(
+    h: Harness, log: MemoryOffsetsLog
+) -> tuple[Later[CommitResult], Later[CommitResult]]:
+    """Two commits in transactions, stepped together: the append of the first is under way, that of
+    the second has to wait for it.
+    """
+    log.hold()
+    before = h.commit(1)
+    await asyncio.sleep(0)
+    commits = committing(h, 2), committing(h, 3, producer_id=B)
+    log.release()
+    log.hold()
+    assert (await before).errors == (NONE,)
+    await asyncio.sleep(0)
+    assert log.append_count == 2
+    return commits
+
+
+class TestWritesThatWaitForAnAppend:
+    """Each commit in a transaction is a batch of its own."""
+
+    @virtual
+    async def test_a_heartbeat_meanwhile_is_answered(self, clock: VirtualClock) -> None:
+        log = MemoryOffsetsLog()
+        async with running(clock, log) as h:
+            commits = await two_commits_one_append(h, log)
+            assert h.groups.heartbeat("g", "m", None, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+            assert log.append_count == 2
+            log.release()
+            assert [(await commit).errors for commit in commits] == [(NONE,), (NONE,)]
+            assert log.append_count == 3
+
+    @virtual
+    async def test_both_are_answered_when_the_append_takes_long(self, clock: VirtualClock) -> None:
+        log = MemoryOffsetsLog()
+        config = CoordinatorConfig(GroupConfig(), commit_timeout_ms=2_000)
+        async with running(clock, log, config) as h:
+            commits = await two_commits_one_append(h, log)
+            late = (ErrorCode.COORDINATOR_NOT_AVAILABLE,)
+            async with asyncio.timeout(2.1):
+                assert [(await commit).errors for commit in commits] == [late, late]
+            log.release()
+            await asyncio.sleep(0.1)
+            # Both are in the log all the same, as if the answers had been lost.
+            assert log.append_count == 3
+            end(h, log, A)
+            end(h, log, B)
+            assert h.offset() == 3
+
+    @virtual
+    async def test_both_are_answered_when_the_broker_stops(self, clock: VirtualClock) -> None:
+        log = MemoryOffsetsLog()
+        config = CoordinatorConfig(GroupConfig(), commit_timeout_ms=60_000)
+        async with running(clock, log, config) as h:
+            commits = await two_commits_one_append(h, log)
+            await h.groups.host.close()
+            gone = (ErrorCode.NOT_COORDINATOR,)
+            assert [(await commit).errors for commit in commits] == [gone, gone]
 
 
 class SlowlyMade(MemoryOffsetsLog):

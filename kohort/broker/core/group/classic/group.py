@@ -257,7 +257,7 @@ class ClassicGroup:
 
     def on_append_late(self) -> None:
         """The outcome is still open, but clients have waited for it long enough."""
-        for write in self.outbox.in_flight:
+        for write in self.outbox.unfinished:
             write.answer_early(UNAVAILABLE)
 
     @property
@@ -266,7 +266,9 @@ class ClassicGroup:
         return self.outbox.has_effects
 
     def take_effects(self) -> list[Effect]:
-        """What the steps since the last call ask for, in order; an Append comes last."""
+        """What the steps since the last call ask for, in order; an Append comes last. Not to be
+        called while an append is under way; see `Outbox.take_ready_effects`.
+        """
         return self.outbox.collect()
 
     # Beginning and end.
@@ -301,7 +303,7 @@ class ClassicGroup:
 
         What is on its way to the log is answered with `error` too, whatever becomes of it.
         """
-        for write in self.outbox.in_flight:
+        for write in self.outbox.unfinished:
             write.answer_early(error)
         replies: list[Reply] = []
         for member in self.roster:
