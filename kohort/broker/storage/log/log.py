@@ -212,14 +212,14 @@ class PartitionLog:
     ) -> list[AbortedTransaction]:
         """The same for what a read from `offset` on has just given, up to `up_to_offset`."""
         state = self._state
-        found = self.aborted_transactions(offset, up_to_offset)
-        if any(one.first_offset > offset for one in found):
-            try:
-                end_offset = end_of_read(state, offset, byte_count)
-            except (OSError, CorruptBatchError):
-                return found  # A few too many, as Kafka tells them, do no harm.
-            found = [one for one in found if one.first_offset < end_offset]
-        return found
+        assert self.producers is not None, "loaded, which makes the indexes good"
+        if not state.has_aborted:
+            return []
+        try:
+            end_offset = min(up_to_offset, end_of_read(state, offset, byte_count))
+        except (OSError, CorruptBatchError):
+            end_offset = up_to_offset  # A few too many, as Kafka tells them, do no harm.
+        return self.aborted_transactions(offset, end_offset)
 
     def append(
         self, batch: Buffer, header: BatchHeader, *, leader_epoch: int, wall_ms: int

@@ -24,6 +24,7 @@ from kohort.broker.storage.errors import CorruptFileError
 from kohort.broker.storage.filesystem import File, FileSystem, write_fully
 
 _ENTRY: Final = Struct(">hqqqq")
+_ENTRY_BEHIND_VERSION: Final = Struct(">2xqqqq")
 ENTRY_BYTES: Final = _ENTRY.size
 _VERSION: Final = 0
 _BLOCK_ENTRIES: Final = 128
@@ -149,18 +150,22 @@ class TransactionIndex:
                 yield entry
 
     def _read(self, number: int, count: int) -> list[AbortedTransaction]:
-        return [AbortedTransaction._make(one[1:]) for one in self._fields(number, count)]
+        data = self._bytes(number, count)
+        return list(map(AbortedTransaction._make, _ENTRY_BEHIND_VERSION.iter_unpack(data)))
 
     def _fields(self, number: int, count: int) -> Iterator[tuple[int, int, int, int, int]]:
+        return _ENTRY.iter_unpack(self._bytes(number, count))
+
+    def _bytes(self, number: int, count: int) -> bytes:
         """The entries as they are in the file, as many as there are."""
         wanted = min(count, self._saved - number) * ENTRY_BYTES
         if wanted <= 0:
-            return iter(())
+            return b""
         assert self._file is not None
         data = self._file.pread(wanted, number * ENTRY_BYTES)
         if len(data) != wanted:
             raise OSError(f"{self.path} ends before entry {number + count}")
-        return _ENTRY.iter_unpack(data)
+        return data
 
     def _save(self, *, sync: bool = False) -> None:
         if not self._pending:
