@@ -1,7 +1,7 @@
-"""Gives out a group's answers, so many in a turn of the loop.
+"""Gives out a group's answers, a bounded number in an iteration of the loop.
 
 The end of a phase answers every member: thousands of responses to be made and written. Each of them
-is settled by the step that asked for it, so others may have a turn in between; answers that come
+is settled by the step that asked for it, so other work may come in between; answers that come
 meanwhile stand behind.
 """
 
@@ -17,7 +17,7 @@ from kohort.broker.core.group.requests import JoinResult
 from kohort.broker.runtime.answer import Later
 
 ANSWERS_PER_TURN: Final = 100
-"""To encode one and have it written at the end of the turn takes some 20 microseconds."""
+"""To encode one and have it written at the end of the iteration takes some 20 microseconds."""
 
 MEMBERS_PER_ANSWER: Final = 25
 """Members that are as much work as an answer without members: the leader's names all of them."""

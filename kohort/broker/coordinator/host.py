@@ -243,7 +243,7 @@ class GroupHost:
             del self._actors[group.group_id]
 
     def submit(self, group_id: str, command: Command) -> None:
-        """Have the group of this id take the command in its turn; make it if need be."""
+        """Have the group of this id take the command; make the group if need be."""
         ticket = command.ticket
         error = ErrorCode.NOT_COORDINATOR if self._is_closed else ErrorCode.NONE
         actor = self._actors.get(group_id)
@@ -276,7 +276,7 @@ class GroupHost:
         return self._is_closed
 
     def actor(self, group_id: str) -> GroupActor | None:
-        """To ask what costs no turn."""
+        """To ask what the group answers on the spot."""
         return self._actors.get(group_id)
 
     def error_without_actor(self, group_id: str) -> ErrorCode:

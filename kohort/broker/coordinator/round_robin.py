@@ -1,6 +1,6 @@
-"""Work of groups that takes more than one pass of the loop: in each pass, one group goes on.
+"""Work of groups that takes more than one iteration of the loop: in each, one group has its turn.
 
-A bounded piece of work for each of twenty groups in one pass is together not bounded.
+A bounded piece of work for each of twenty groups in one iteration is together not bounded.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class TurnTaker(Protocol):
-    """A group's work that can wait for a few passes of the loop."""
+    """A group's work that can wait for a few iterations of the loop."""
 
     def take_turn(self) -> bool:
         """Do a piece of it; True if there is more. What it fails at must not come again."""
@@ -22,13 +22,15 @@ class TurnTaker(Protocol):
 
 
 class RoundRobin:
-    """The same kind of work of all groups: each takes its turn in a pass of the loop of its own."""
+    """The same kind of work of all groups: each iteration of the loop is the turn of one."""
 
     def __init__(self) -> None:
         self._waiting: deque[TurnTaker] = deque()
 
     def add(self, one: TurnTaker) -> None:
-        """Not while it waits, and not from its `take_turn`."""
+        """Have it take turns until it has no more to do. Not to be called for one that still takes
+        turns, nor from its `take_turn`.
+        """
         self._waiting.append(one)
         if len(self._waiting) == 1:
             self._come_back()
@@ -41,8 +43,8 @@ class RoundRobin:
         try:
             is_more = one.take_turn()
         except Exception:
-            # Otherwise it would believe for ever that its turn is still to come.
-            logger.exception("A fault of ours in a group's work over several passes")
+            # It expects another turn, and would never be added again without one.
+            logger.exception("A fault of ours in a group's work over several turns")
             is_more = True
         if is_more:
             self._waiting.append(one)

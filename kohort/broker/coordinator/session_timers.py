@@ -1,8 +1,8 @@
-"""The deadlines of groups' sessions, so many in a turn of the loop.
+"""The deadlines of groups' sessions, a bounded number in an iteration of the loop.
 
 The sessions of all members start again when a generation begins or is loaded: thousands of timers
 to be moved, and of many groups at once after a start. None of them comes for seconds, so that may
-take a few turns: those of one group in each.
+take a few iterations: those of one group in each.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""When the record of a whole group may be written again.
+"""When the GroupRecord of a group, which holds all its members, may be written again.
 
 Kafka's format has no smaller record for the return of one static member, so a rolling restart of a
 group of five thousand would otherwise be five thousand records of a megabyte.
@@ -7,12 +7,11 @@ group of five thousand would otherwise be five thousand records of a megabyte.
 from typing import Final
 
 PAUSE_FACTOR: Final = 4
-"""After a record of the whole group, commands that want another one wait this many times as long as
-it took."""
+"""After a GroupRecord, commands that want another one wait this many times as long as it took."""
 
 PAUSE_FREE_MS: Final = 50
-"""So much of what is to be waited is let pass: a single restart, or a leader's behind another one,
-finds nothing to wait for."""
+"""A wait of up to this long is left out: a single restart, or a leader's behind another one, does
+not wait."""
 
 PAUSE_MAX_MS: Final = 1_000
 """A disk that hangs is not the record's doing."""
@@ -27,7 +26,7 @@ class WritePacing:
         self._pause_ends_ms = 0
 
     def note(self, began_ms: int, ended_ms: int) -> None:
-        """A record of the whole group was written, for members that came back.
+        """A GroupRecord was written because members came back.
 
         Not for a generation's: that comes once, with work for all that costs many times as much.
         """
