@@ -217,3 +217,25 @@ async def test_aiokafkas_producer_commits_for_the_group(
             await producer.send_offsets_to_transaction(positions, one.group_metadata().group_id)
             await (producer.commit_transaction() if commits else producer.abort_transaction())
             assert await one.committed(TopicPartition(topic, 0)) == 3
+
+
+async def test_a_member_begins_behind_the_end_of_a_transaction_that_has_its_positions(
+    members: Members, topics: Topics, bootstrap: str, group: str
+) -> None:
+    topic = topics.create()
+    topics.fill(topic, range(10))
+    partition = TopicPartition(topic, 0)
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=group) as producer:
+        await producer.begin_transaction()
+        await producer.send_offsets_to_transaction({AiokafkaPartition(topic, 0): 6}, group)
+        await producer.flush()
+        waiting = await members.start(topic, **READ_COMMITTED)
+        await members.poll_until([waiting], lambda: waiting.assignment() == {partition})
+        for _ in range(20):
+            assert not await members.poll_once(waiting)
+        await producer.commit_transaction()
+        records: list[Any] = []
+        async with asyncio.timeout(PATIENCE_S):
+            while len(records) < 4:
+                records += await members.poll_once(waiting)
+    assert [record.offset for record in records] == [6, 7, 8, 9]
