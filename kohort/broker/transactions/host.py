@@ -235,13 +235,7 @@ class TransactionHost:
     def step(self, one: TransactionalId, ticket: Later[Any], step: Callable[[int], None]) -> None:
         """Have an id do what it is asked for; `step` takes the wall time."""
         self._unanswered[ticket] = one
-        try:
-            step(self._clock.wall_ms())
-        except Exception:
-            logger.exception("A step of transactional id %r failed", one.transactional_id)
-            self._break(one)
-            return
-        self._go_on(one)
+        self._take(one, lambda: step(self._clock.wall_ms()))
 
     def settled(self, one: TransactionalId) -> Later[None]:
         """Told when nothing of a busy id is on its way any more."""
@@ -294,6 +288,18 @@ class TransactionHost:
             self._idle[name] = None
 
     # Steps.
+
+    def _take(self, one: TransactionalId, step: Callable[[], None]) -> None:
+        """Have an id take a step, and carry out what that asks for."""
+        if one.transactional_id in self._broken:
+            return
+        try:
+            step()
+        except Exception:
+            logger.exception("A step of transactional id %r failed", one.transactional_id)
+            self._break(one)
+        else:
+            self._go_on(one)
 
     def _go_on(self, one: TransactionalId) -> None:
         """Carry out what the steps of an id have asked for, and what follows."""
@@ -374,8 +380,7 @@ class TransactionHost:
             self._on_append_failed(one, error)
             return
         if waiting is None:
-            one.on_appended(now)
-            self._note_idle(one)
+            self._on_appended(one, now)
             return
         one.on_waiting()
         name = f"append for transactional id {one.transactional_id}"
@@ -386,12 +391,15 @@ class TransactionHost:
     async def _wait_appended(self, one: TransactionalId, waiting: Awaitable[None]) -> None:
         try:
             await waiting
-        except KafkaError as error:
-            self._on_append_failed(one, error)
+        except KafkaError as failure:
+            error = failure
+            self._take(one, lambda: self._on_append_failed(one, error))
         else:
-            one.on_appended(self._clock.wall_ms())
-            self._note_idle(one)
-        self._go_on(one)
+            self._take(one, lambda: self._on_appended(one, self._clock.wall_ms()))
+
+    def _on_appended(self, one: TransactionalId, now: int) -> None:
+        one.on_appended(now)
+        self._note_idle(one)
 
     def _on_append_failed(self, one: TransactionalId, error: KafkaError) -> None:
         self.counts["append_failures"] += 1
@@ -411,8 +419,7 @@ class TransactionHost:
             self._backlog.add(lambda: self._mark_more(one, mark, end))
 
     def _mark_more(self, one: TransactionalId, mark: Mark, begin: int) -> None:
-        self._mark(one, mark, begin)
-        self._go_on(one)
+        self._take(one, lambda: self._mark(one, mark, begin))
 
     def _mark_one(
         self, one: TransactionalId, record: TransactionRecord, partition: TopicPartition
@@ -433,15 +440,12 @@ class TransactionHost:
         if isinstance(written, ErrorCode):
             one.on_marked(partition, written, self._clock.wall_ms())
             return
-        is_at_once = written.is_done
-        if not is_at_once:
+        if not written.is_done:
             one.on_waiting()
 
         def take(later: Later[ErrorCode]) -> None:
             error = ErrorCode.KAFKA_STORAGE_ERROR if later.error else later.result()
-            one.on_marked(partition, error, self._clock.wall_ms())
-            if not is_at_once:
-                self._go_on(one)
+            self._take(one, lambda: one.on_marked(partition, error, self._clock.wall_ms()))
 
         written.on_done(take)
 
@@ -467,9 +471,8 @@ class TransactionHost:
 
     def _check_timeout(self, name: str) -> None:
         one = self._ids.get(name)
-        if one is not None and name not in self._broken:
-            one.abort_overdue(self._clock.wall_ms())
-            self._go_on(one)
+        if one is not None:
+            self._take(one, lambda: one.abort_overdue(self._clock.wall_ms()))
 
     def _on_retry(self, names: list[str], now_ms: int) -> None:
         del now_ms
@@ -478,9 +481,8 @@ class TransactionHost:
 
     def _retry(self, name: str) -> None:
         one = self._ids.get(name)
-        if one is not None and name not in self._broken:
-            one.retry(self._clock.wall_ms())
-            self._go_on(one)
+        if one is not None:
+            self._take(one, lambda: one.retry(self._clock.wall_ms()))
 
     async def _complete_all(self) -> None:
         """Complete what was decided; what a partition cannot take is tried again by and by."""

@@ -379,3 +379,29 @@ async def test_a_fault_of_ours_breaks_one_id_and_leaves_no_one_waiting(
             harness.init()
         assert harness.init().error is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert harness.init("other") == given(1, PID + 1)
+
+
+@pytest.mark.parametrize("what", ["marker", "record"])
+@virtual
+async def test_a_fault_of_ours_behind_a_wait_is_answered_too(
+    what: str, clock: VirtualClock
+) -> None:
+    log, partitions = MemoryTransactionLog(), MarkedPartitions(ORDERS)
+    async with running(clock, log, partitions) as harness:
+        harness.init()
+        harness.add(ORDERS)
+        (partitions if what == "marker" else log).hold()
+        ended = harness.end(COMMIT)
+        settling = harness.transactions.settling("t", adds=True)
+        assert settling is not None
+        one = harness.host.transactional_id("t")
+        assert one is not None
+        if what == "marker":
+            one.record = object()  # type: ignore[assignment]
+        else:
+            one._pending = None
+        (partitions if what == "marker" else log).release()
+        await settling
+        with pytest.raises(KafkaError, match="UNKNOWN_SERVER_ERROR"):
+            ended.result()
+        assert harness.host.stats()["broken"] == 1
