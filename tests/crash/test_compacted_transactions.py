@@ -1,0 +1,165 @@
+"""kill -9 while a compacted topic is written in transactions: the last committed value of every key
+is read when all is over, and no aborted one.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support.brokers.kohort_server import KohortServer
+
+pytestmark = pytest.mark.long
+
+WRITERS = 3
+KEYS = 20
+"""Each writer's own."""
+TRANSACTIONS = 150
+"""Each writer's."""
+KILLS = 3
+VALUE_BYTES = 20_000
+PATIENCE_S = 120
+QUICK_COMPACTION = {
+    "log.cleaner.backoff.ms": "100",
+    "log.segment.bytes": "1048576",
+}
+CONFIGS = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "1048576",
+    "min.cleanable.dirty.ratio": "0.1",
+    "delete.retention.ms": "60000",
+}
+Table = dict[bytes, bytes | None]
+
+
+def retried(act: object, *arguments: object) -> None:
+    """Do a step of a transaction until it is done; the broker may be away for a while."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            act(*arguments)  # type: ignore[operator]
+        except confluent_kafka.KafkaException as error:
+            if not error.args[0].retriable() or time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return
+
+
+class Writer(threading.Thread):
+    """Writes keys of its own in transactions, of which it aborts every third or so."""
+
+    def __init__(self, bootstrap: str, number: int) -> None:
+        super().__init__(daemon=True)
+        self.committed: Table = {}
+        self.record_count = 0
+        self.error: Exception | None = None
+        self._random = random.Random(number)
+        self._keys = [b"%d-%d" % (number, key) for key in range(KEYS)]
+        self._producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "transactional.id": f"writer-{number}",
+                "transaction.timeout.ms": 60_000,
+                "linger.ms": 1,
+                "log_level": 0,
+            }
+        )
+
+    def run(self) -> None:
+        try:
+            retried(self._producer.init_transactions, 10)
+            for number in range(TRANSACTIONS):
+                self._write(number)
+        except Exception as error:  # noqa: BLE001 - told by the test.
+            self.error = error
+
+    def _write(self, number: int) -> None:
+        table: Table = {}
+        self._producer.begin_transaction()
+        for _ in range(self._random.randrange(1, 4)):
+            key = self._random.choice(self._keys)
+            value = None if self._random.random() < 0.1 else b"%d " % number * (VALUE_BYTES // 4)
+            self._producer.produce("t", value, key, partition=0)
+            table[key] = value
+            self.record_count += 1
+        if self._random.random() < 0.4:
+            retried(self._producer.abort_transaction, 10)
+        else:
+            retried(self._producer.commit_transaction, 10)
+            self.committed |= table
+
+
+def read_table(bootstrap: str) -> tuple[Table, int]:
+    """The table that a consumer of committed records makes of the topic, and their count."""
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+        }
+    )
+    place = confluent_kafka.TopicPartition("t", 0, 0)
+    table: Table = {}
+    count = 0
+    try:
+        _, end = consumer.get_watermark_offsets(place, timeout=30)
+        consumer.assign([place])
+        while consumer.position([place])[0].offset < end:
+            message = consumer.poll(10)
+            assert message is not None, "the end does not come"
+            assert message.error() is None
+            key = message.key()
+            assert key is not None
+            table[key] = message.value()
+            count += 1
+    finally:
+        consumer.close()
+    return table, count
+
+
+def living(table: Table) -> Table:
+    return {key: value for key, value in table.items() if value is not None}
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[KohortServer]:
+    with KohortServer(tmp_path, overrides=QUICK_COMPACTION) as server:
+        admin = AdminClient({"bootstrap.servers": server.bootstrap})
+        admin.create_topics([NewTopic("t", 1, 1, config=CONFIGS)])["t"].result(60)
+        yield server
+
+
+def test_the_last_committed_values_survive_compaction_and_kills(server: KohortServer) -> None:
+    writers = [Writer(server.bootstrap, number) for number in range(WRITERS)]
+    for writer in writers:
+        writer.start()
+    choices = random.Random(1)
+    for _ in range(KILLS):
+        time.sleep(choices.uniform(1, 3))
+        server.kill()
+        server.start()
+    for writer in writers:
+        writer.join(PATIENCE_S)
+        assert writer.error is None
+        assert not writer.is_alive()
+    expected: Table = {}
+    for writer in writers:
+        expected |= writer.committed
+    end = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap})
+    end.produce("t", b"end", b"end", partition=0)
+    assert end.flush(30) == 0
+    expected[b"end"] = b"end"
+    table, count = read_table(server.bootstrap)
+    assert living(table) == living(expected)
+    written = sum(writer.record_count for writer in writers)
+    print(written, "records written,", count, "read")
+    assert count < written / 2
