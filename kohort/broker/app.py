@@ -359,7 +359,10 @@ class Broker:
         # All partitions are open after an unclean stop; after a clean one nothing was lost.
         was_clean = topics.disk.data.was_clean
         await host.start(lambda: () if was_clean else find_open(list(topics.disk.opened())))
-        return Transactions(host)
+        settings = topics.settings
+        return Transactions(
+            host, verifies=lambda: settings.config.transaction_partition_verification_enable
+        )
 
     def _make_services(
         self,

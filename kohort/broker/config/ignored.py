@@ -132,11 +132,9 @@ _BY_REASON: Final = {
     "One broker asks nobody about transactions, and replicates nothing.": """
         add.partitions.to.txn.retry.backoff.max.ms INT 100
         add.partitions.to.txn.retry.backoff.ms INT 20
-        transaction.partition.verification.enable BOOLEAN true dynamic
         transaction.state.log.load.buffer.size INT 5242880
         transaction.state.log.min.isr INT 2
         transaction.state.log.replication.factor SHORT 3
-        transaction.two.phase.commit.enable BOOLEAN false
     """,
     "TLS, SASL and tokens, which are not supported yet; listeners that need them are refused.": """
         connection.failed.authentication.delay.ms INT 100

@@ -1,6 +1,10 @@
 """Settings of transactions."""
 
-from kohort.broker.config.settings import Int, Settings, setting
+from kohort.broker.config.settings import Boolean, Int, Settings, setting
+
+
+def _two_phase_problem(is_enabled: bool) -> str | None:  # noqa: FBT001 - as all checks.
+    return "two-phase commit (KIP-939) is not supported" if is_enabled else None
 
 
 class TransactionSettings(Settings):
@@ -38,4 +42,16 @@ class TransactionSettings(Settings):
         104_857_600,
         at_least=1 << 20,
         doc="segment.bytes of __transaction_state when it is created; no topic can have less.",
+    )
+    transaction_partition_verification_enable: Boolean = setting(
+        True,
+        dynamic=True,
+        doc="Whether batches of the flow from before KIP-890 must be in a partition that was added "
+        "to the open transaction. Without it a delayed one may hold up readers for ever.",
+    )
+    transaction_two_phase_commit_enable: Boolean = setting(
+        False,
+        check=_two_phase_problem,
+        honoured=False,
+        doc="Can only be false: KIP-939 is not supported.",
     )

@@ -14,6 +14,7 @@ from kohort.broker.core.transaction.requests import (
 )
 from kohort.broker.runtime.answer import Later
 from kohort.broker.transactions.host import RETRY_MS, TransactionsConfig
+from kohort.broker.transactions.transactions import Transactions
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.control import ControlType
 from kohort.testing.memory_transaction_log import MemoryTransactionLog
@@ -342,6 +343,16 @@ async def test_a_batch_of_the_next_transaction_waits_for_the_end_of_the_last(
         log.release()
         await waiting
         assert harness.transactions.verify("t", PID, 1, [ORDERS], adds=True) is NONE
+
+
+@virtual
+async def test_batches_that_add_nothing_need_not_be_checked(clock: VirtualClock) -> None:
+    async with running(clock) as harness:
+        unchecked = Transactions(harness.host, verifies=lambda: False)
+        unknown = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert unchecked.verify("no", PID, 0, [ORDERS], adds=False) is NONE
+        assert unchecked.verify("no", PID, 0, [ORDERS], adds=True) is unknown
+        assert unchecked.verify_only("no", PID, 0, ORDERS) is unknown
 
 
 # The end.
