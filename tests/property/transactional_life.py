@@ -182,6 +182,11 @@ class TransactionalLife(CompactedLife):
     ) -> None:
         super()._reopen(files, flushed_offset, has_lost_power=has_lost_power)
         del self.places[len(self.written) :]
+        if has_lost_power and self.log.log_end_offset == self.log.log_start_offset:
+            # What was deleted may be lost as well, be it the beginning or the end of a transaction.
+            self.places = [Place(-1)] * len(self.places)
+            for one in self.log.producers.open_transactions():
+                self.places[one.first_offset] = Place(one.producer_id)
         for producer_id in PRODUCERS:
             producer = self.log.producers.get(producer_id)
             self.epochs[producer_id] = 0 if producer is None else producer.producer_epoch
