@@ -4,7 +4,6 @@ told of positions that wait for the end of a transaction.
 
 import pytest
 
-from kohort.broker.dispatch.registry import TRANSACTIONS_ARE_SERVED
 from kohort.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from kohort.protocol.messages.delete_groups import DeleteGroupsRequest
 from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -20,9 +19,6 @@ from tests.interop.same_answers.offsets import commit, delete_request, fetch_all
 from tests.interop.same_answers.pair import Answers, Pair
 from tests.interop.same_answers.scenes import NOWHERE, Topic, fresh_name
 
-pytestmark = pytest.mark.skipif(
-    not TRANSACTIONS_ARE_SERVED, reason="Kohort has no transactions yet"
-)
 VERSIONS = range(7)
 MEMBERS_SINCE = 3
 ADDS_SINCE = 5

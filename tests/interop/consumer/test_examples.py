@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -16,7 +17,9 @@ from threading import Thread
 import pytest
 from confluent_kafka import Consumer as ConfluentConsumer
 
+from tests.interop.consumer.conftest import OVERRIDES
 from tests.interop.consumer.members import Topics
+from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -159,6 +162,35 @@ def test_read_process_write_is_exact_over_kills(
     with running(*arguments) as service:
         receipts = read_committed(bootstrap, out, count)
         assert service.stop() == 0
+    assert sorted(receipts) == sorted(f"received: {number}" for number in range(count))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("flush_messages", [1, 10_000])
+def test_read_process_write_is_exact_over_kills_of_the_broker(
+    tmp_path: Path, group: str, flush_messages: int
+) -> None:
+    """With each kill of the broker goes one of the service, a moment later."""
+    settings = {**OVERRIDES, "log.flush.interval.messages": str(flush_messages)}
+    draw = random.Random(flush_messages)
+    with KohortServer(tmp_path, overrides=settings) as broker:
+        topics = Topics(broker.bootstrap)
+        source, out = topics.create(2), topics.create()
+        arguments = ("read_process_write.py", broker.bootstrap, source, out, group, "0")
+        count = 0
+        for _ in range(6):
+            for partition in (0, 1):
+                topics.fill(source, range(count, count + 500), partition)
+                count += 500
+            with running(*arguments) as service:
+                for _ in range(draw.randint(1, 6)):
+                    service.line_with("up to")
+                broker.kill()
+                broker.start()
+        with running(*arguments) as service:
+            receipts = read_committed(broker.bootstrap, out, count)
+            assert service.stop() == 0
+        topics.delete_all()
     assert sorted(receipts) == sorted(f"received: {number}" for number in range(count))
 
 
