@@ -152,8 +152,8 @@ class ConsumerConfig:
     fetch_max_bytes: int = 50 << 20
     max_partition_fetch_bytes: int = 1 << 20
     prefetch_bytes_limit: int = 50 << 20
-    """What is read ahead of the polls at most, as it was sent; and what is kept inflated of
-    batches of which some records were returned."""
+    """What is read ahead of the polls at most, as it was sent; and what is kept decompressed of
+    batches that are partly read."""
     inflated_bytes_limit: int = 64 << 20
     """What one batch may grow to when it is decompressed."""
     check_crcs: bool = True

@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from kohort.client.core.errors import DeserialisationError
 from kohort.client.core.fetch.deserialisers import (
+    BackgroundDeserialiser,
     Deserialiser,
     Deserialisers,
-    Maker,
     NotMadeYet,
     refused,
 )
@@ -69,7 +69,7 @@ class _Making:
     task: asyncio.Task[None] | None = None
 
 
-class Awaiting(Maker):
+class DeserialisingTasks(BackgroundDeserialiser):
     """Calls the deserialisers of one consumer, in order within each partition."""
 
     def __init__(self, deserialisers: Deserialisers, *, on_made: Callable[[], object]) -> None:

@@ -70,7 +70,7 @@ it is tried again after retry_backoff_max_ms."""
 LAST_COMMIT_SHARE: Final = 0.5
 """The part of it that the last commit may take, so that callbacks have some as well."""
 
-BREATH_S: Final = 0.001
+YIELD_EVERY_S: Final = 0.001
 """How long polls that find records may follow each other without letting the loop do other work,
 such as receiving the next ones."""
 
@@ -152,7 +152,7 @@ class Engine:
         self._closing: asyncio.Task[None] | None = None
         self._patience: asyncio.Timeout | None = None
         """How long the end may take."""
-        self._breathe_s = 0.0
+        self._next_yield_s = 0.0
         self._turn = asyncio.Lock()
         self._turning: asyncio.Task[Any] | None = None
         self._positions_task: asyncio.Task[None] | None = None
@@ -394,7 +394,7 @@ class Engine:
         """
         self._check_open()
         self.check_reader()
-        self.fetcher.asked(only)
+        self.fetcher.mark_processed(only)
         if self.positions.begin_reading(only):
             self.fetcher.wake()
         try:
@@ -418,10 +418,10 @@ class Engine:
         take: Callable[[], T],
         only: frozenset[TopicPartition] | None,
     ) -> T | None:
-        if time.monotonic() >= self._breathe_s:
+        if time.monotonic() >= self._next_yield_s:
             # Who always finds records does not wait, but others need the loop too.
-            await self.fetcher.breathe()
-            self._breathe_s = time.monotonic() + BREATH_S
+            await self.fetcher.let_loop_receive()
+            self._next_yield_s = time.monotonic() + YIELD_EVERY_S
         deadline_s = float("inf") if timeout_s is None else time.monotonic() + timeout_s
         while True:
             if self.subscription.kind is SubscriptionKind.NONE and not self.is_closing:

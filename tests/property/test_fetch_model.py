@@ -142,9 +142,9 @@ class FetchModel(RuleBasedStateMachine):
             assert 0 < fetch.bytes_max <= CONFIG.prefetch_bytes_limit // len({
                 one.partition % len(BROKERS) for one in self.expected
             })  # fmt: skip
-            sent = self.state.ask(fetch, VERSION, self.now_ms)
+            sent = self.state.build_request(fetch, VERSION, self.now_ms)
             assert sent is not None, "it was planned just now"
-            assert all(self.positions.state(one).is_readable for one in sent.asked)
+            assert all(self.positions.state(one).is_readable for one in sent.requested)
             self.under_way[fetch.node_id] = fetch, sent
 
     def _ask_if_told(self, passed_ms: int) -> None:
@@ -161,10 +161,10 @@ class FetchModel(RuleBasedStateMachine):
         node_id = sorted(self.under_way)[which % len(self.under_way)]
         fetch, sent = self.under_way.pop(node_id)
         if fate is Fate.LOST:
-            self.state.failed(fetch, self.now_ms, self.now_ms)
+            self.state.on_broker_unreachable(fetch, self.now_ms, self.now_ms)
         else:
             parts = []
-            for one, asked in sent.asked.items():
+            for one, asked in sent.requested.items():
                 records = b""
                 if fate is Fate.ANSWERED and batches and asked.offset < LOG_RECORDS:
                     records = _log(asked.offset, batches)
@@ -173,8 +173,8 @@ class FetchModel(RuleBasedStateMachine):
                 parts.append(_part(one, fate, records))
             topic = FetchableTopicResponse(topic="t", topic_id=TOPIC_ID, partitions=parts)
             answer = FetchResponse(responses=[topic])
-            self.state.answered(sent, answer, self.now_ms, WALL_MS)
-        self.state.ended(fetch)
+            self.state.on_response(sent, answer, self.now_ms, WALL_MS)
+        self.state.on_request_finished(fetch)
 
     @rule(counts=st.lists(st.integers(0, 12), min_size=1, max_size=5), batches=st.integers(1, 4))
     def flow(self, counts: list[int], batches: int) -> None:

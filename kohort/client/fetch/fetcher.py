@@ -1,12 +1,13 @@
 """Reads the assigned partitions ahead of the user, from all brokers at the same time.
 
 What arrives waits, as bytes, until it is taken; records are made of it only then. How much may wait
-is bounded (`prefetch_bytes_limit`), so a consumer that does not poll stops reading. The same bounds
-what is inflated of batches that were begun.
+is bounded (`prefetch_bytes_limit`), so a consumer that does not poll stops reading. As many bytes
+again may be held for batches that are decompressed and partly read.
 
-All that is decided here is decided by `kohort.client.core.fetch.state`: what to ask which broker
-for, what an answer means, what readers get. Around it are the connections, a task for each request,
-one timer, and what looks up offsets and asks new leaders (`resets`, `leader_checks`).
+This is the shell of `kohort.client.core.fetch.state`, which decides everything: what to request of
+which broker, what a response means, what readers get. The shell has the connections, a task for
+each request and one timer, and the parts that look up offsets (`resets`) and ask new leaders
+whether a position still holds (`position_checks`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.client.clock import now_ms, wall_ms
-from kohort.client.core.fetch.buffers import Only, Records
+from kohort.client.core.fetch.buffers import PartitionFilter, Records
 from kohort.client.core.fetch.config import FetchConfig
 from kohort.client.core.fetch.deserialisers import NO_DESERIALISERS, Deserialisers
 from kohort.client.core.fetch.plan import PlannedFetch
@@ -29,8 +30,8 @@ from kohort.client.core.fetch.wire import SentFetch
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord
-from kohort.client.deserialising import Awaiting
-from kohort.client.fetch.leader_checks import PositionChecks
+from kohort.client.deserialising import DeserialisingTasks
+from kohort.client.fetch.position_checks import PositionChecks
 from kohort.client.fetch.resets import OffsetResets
 from kohort.client.net.cluster import FETCHING, Cluster
 from kohort.client.net.connection import Connection
@@ -39,10 +40,12 @@ from kohort.protocol.messages.fetch import FetchRequest
 
 logger = logging.getLogger(__name__)
 
-RECEIVING_ROUNDS_MAX: Final = 32
-"""So that a broker that sends without end does not keep records from being handed out."""
+RECEIVING_ITERATIONS_MAX: Final = 32
+"""Iterations of the loop in `Fetcher.let_loop_receive`. Without a limit, a broker that sends all
+the time would keep the user from getting records."""
 
 LARGE_BLOCK_BYTES: Final = 16 << 20
+"""Larger than what a consumer allocates at a time; glibc's threshold can be raised to 32 MiB."""
 
 CommittedLookup: TypeAlias = Callable[
     [Collection[TopicPartition]],
@@ -52,7 +55,7 @@ CommittedLookup: TypeAlias = Callable[
 
 
 class _UnderWay(NamedTuple):
-    """A request that was sent."""
+    """A request that was sent and has no response yet."""
 
     connection: Connection
     sent: SentFetch
@@ -76,8 +79,9 @@ class Fetcher:
         on_metadata_wanted: Callable[[], None],
     ) -> None:
         """`on_metadata_wanted` is called, with a backoff in between, when a partition has no known
-        leader or the wrong one. It returns at once, and has the metadata refreshed and `wake`
-        called after that (without that call it takes a backoff longer).
+        leader or the wrong one. It must return at once, have the metadata refreshed in the
+        background, and have `wake` called afterwards; without `wake` the partition is looked at
+        again only when its backoff ends.
         """
         self._cluster = cluster
         self._positions = positions
@@ -90,8 +94,8 @@ class Fetcher:
             config,
             random=random.random,
             deserialisers=deserialisers,
-            maker=Awaiting(deserialisers, on_made=self._changed.set)
-            if deserialisers.are_awaited
+            background=DeserialisingTasks(deserialisers, on_made=self._changed.set)
+            if deserialisers.have_coroutines
             else None,
         )
         self._resets = OffsetResets(
@@ -111,7 +115,7 @@ class Fetcher:
             on_changed=self.wake,
         )
         self._tasks: set[asyncio.Task[None]] = set()
-        """One for each request that has no answer."""
+        """One for each request that has no response yet."""
         self._timer: asyncio.TimerHandle | None = None
         self._is_running = False
         self._is_fetching = True
@@ -125,34 +129,34 @@ class Fetcher:
         self.assignment_changed()
 
     async def stop_fetching(self) -> None:
-        """Ask for no more records. Positions are found as before, for callers that ask for one."""
+        """Send no more fetch requests. Positions are still looked up for callers that need one."""
         self._is_fetching = False
         await self._give_up_requests()
 
     async def close(self) -> None:
-        """Give up requests under way and forget all that waits. May be called twice."""
+        """Cancel requests under way and drop everything that was fetched. May be called twice."""
         self._is_running = False
         self._stop_timer()
         await asyncio.gather(self._give_up_requests(), self._resets.close(), self._checks.close())
         self.state.clear()
         self._changed.set()
 
-    def take(self, max_records: int, only: Only = None) -> Records:
-        """Records that are here, in order within each partition, `max_records` at most in all; of
-        the partitions `only` if it is given.
+    def take(self, max_records: int, only: PartitionFilter = None) -> Records:
+        """Take records that have arrived, in order within each partition: `max_records` at most in
+        all, of the partitions `only` if it is given.
 
-        Positions move past them. Empty if there are none, which may be although `wait` returned:
-        what came was not for users (markers, aborted transactions).
+        Positions move past them. The result may be empty even after `wait` has returned True: then
+        nothing that arrived was for users (transaction markers, aborted transactions).
 
         Raises:
             RecordError: the next record of a partition cannot be given out, because its batch is
                 corrupt or too large, or its deserialiser raises; the position stays. Seek past it
                 to go on.
-            OffsetOutOfRangeError: and no policy for it.
+            OffsetOutOfRangeError: the position is not in the log, and there is no reset policy.
             AuthorizationError: the topic may not be read.
 
-        Such an error is raised once, and never instead of records that were there before it. If it
-        lasts it comes again, because the partition is fetched again.
+        Records before the error are returned first. Each error is raised once; the partition is
+        then fetched again, so an error that lasts is raised again.
         """
         self._raise_error(only)
         taken = self.state.take(max_records, only)
@@ -163,9 +167,9 @@ class Fetcher:
         return taken
 
     def next_record(self) -> AnyRecord | None:
-        """Take one record: the position moves by this one only. Raises as `take`.
+        """Take one record, and move the position past it. None if none has arrived; then `wait`.
 
-        None: there is none here; `wait` for it.
+        Raises what `take` raises.
         """
         record = self.state.next_made()
         if record is None:
@@ -176,13 +180,13 @@ class Fetcher:
                 self._raise_error()
         return record
 
-    def asked(self, only: Only) -> None:
-        """More is asked for by a reader of `only` (None: all): what it was given is processed."""
-        self.state.asked(only)
+    def mark_processed(self, only: PartitionFilter) -> None:
+        """A reader of `only` (None: all) polls again: what it was given last is processed."""
+        self.state.mark_processed(only)
 
     def processed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The positions up to which records are processed, as far as can be told: all that were
-        returned, but for those that a reader was given last.
+        """The positions up to which records count as processed: behind everything that was
+        returned, except what each reader was given last, which it may still be working on.
         """
         return self.state.processed()
 
@@ -191,15 +195,15 @@ class Fetcher:
         """What was fetched and not taken yet."""
         return self.state.waiting_bytes
 
-    async def wait(self, timeout_s: float, only: Only = None) -> bool:
-        """Until there is something to take (records or an error; of the partitions `only` if it is
-        given), or `wake` is called.
+    async def wait(self, timeout_s: float, only: PartitionFilter = None) -> bool:
+        """Wait until there are records or an error to take (of the partitions `only` if it is
+        given), until `wake` is called, or for `timeout_s`.
 
-        Lets others have the loop in any case, so that who always finds records does not keep the
-        next ones from being received.
+        Yields to the loop even if there is something already: a caller that always finds records
+        would otherwise keep the loop from receiving the next ones.
 
         Returns:
-            whether there is something.
+            whether there is something to take.
         """
         if self.state.has_something(only):
             await asyncio.sleep(0)
@@ -210,37 +214,41 @@ class Fetcher:
                 await self._changed.wait()
         return self.state.has_something(only)
 
-    async def breathe(self) -> None:
-        """Let others have the loop, and whatever has arrived be received.
+    async def let_loop_receive(self) -> None:
+        """Yield to the loop until nothing new comes in, for RECEIVING_ITERATIONS_MAX iterations at
+        most.
 
-        A round of the loop receives what the system has of an answer, and makes room for more of
-        it: an answer of a megabyte is here after about ten. Without them it would not come in
-        while records are handed out, and who hands them out would wait for it afterwards.
+        One iteration receives what the kernel has buffered of a response, and so makes room for
+        more of it; a response of a megabyte takes about ten. Without these iterations nothing would
+        come in while a caller takes records that are here, and it would wait for the next ones
+        afterwards.
         """
-        for _ in range(RECEIVING_ROUNDS_MAX):
+        for _ in range(RECEIVING_ITERATIONS_MAX):
             had = self._cluster.received_bytes
             await asyncio.sleep(0)
             if self._cluster.received_bytes == had:
                 break
 
     def wake(self) -> None:
-        """Something has changed (a position, a pause, the metadata); waiters return."""
+        """Act on a changed position, pause or metadata; `wait` returns."""
         self.state.drop_outdated()
         self._pump()
         self._changed.set()
 
     def assignment_changed(self) -> None:
-        """Forget what was fetched of partitions that are gone, and fetch those that came."""
+        """Drop what was fetched of partitions that were taken away, and fetch those added."""
         self.state.set_assigned()
         self._pump()
         self._changed.set()
 
     async def update_positions(self, committed: CommittedLookup | None) -> None:
-        """See that all partitions get a position.
+        """Give a position to every partition that has none: its committed offset, or else what the
+        reset policy says.
 
-        Waits for `committed` (None: there is no group to ask, reset at once). Resets go on in the
-        background, and are fetched as soon as they are found; `wait_positions` waits for them.
-        Quick if nothing is missing: may be called in every poll.
+        Waits for `committed` only; None means that there is no group to ask, so that all are reset.
+        Resets are looked up in the background, and a partition is fetched as soon as its position
+        is known; `wait_positions` waits for them. Costs next to nothing if no position is missing,
+        so it may be called in every poll.
 
         Raises:
             NoOffsetError: there is no committed offset and no policy.
@@ -254,7 +262,8 @@ class Fetcher:
         default_reset = self.state.default_reset(wall_ms())
         try:
             for partition, fence in fences.items():
-                # One that went and came back may have been committed by others after this answer.
+                # A partition that was taken away and given back meanwhile may have been committed
+                # by another member after this response.
                 if self._positions.has_fence(partition, fence):
                     self._positions.committed_found(partition, found.get(partition), default_reset)
         finally:
@@ -263,7 +272,8 @@ class Fetcher:
     async def wait_positions(
         self, partitions: Collection[TopicPartition], timeout_s: float
     ) -> bool:
-        """Until these have a position, or are not assigned any more; False if the time was over.
+        """Wait until each of these has a position or is not assigned any more; False if that took
+        longer than `timeout_s`.
 
         Raises:
             AuthorizationError, OffsetOutOfRangeError: as `take` does.
@@ -281,7 +291,7 @@ class Fetcher:
     # Requests.
 
     def _pump(self) -> None:
-        """Send what is to be sent now, and do what else has come up."""
+        """Send the requests that are due, and carry out the effects and notes of the state."""
         if self._is_running:
             self._send_planned()
         state = self.state
@@ -316,17 +326,19 @@ class Fetcher:
             self._timer = None
 
     def _begin(self, fetch: PlannedFetch) -> None:
-        """Have it sent, and its answer taken.
+        """Send a planned fetch, and start the task that waits for its response.
 
-        Where there is a connection it is sent at once: a task would begin when the loop has time,
-        and who handles records may keep it until those that are here have run out.
+        If there is a connection, the request is sent here and not by the task: the task starts in
+        the next iteration of the loop, which a user that handles records without awaiting may delay
+        until all records that are here are handled.
         """
         address = self._cluster.broker(fetch.node_id)
         connection = None if address is None else self._cluster.connected(address, FETCHING)
         under_way: _UnderWay | None = None
         if connection is not None:
-            # Met again by the task, whatever it is: there it is told to who polls, and the broker
-            # does not stay marked as busy.
+            # Not handled here: `under_way` stays None, so the task tries to send again. If that
+            # fails too, the task has the error raised by the next poll, and frees the broker for
+            # other requests (`on_request_finished`).
             with suppress(Exception):
                 under_way = self._send(fetch, connection)
         name = f"fetch from broker {fetch.node_id}"
@@ -335,8 +347,8 @@ class Fetcher:
         task.add_done_callback(self._tasks.discard)
 
     def _send(self, fetch: PlannedFetch, connection: Connection) -> _UnderWay | None:
-        """Send it; None if there is nothing to ask any more."""
-        sent = self.state.ask(fetch, connection.versions.best(FetchRequest), now_ms())
+        """Build the request and send it; None if there is nothing to fetch any more."""
+        sent = self.state.build_request(fetch, connection.versions.best(FetchRequest), now_ms())
         if sent is None:
             return None
         return _UnderWay(connection, sent, connection.send(sent.request, version=sent.version))
@@ -353,14 +365,14 @@ class Fetcher:
                 connection, sent, future = under_way
                 timeout_ms = self._config.request_timeout_ms + self._config.fetch_max_wait_ms
                 answer = await connection.answer(future, FetchRequest, timeout_ms)
-                self.state.answered(sent, answer, now_ms(), wall_ms())
+                self.state.on_response(sent, answer, now_ms(), wall_ms())
         except DisconnectedError as error:
             logger.debug("fetching from broker %d: %s", fetch.node_id, error)
-            self.state.failed(fetch, began_ms, now_ms())
-        except Exception as failure:  # noqa: BLE001 - whatever it is, who polls is told.
-            self.state.broke(fetch, failure, began_ms, now_ms())
+            self.state.on_broker_unreachable(fetch, began_ms, now_ms())
+        except Exception as failure:  # noqa: BLE001 - raised by the next poll.
+            self.state.on_fetch_error(fetch, failure, began_ms, now_ms())
         finally:
-            self.state.ended(fetch)
+            self.state.on_request_finished(fetch)
         self._pump()
 
     async def _give_up_requests(self) -> None:
@@ -370,19 +382,23 @@ class Fetcher:
 
     # Errors.
 
-    def _raise_error(self, only: Only = None) -> None:
+    def _raise_error(self, only: PartitionFilter = None) -> None:
         error = self.state.take_error(only, now_ms())
         if error is not None:
             raise error
 
 
 def keep_freed_memory() -> None:
-    """Keep the C library from giving back what every answer takes again.
+    """Have the C library keep freed memory for the next response.
 
-    Answers, blocks and records come and go by the megabyte. glibc returns free memory above twice
-    the largest block that was ever freed, 256 KiB to begin with, and the system clears it again
-    page by page: half of the time of reading records of 1 kB. So such a block is freed here. It is
-    never touched, so it costs nothing; with another C library it does nothing.
+    Responses and records are allocated and freed by the megabyte. glibc takes blocks above its mmap
+    threshold (128 KiB at first) from the system and gives them back when they are freed, and it
+    gives back free memory at the end of the heap above twice that threshold. The system then clears
+    the same pages again for each response: half of the time of reading records of 1 kB.
+
+    When a block above the threshold is freed, glibc raises the threshold to its size. So the
+    statement below allocates a large block and frees it at once, on purpose. The block is never
+    written to, so it takes up no memory. With another C library this does nothing.
     """
-    # Not a bytearray, which is filled with zeros by hand: 4,096 pages, and 31 ms of the loop.
+    # Not a bytearray: its zeros are written, page by page, which holds the loop up for 31 ms.
     bytes(LARGE_BLOCK_BYTES)

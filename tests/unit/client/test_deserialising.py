@@ -16,7 +16,7 @@ from kohort.client.core.partitions import TopicPartition
 from kohort.client.deserialising import (
     AHEAD_RECORDS,
     CALLS_LIMIT,
-    Awaiting,
+    DeserialisingTasks,
 )
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
@@ -52,15 +52,15 @@ class Fixture:
         self.failures: list[RecordError] = []
         self.changed = asyncio.Event()
         deserialisers = Deserialisers(value=read)
-        assert deserialisers.are_awaited
-        self.awaiting = Awaiting(deserialisers, on_made=self.changed.set)
-        self.options = READ._replace(deserialisers=deserialisers, maker=self.awaiting)
+        assert deserialisers.have_coroutines
+        self.awaiting = DeserialisingTasks(deserialisers, on_made=self.changed.set)
+        self.options = READ._replace(deserialisers=deserialisers, background=self.awaiting)
         self.buffers = FetchBuffers(
             self.positions,
             inflated_bytes_limit=1 << 20,
             on_less=lambda _partition, _bytes: None,
             on_failed=lambda _, error: self.failures.append(error),
-            maker=self.awaiting,
+            background=self.awaiting,
         )
         for one in partitions:
             self.positions.seek(one, 0)
@@ -203,11 +203,11 @@ async def test_another_record_of_the_same_offset_is_not_answered_with_the_one_be
     assert [record.value for record in one.awaiting.take(A, records)] == [77]
 
 
-def test_functions_that_are_awaited_are_known_by_their_kind() -> None:
+def test_functions_that_have_coroutines_are_known_by_their_kind() -> None:
     async def plain_name(_data: bytes) -> int:
         return 0
 
     for read in (plain_name, partial(plain_name), Registry()):
-        assert Deserialisers(key=read).are_awaited
-    assert not Deserialisers(int, str).are_awaited
-    assert not Deserialisers().are_awaited
+        assert Deserialisers(key=read).have_coroutines
+    assert not Deserialisers(int, str).have_coroutines
+    assert not Deserialisers().have_coroutines

@@ -1,7 +1,7 @@
 """What one answer had for one partition: batches, of which records are made when they are taken.
 
-A batch that was begun can be put back (`rewind`): nothing is forgotten of it until the next one is
-asked for. What it was inflated to can be given up meanwhile (`deflate`): it is made again at need.
+A batch that is partly read can be put back (`rewind`): it is kept until a record of the next one is
+asked for. Its decompressed form can be given up meanwhile (`deflate`), and is made again at need.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from kohort.client.core.errors import (
 )
 from kohort.client.core.fetch.deserialisers import (
     NO_DESERIALISERS,
+    BackgroundDeserialiser,
     Deserialisers,
-    Maker,
     refused,
 )
 from kohort.client.core.fetch.unpack import Source, unpack
@@ -50,7 +50,7 @@ class ReadOptions(NamedTuple):
     check_crcs: bool
     inflated_bytes_limit: int
     deserialisers: Deserialisers = NO_DESERIALISERS
-    maker: Maker | None = None
+    background: BackgroundDeserialiser | None = None
     """What calls them, if they are coroutine functions."""
 
 
@@ -102,7 +102,7 @@ class Fetched:
         self._aborted_producers: set[int] = set()
         self._open: _Open | None = None
         self._block: bytes | None = None
-        """What the open batch inflates to; None: not inflated now."""
+        """The open batch, decompressed; None if that is not kept."""
         self._position = 0
         self._left = 0
         self.leader_epoch = UNKNOWN_EPOCH
@@ -116,11 +116,11 @@ class Fetched:
 
     @property
     def inflated_bytes(self) -> int:
-        """What the batch that was begun takes beside those: its records block, inflated."""
+        """What the batch that is partly read takes beside those: its block, decompressed."""
         return 0 if self._block is None else len(self._block)
 
     def deflate(self) -> None:
-        """Keep the batch that was begun as it was sent alone, until it is read again."""
+        """Keep the batch that is partly read in compressed form only, until it is read again."""
         self._block = None
 
     def read(self, floor: int, wanted: int) -> list[AnyRecord]:
@@ -228,8 +228,8 @@ class Fetched:
         read_key, read_value = self._options.deserialisers.key, self._options.deserialisers.value
         if read_key is None and read_value is None:
             return records
-        if self._options.maker is not None:
-            return self._made(self._options.maker, records)
+        if self._options.background is not None:
+            return self._made(self._options.background, records)
         done: list[AnyRecord] = []
         for record in records:
             what, key, value = "key", record.key, record.value
@@ -247,10 +247,12 @@ class Fetched:
             done.append(record._replace(key=key, value=value))
         return done
 
-    def _made(self, maker: Maker, records: list[AnyRecord]) -> list[AnyRecord]:
+    def _made(
+        self, background: BackgroundDeserialiser, records: list[AnyRecord]
+    ) -> list[AnyRecord]:
         done: list[AnyRecord] = []
         try:
-            done = maker.take(self._partition, records)
+            done = background.take(self._partition, records)
         except DeserialisationError as error:
             raise _told_how_to_pass(error) from error.__cause__
         finally:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from kohort.client.core.errors import RecordError
 from kohort.client.core.fetch.batches import Fetched
-from kohort.client.core.fetch.deserialisers import Maker, NotMadeYet
+from kohort.client.core.fetch.deserialisers import BackgroundDeserialiser, NotMadeYet
 from kohort.client.core.fetch.positions import PartitionState, Positions
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
@@ -20,7 +20,7 @@ from kohort.client.core.records import AnyRecord
 
 Records: TypeAlias = dict[TopicPartition, list[AnyRecord]]
 
-Only: TypeAlias = AbstractSet[TopicPartition] | None
+PartitionFilter: TypeAlias = AbstractSet[TopicPartition] | None
 """The partitions that one reader wants; None: all."""
 
 AHEAD_RECORDS: Final = 64
@@ -43,11 +43,11 @@ class _Waiting:
         self.chunks: deque[Fetched] = deque()
 
 
-class _Inflated:
-    """The batches that were begun and are inflated, the one that was read longest ago first.
+class _PartlyRead:
+    """The batches that are decompressed and partly read, the one that was read longest ago first.
 
-    Together they have `bytes_limit` at most, but for the one that is being read, however large. Who
-    reads many partitions in turn, a few records of each, has a batch begun in all of them.
+    Together they have `bytes_limit` at most, not counting the one that is being read, however
+    large. A caller that reads a few records of each of many partitions has one in every partition.
     """
 
     def __init__(self, bytes_limit: int) -> None:
@@ -61,7 +61,7 @@ class _Inflated:
             self._shed()
 
     def was_read(self, partition: TopicPartition, chunk: Fetched) -> None:
-        """The oldest that are too many are kept as they were sent, and inflated again later."""
+        """The oldest that are too many are kept compressed only, and decompressed again later."""
         self.forget(partition)
         if byte_count := chunk.inflated_bytes:
             self._chunks[partition] = chunk, byte_count
@@ -112,21 +112,21 @@ class FetchBuffers:
         inflated_bytes_limit: int,
         on_less: Callable[[TopicPartition, int], None],
         on_failed: Callable[[TopicPartition, RecordError], None],
-        maker: Maker | None = None,
+        background: BackgroundDeserialiser | None = None,
     ) -> None:
         """Make some that are empty.
 
         Args:
             positions: moved by what is taken.
-            inflated_bytes_limit: of all batches that were begun; the one that is read is inflated
-                in any case.
+            inflated_bytes_limit: for all batches that are decompressed and partly read; the one
+                that is being read is decompressed in any case.
             on_less: so many bytes of the partition are left.
             on_failed: its next record cannot be given out, and what was there is forgotten.
-            maker: what calls deserialisers that are coroutine functions.
+            background: calls deserialisers that are coroutine functions; None if there are none.
         """
-        self._maker = maker
+        self._background = background
         self._positions = positions
-        self._inflated = _Inflated(inflated_bytes_limit)
+        self._partly_read = _PartlyRead(inflated_bytes_limit)
         self._on_less = on_less
         self._on_failed = on_failed
         self._waiting: dict[TopicPartition, _Waiting] = {}
@@ -168,33 +168,33 @@ class FetchBuffers:
         # All at once: the first that is told of may have the next request sent.
         for partition in outdated:
             del self._waiting[partition]
-            self._inflated.forget(partition)
-        if self._maker is not None:
-            self._maker.forget(outdated)
+            self._partly_read.forget(partition)
+        if self._background is not None:
+            self._background.forget(outdated)
         for partition in outdated:
             self._on_less(partition, 0)
 
     def clear(self) -> None:
         """Forget everything."""
         self._waiting.clear()
-        self._inflated.clear()
-        if self._maker is not None:
-            self._maker.clear()
+        self._partly_read.clear()
+        if self._background is not None:
+            self._background.clear()
         self._ahead = None
 
     @property
     def inflated_bytes(self) -> int:
-        """The size of batches that were begun, beside what waits as it was sent."""
-        return self._inflated.byte_count
+        """The decompressed size of batches that are partly read; not part of what waits."""
+        return self._partly_read.byte_count
 
-    def has_readable(self, only: Only = None) -> bool:
+    def has_readable(self, only: PartitionFilter = None) -> bool:
         """Whether there is something to take, of these partitions if they are given."""
         return any(True for _ in self._readable(only))
 
     # For the consumer.
 
-    def asked(self, only: Only) -> None:
-        """More is asked for by a reader of `only` (None: all): what it was given is processed."""
+    def mark_processed(self, only: PartitionFilter) -> None:
+        """A reader of `only` (None: all) has come for more: what it was given last is processed."""
         self._record_in_hand = None
         if only is None:
             self._in_hand.clear()
@@ -217,7 +217,7 @@ class FetchBuffers:
                 found[partition] = OffsetAndMetadata(place.offset, "", place.leader_epoch)
         return found
 
-    def take(self, max_records: int, only: Only = None) -> Records:
+    def take(self, max_records: int, only: PartitionFilter = None) -> Records:
         """Records of as many partitions as it takes; positions move past them."""
         self._put_back()
         taken: Records = {}
@@ -266,12 +266,12 @@ class FetchBuffers:
         assert state.position is not None
         self._in_hand[partition] = _Place(state.placed, state.position, state.leader_epoch)
 
-    def _readable(self, only: Only = None) -> Iterator[TopicPartition]:
+    def _readable(self, only: PartitionFilter = None) -> Iterator[TopicPartition]:
         find = self._positions.find
         for partition in list(self._waiting):
             if only is not None and partition not in only:
                 continue
-            if self._maker is not None and self._maker.is_making(partition):
+            if self._background is not None and self._background.is_making(partition):
                 continue
             state = find(partition)
             waiting = self._waiting.get(partition)
@@ -292,17 +292,17 @@ class FetchBuffers:
         assert state.position is not None
         chunk = waiting.chunks[0]
         had_bytes = chunk.byte_count
-        self._inflated.make_room(partition)
+        self._partly_read.make_room(partition)
         try:
             records = chunk.read(state.position, wanted)
         except NotMadeYet:
-            self._inflated.was_read(partition, chunk)
+            self._partly_read.was_read(partition, chunk)
             return None
         except RecordError as error:
             self._drop(partition)
             self._on_failed(partition, error)
             return None
-        self._inflated.was_read(partition, chunk)
+        self._partly_read.was_read(partition, chunk)
         if records:
             used_bytes = had_bytes - chunk.byte_count
         else:
@@ -329,5 +329,5 @@ class FetchBuffers:
 
     def _drop(self, partition: TopicPartition) -> None:
         del self._waiting[partition]
-        self._inflated.forget(partition)
+        self._partly_read.forget(partition)
         self._on_less(partition, 0)

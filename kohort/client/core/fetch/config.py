@@ -36,8 +36,8 @@ class FetchConfig(Protocol):
 
     @property
     def prefetch_bytes_limit(self) -> int:
-        """So much may wait to be taken, as it was sent: compressed. As much again may be inflated,
-        of batches that were begun, beside the one that is being read.
+        """So much may wait to be taken, compressed as it was sent. As much again may be held for
+        batches that are decompressed and partly read, beside the one that is being read.
         """
 
     @property

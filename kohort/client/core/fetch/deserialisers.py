@@ -26,9 +26,9 @@ class Deserialisers:
     value: Deserialiser | None = None
 
     @property
-    def are_awaited(self) -> bool:
+    def have_coroutines(self) -> bool:
         """Whether one of them is a coroutine function."""
-        return _is_awaited(self.key) or _is_awaited(self.value)
+        return _is_coroutine_function(self.key) or _is_coroutine_function(self.value)
 
 
 NO_DESERIALISERS: Final = Deserialisers()
@@ -38,8 +38,8 @@ class NotMadeYet(Exception):  # noqa: N818 - not an error: what is asked for com
     """The next record of a partition is in its deserialisers."""
 
 
-class Maker(Protocol):
-    """Calls deserialisers that are coroutine functions, which takes a loop."""
+class BackgroundDeserialiser(Protocol):
+    """Calls deserialisers that are coroutine functions, in tasks of its own."""
 
     def is_making(self, partition: TopicPartition) -> bool:
         """Whether it makes no sense to ask for records of it now."""
@@ -69,7 +69,7 @@ def refused(record: AnyRecord, what: str, error: BaseException) -> Deserialisati
     )
 
 
-def _is_awaited(read: Deserialiser | None) -> bool:
+def _is_coroutine_function(read: Deserialiser | None) -> bool:
     if read is None or inspect.iscoroutinefunction(read):
         return read is not None
     return inspect.iscoroutinefunction(getattr(read, "__call__", None))  # noqa: B004 - an object's

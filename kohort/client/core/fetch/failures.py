@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kohort.client.core.errors import ConsumerError, RecordError
 from kohort.client.core.failing import Failing, Failures
-from kohort.client.core.fetch.buffers import Only
+from kohort.client.core.fetch.buffers import PartitionFilter
 from kohort.client.core.fetch.positions import Positions
 from kohort.client.core.partitions import TopicPartition
 
@@ -57,11 +57,11 @@ class FetchFailures:
         """To be raised, whatever is read."""
         self._failure = failure
 
-    def are_due(self, only: Only = None) -> bool:
+    def are_due(self, only: PartitionFilter = None) -> bool:
         """Whether there is something to be raised to who reads `only`."""
         return bool(self._failure or self._due(only))
 
-    def take(self, only: Only, now_ms: int) -> BaseException | None:
+    def take(self, only: PartitionFilter, now_ms: int) -> BaseException | None:
         """The next one to be raised to who reads `only`; it is not taken again."""
         if self._failure is not None:
             failure, self._failure = self._failure, None
@@ -73,7 +73,7 @@ class FetchFailures:
                 return error
         return None
 
-    def _due(self, only: Only) -> list[TopicPartition]:
+    def _due(self, only: PartitionFilter) -> list[TopicPartition]:
         """The partitions that are asked for, and have one."""
         is_aside = self._positions.is_aside
         return [one for one in self._errors if (one in only if only else not is_aside(one))]

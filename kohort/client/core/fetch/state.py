@@ -2,8 +2,10 @@
 
 A shell has the sockets, the tasks and the clock:
 
-- it sends what `next_fetches` plans, each as `ask` puts it into words when there is a connection;
-- it hands what comes back to `answered` or to `failed`, and says `ended` in any case;
+- it sends what `next_fetches` plans, as the requests that `build_request` makes of it once there is
+  a connection;
+- it hands the response to `on_response`, or what prevented one to `on_broker_unreachable` or
+  `on_fetch_error`, and calls `on_request_finished` in any case;
 - it calls `next_fetches` again at `next_deadline_ms`;
 - after any call it does what `effects` ask for, and logs `notes`; both are its to empty.
 
@@ -27,9 +29,13 @@ from kohort.client.core.errors import (
     error_for,
 )
 from kohort.client.core.fetch.batches import Aborted, Fetched, ReadOptions
-from kohort.client.core.fetch.buffers import FetchBuffers, Only, Records
+from kohort.client.core.fetch.buffers import FetchBuffers, PartitionFilter, Records
 from kohort.client.core.fetch.config import FetchConfig
-from kohort.client.core.fetch.deserialisers import NO_DESERIALISERS, Deserialisers, Maker
+from kohort.client.core.fetch.deserialisers import (
+    NO_DESERIALISERS,
+    BackgroundDeserialiser,
+    Deserialisers,
+)
 from kohort.client.core.fetch.failures import FetchFailures
 from kohort.client.core.fetch.plan import FetchLimits, FetchPlan, PlannedFetch
 from kohort.client.core.fetch.positions import Positions
@@ -38,7 +44,7 @@ from kohort.client.core.fetch.sources import FetchSources, KnownCluster
 from kohort.client.core.fetch.wire import (
     PASSING,
     STALE,
-    Asked,
+    RequestedPartition,
     SentFetch,
     answers_in,
     fetch_request,
@@ -83,10 +89,10 @@ class FetchState:
         *,
         random: Callable[[], float],
         deserialisers: Deserialisers = NO_DESERIALISERS,
-        maker: Maker | None = None,
+        background: BackgroundDeserialiser | None = None,
     ) -> None:
-        """`random` returns numbers from 0 to below 1. `maker`: what calls deserialisers that are
-        coroutine functions.
+        """`random` returns numbers from 0 to below 1. `background` calls deserialisers
+        that are coroutine functions; None if there are none.
         """
         self._positions = positions
         self._cluster = cluster
@@ -112,10 +118,10 @@ class FetchState:
             inflated_bytes_limit=config.prefetch_bytes_limit,
             on_less=self._has_less,
             on_failed=self._cannot_give_out,
-            maker=maker,
+            background=background,
         )
         self._options = ReadOptions(
-            config.check_crcs, config.inflated_bytes_limit, deserialisers, maker
+            config.check_crcs, config.inflated_bytes_limit, deserialisers, background
         )
         self._topic_ids = TopicIds()
         self._backoffs: dict[TopicPartition, Backoff] = {}
@@ -127,7 +133,7 @@ class FetchState:
 
     # For readers.
 
-    def take(self, max_records: int, only: Only = None) -> Records:
+    def take(self, max_records: int, only: PartitionFilter = None) -> Records:
         """Records of as many partitions as it takes; positions move past them."""
         return self._buffers.take(max_records, only)
 
@@ -135,17 +141,17 @@ class FetchState:
         """One record, None if there is none; its position moves past it."""
         return self._buffers.next_record()
 
-    def take_error(self, only: Only, now_ms: int) -> BaseException | None:
+    def take_error(self, only: PartitionFilter, now_ms: int) -> BaseException | None:
         """What is to be raised next to who reads `only` (None: all)."""
         return self.failures.take(only, now_ms)
 
-    def has_something(self, only: Only = None) -> bool:
+    def has_something(self, only: PartitionFilter = None) -> bool:
         """Whether there are records or an error for who reads `only` (None: all)."""
         return self.failures.are_due(only) or self._buffers.has_readable(only)
 
-    def asked(self, only: Only) -> None:
-        """More is asked for by a reader of `only` (None: all): what it was given is processed."""
-        self._buffers.asked(only)
+    def mark_processed(self, only: PartitionFilter) -> None:
+        """A reader of `only` (None: all) has come for more: what it was given last is processed."""
+        self._buffers.mark_processed(only)
 
     def processed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """All positions that are known, without what was returned last by each reader."""
@@ -198,7 +204,7 @@ class FetchState:
 
     def next_fetches(self, now_ms: int) -> Sequence[PlannedFetch]:
         """What to send now, one request at most for each broker. Each counts as sent, and has to
-        come to an end by `ended`.
+        come to an end by `on_request_finished`.
         """
         self.effects.discard(Effect.FETCH)
         for partition in self._not_given_out:
@@ -217,11 +223,15 @@ class FetchState:
         self.next_deadline_ms = min(wakes, default=None)
         return plan.fetches
 
-    def ask(self, fetch: PlannedFetch, best_version: int, now_ms: int) -> SentFetch | None:
-        """The request in words of this version, or of the best below it that will do. The plan may
-        be older than a connection took to be made; None: there is nothing to ask any more.
+    def build_request(
+        self, fetch: PlannedFetch, best_version: int, now_ms: int
+    ) -> SentFetch | None:
+        """Make the request, in this version or the best below it that will do.
+
+        The plan may have been made before a connection was: partitions that have moved or are not
+        to be read any more are left out. None if no partition is left.
         """
-        asked: dict[TopicPartition, Asked] = {}
+        requested: dict[TopicPartition, RequestedPartition] = {}
         for partition in fetch.partitions:
             leader = self._cluster.leader(partition)
             state = self._positions.find(partition)
@@ -231,74 +241,82 @@ class FetchState:
             if state.position is not None and state.is_readable:
                 offset = self._buffers.fetch_offset(partition, state)
                 is_leader = leader.node_id == fetch.node_id
-                asked[partition] = Asked(offset, leader.epoch, state.fence, is_leader)
-        if not asked:
+                requested[partition] = RequestedPartition(
+                    offset, leader.epoch, state.fence, is_leader
+                )
+        if not requested:
             return None
-        topics = {partition.topic for partition in asked}
+        topics = {partition.topic for partition in requested}
         topic_ids = {topic: self._cluster.topics[topic].topic_id for topic in topics}
         config = self._config
         request = fetch_request(
-            asked,
+            requested,
             topic_ids,
             partition_bytes=config.max_partition_fetch_bytes,
             bytes_max=fetch.bytes_max,
             min_bytes=config.fetch_min_bytes if fetch.may_wait else 0,
             max_wait_ms=config.fetch_max_wait_ms if fetch.may_wait else 0,
             isolation_level=config.isolation,
-            rack=self._sources.rack_to_tell(asked, now_ms),
+            rack=self._sources.rack_to_tell(requested, now_ms),
         )
         version = version_for(best_version, topic_ids)
-        return SentFetch(fetch.node_id, version, asked, topic_ids, request)
+        return SentFetch(fetch.node_id, version, requested, topic_ids, request)
 
     # What has become of it.
 
-    def answered(self, sent: SentFetch, answer: FetchResponse, now_ms: int, wall_ms: int) -> None:
-        """Do what it says about partitions that are still read from where it was asked."""
+    def on_response(
+        self, sent: SentFetch, answer: FetchResponse, now_ms: int, wall_ms: int
+    ) -> None:
+        """Store the records of partitions that are still read from the offset of the request, and
+        act on errors of the others.
+        """
         node_id = sent.node_id
         if answer.throttle_time_ms > 0:
             self._plan.throttle(node_id, now_ms + answer.throttle_time_ms)
-        unanswered = set(sent.asked)
-        for partition, asked, data in answers_in(sent, answer):
+        unanswered = set(sent.requested)
+        for partition, requested, data in answers_in(sent, answer):
             unanswered.discard(partition)
             state = self._positions.find(partition)
-            if state is None or state.fence != asked.fence:
+            if state is None or state.fence != requested.fence:
                 continue
             code = ErrorCode(data.error_code) if data.error_code else ErrorCode.NONE
-            if self._buffers.fetch_offset(partition, state) != asked.offset:
+            if self._buffers.fetch_offset(partition, state) != requested.offset:
                 # It was asked twice, because its leader moved.
                 continue
             if code is ErrorCode.NONE:
-                if not self._is_sent_on(partition, node_id, asked, data, now_ms):
-                    self._store(partition, asked, data, now_ms, wall_ms)
+                if not self._is_sent_on(partition, node_id, requested, data, now_ms):
+                    self._store(partition, requested, data, now_ms, wall_ms)
                 continue
             if code in STALE:
                 self.effects.add(Effect.REFRESH)
-            if not asked.is_leader:
+            if not requested.is_leader:
                 # Whatever it is, the leader knows better (Java: most errors, OFFSET_OUT_OF_RANGE
                 # among them, which may only mean that this one lags behind).
                 self._note(f"{_name(partition)}: broker {node_id}: {code.name}")
                 self._postpone(partition, now_ms)
                 self._sources.failed(partition, node_id, now_ms)
             else:
-                self._refused(partition, asked, code, now_ms, wall_ms)
+                self._refused(partition, requested, code, now_ms, wall_ms)
         self._unserved(unanswered, now_ms, now_ms)
 
-    def failed(self, fetch: PlannedFetch, since_ms: int, now_ms: int) -> None:
+    def on_broker_unreachable(self, fetch: PlannedFetch, since_ms: int, now_ms: int) -> None:
         """There is no answer to what was to be sent at `since_ms`: the broker cannot be reached."""
         self._unserved(fetch.partitions, since_ms, now_ms)
         for partition in fetch.partitions:
             self._sources.failed(partition, fetch.node_id, now_ms)
         self.effects.add(Effect.REFRESH)
 
-    def broke(
+    def on_fetch_error(
         self, fetch: PlannedFetch, failure: BaseException, since_ms: int, now_ms: int
     ) -> None:
         """Something went wrong that is not the broker's absence; `failure` is raised to readers."""
         self._unserved(fetch.partitions, since_ms, now_ms)
         self.report_failure(failure)
 
-    def ended(self, fetch: PlannedFetch) -> None:
-        """Its broker owes no answer any more, whatever came of it."""
+    def on_request_finished(self, fetch: PlannedFetch) -> None:
+        """The broker is free for the next request, whatever came of this one. To be called for each
+        fetch that `next_fetches` has returned.
+        """
         self._plan.answered(fetch.node_id)
         self.effects.add(Effect.FETCH)
 
@@ -321,14 +339,14 @@ class FetchState:
         self,
         partition: TopicPartition,
         node_id: int,
-        asked: Asked,
+        requested: RequestedPartition,
         data: PartitionData,
         now_ms: int,
     ) -> bool:
         """Whether the leader has named a follower to be asked instead."""
-        leader = Leader(node_id, asked.leader_epoch)
+        leader = Leader(node_id, requested.leader_epoch)
         follower = data.preferred_read_replica
-        if not asked.is_leader:
+        if not requested.is_leader:
             return False
         if not self._sources.leader_named(partition, follower, leader, now_ms):
             return False
@@ -342,7 +360,7 @@ class FetchState:
     def _store(
         self,
         partition: TopicPartition,
-        asked: Asked,
+        requested: RequestedPartition,
         data: PartitionData,
         now_ms: int,
         wall_ms: int,
@@ -363,35 +381,40 @@ class FetchState:
         ]
         try:
             chunk = Fetched(
-                partition, memoryview(data.records), self._options, aborted, offset=asked.offset
+                partition, memoryview(data.records), self._options, aborted, offset=requested.offset
             )
         except RecordError as error:
             self._report_in_turn(partition, error, now_ms)
             return
-        if chunk.next_offset <= asked.offset:
+        if chunk.next_offset <= requested.offset:
             # Nothing that was asked for, and the next answer would be the same.
             self._postpone(partition, now_ms)
             return
-        self._plan.set_waiting(partition, self._buffers.add(partition, asked.fence, chunk))
+        self._plan.set_waiting(partition, self._buffers.add(partition, requested.fence, chunk))
         self._plan.served(partition)
         if self._is_readable(partition):
             self.effects.add(Effect.TELL)
 
     def _refused(
-        self, partition: TopicPartition, asked: Asked, code: ErrorCode, now_ms: int, wall_ms: int
+        self,
+        partition: TopicPartition,
+        requested: RequestedPartition,
+        code: ErrorCode,
+        now_ms: int,
+        wall_ms: int,
     ) -> None:
         name = _name(partition)
-        self._note(f"fetching {name} from offset {asked.offset}: {code.name}")
+        self._note(f"fetching {name} from offset {requested.offset}: {code.name}")
         if code in STALE or code in PASSING:
             self._unserved([partition], now_ms, now_ms)
         elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._out_of_range(partition, asked.offset, now_ms, wall_ms)
+            self._out_of_range(partition, requested.offset, now_ms, wall_ms)
         elif code is ErrorCode.CORRUPT_MESSAGE:
             error = CorruptRecordError(
-                f"fetching {name} from offset {asked.offset}: CORRUPT_MESSAGE: the broker finds"
+                f"fetching {name} from offset {requested.offset}: CORRUPT_MESSAGE: the broker finds"
                 " its own log damaged there; seek past it to go on",
                 partition,
-                asked.offset,
+                requested.offset,
                 code=code,
             )
             self._report_in_turn(partition, error, now_ms)

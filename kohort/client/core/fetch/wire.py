@@ -41,15 +41,15 @@ PASSING: Final = frozenset(
 """The broker's trouble alone: ask it again."""
 
 
-class Asked(NamedTuple):
-    """What a request asks of one partition."""
+class RequestedPartition(NamedTuple):
+    """What a request asks for of one partition."""
 
     offset: int
     leader_epoch: int
     fence: int
-    """The fence of its position when it was asked."""
+    """The fence of its position when the request was made."""
     is_leader: bool = True
-    """Whether the broker asked leads it; else it is a follower that the leader has named."""
+    """Whether the broker leads it; if not, it is a follower that the leader has named."""
 
 
 class SentFetch(NamedTuple):
@@ -58,7 +58,7 @@ class SentFetch(NamedTuple):
     node_id: int
     """The broker that it is for."""
     version: int
-    asked: Mapping[TopicPartition, Asked]
+    requested: Mapping[TopicPartition, RequestedPartition]
     """In the order in which the partitions should be served."""
     topic_ids: Mapping[str, bytes]
     request: FetchRequest
@@ -71,7 +71,7 @@ def version_for(best: int, topic_ids: Mapping[str, bytes]) -> int:
 
 
 def fetch_request(
-    asked: Mapping[TopicPartition, Asked],
+    requested: Mapping[TopicPartition, RequestedPartition],
     topic_ids: Mapping[str, bytes],
     *,
     partition_bytes: int,
@@ -99,7 +99,7 @@ def fetch_request(
             ],
         )
         # A topic may come several times: the order is that in which partitions have their turn.
-        for topic, group in groupby(asked.items(), lambda one: one[0].topic)
+        for topic, group in groupby(requested.items(), lambda one: one[0].topic)
     ]
     return FetchRequest(
         max_wait_ms=max_wait_ms,
@@ -113,7 +113,7 @@ def fetch_request(
 
 def answers_in(
     sent: SentFetch, answer: FetchResponse
-) -> Iterator[tuple[TopicPartition, Asked, PartitionData]]:
+) -> Iterator[tuple[TopicPartition, RequestedPartition, PartitionData]]:
     """What it says about partitions that were asked for; the rest of it is ignored."""
     names = {topic_id: topic for topic, topic_id in sent.topic_ids.items()}
     for topic in answer.responses:
@@ -122,6 +122,6 @@ def answers_in(
             continue
         for data in topic.partitions:
             partition = TopicPartition(name, data.partition_index)
-            asked = sent.asked.get(partition)
-            if asked is not None:
-                yield partition, asked, data
+            requested = sent.requested.get(partition)
+            if requested is not None:
+                yield partition, requested, data

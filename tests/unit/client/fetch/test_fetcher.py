@@ -13,7 +13,7 @@ from kohort.client.core.errors import (
 from kohort.client.core.offsets import EARLIEST as EARLIEST_OFFSET
 from kohort.client.core.offsets import LATEST, OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.fetch.fetcher import RECEIVING_ROUNDS_MAX
+from kohort.client.fetch.fetcher import RECEIVING_ITERATIONS_MAX
 from kohort.client.fetch.offset_lookup import list_offsets
 from kohort.client.net.versions import ApiVersionTable, UnsupportedVersionError
 from kohort.protocol.errors import EncodeError, ErrorCode
@@ -480,8 +480,10 @@ def test_a_request_that_is_sent_during_a_seek_asks_nothing_from_before_it() -> N
     run(test())
 
 
-@pytest.mark.parametrize(("to_come", "rounds"), [(0, 1), (10, 6), (10_000, RECEIVING_ROUNDS_MAX)])
-def test_a_breath_lasts_for_as_long_as_something_arrives_within_bounds(
+@pytest.mark.parametrize(
+    ("to_come", "rounds"), [(0, 1), (10, 6), (10_000, RECEIVING_ITERATIONS_MAX)]
+)
+def test_the_loop_receives_for_as_long_as_something_arrives_within_bounds(
     to_come: int, rounds: int
 ) -> None:
     async def test() -> None:
@@ -496,7 +498,7 @@ def test_a_breath_lasts_for_as_long_as_something_arrives_within_bounds(
 
         counting = asyncio.create_task(count_rounds())
         scene.cluster.to_come = to_come
-        await scene.fetcher.breathe()
+        await scene.fetcher.let_loop_receive()
         assert abs(seen - rounds) <= 1
         counting.cancel()
         await scene.fetcher.close()

@@ -270,7 +270,7 @@ def test_what_is_in_hand_is_not_processed_whatever_becomes_of_the_leader(reads: 
     assert one.buffers.processed()[A].offset == 0
     one.positions.believe(A)
     assert one.buffers.processed()[A].offset == 0
-    one.buffers.asked(None)
+    one.buffers.mark_processed(None)
     assert one.buffers.processed()[A].offset == reads
 
 

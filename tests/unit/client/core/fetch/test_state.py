@@ -69,7 +69,7 @@ class Scene:
     def send(self, passed_ms: int = 0) -> SentFetch:
         """The one request that is to be sent."""
         (fetch,) = self.fetches(passed_ms)
-        sent = self.state.ask(fetch, VERSION, self.now_ms)
+        sent = self.state.build_request(fetch, VERSION, self.now_ms)
         assert sent is not None
         return sent
 
@@ -78,8 +78,10 @@ class Scene:
         self.state.effects.clear()
         topic = FetchableTopicResponse(topic="t", topic_id=TOPIC_ID, partitions=list(parts))
         answer = FetchResponse(throttle_time_ms=throttle_ms, responses=[topic])
-        self.state.answered(sent, answer, self.now_ms, WALL_MS)
-        self.state.ended(PlannedFetch(sent.node_id, [*sent.asked], 1, may_wait=True))
+        self.state.on_response(sent, answer, self.now_ms, WALL_MS)
+        self.state.on_request_finished(
+            PlannedFetch(sent.node_id, [*sent.requested], 1, may_wait=True)
+        )
         return set(self.state.effects)
 
     def error(self) -> BaseException | None:
@@ -119,7 +121,7 @@ def test_each_broker_is_asked_once_for_all_that_it_leads_until_that_has_ended() 
     assert (first.node_id, [*first.partitions]) == (1, [A, C])
     assert (second.node_id, [*second.partitions]) == (2, [B])
     assert scene.fetches(1_000) == []
-    scene.state.ended(second)
+    scene.state.on_request_finished(second)
     assert Effect.FETCH in scene.state.effects
     assert [one.node_id for one in scene.fetches()] == [2]
 
@@ -143,11 +145,11 @@ def test_what_has_changed_since_the_plan_is_not_asked_for() -> None:
     (fetch,) = scene.fetches()
     scene.positions.pause([A])
     scene.cluster.lead(1, 2, 1)
-    sent = scene.state.ask(fetch, VERSION, 0)
+    sent = scene.state.build_request(fetch, VERSION, 0)
     assert sent is not None
-    assert list(sent.asked) == [C]
+    assert list(sent.requested) == [C]
     scene.positions.set_assigned([A, B])
-    assert scene.state.ask(fetch, VERSION, 0) is None
+    assert scene.state.build_request(fetch, VERSION, 0) is None
 
 
 def test_topics_without_an_id_are_asked_for_by_name() -> None:
@@ -189,7 +191,7 @@ def test_records_are_told_of_and_read_on_from_behind_them() -> None:
     assert scene.positions.high_watermark(A) == 100
     assert scene.positions.state(A).learned_wall_ms == WALL_MS
     sent = scene.send()
-    assert sent.asked[A].offset == 3
+    assert sent.requested[A].offset == 3
     assert scene.offsets() == {A: [0, 1, 2]}
     assert not scene.state.has_something()
 
@@ -201,7 +203,7 @@ def test_an_answer_for_a_position_that_has_moved_is_void() -> None:
     scene.state.drop_outdated()
     assert scene.answer(sent, part(A, batch(0, 3))) == {Effect.FETCH}
     assert not scene.state.has_something()
-    assert scene.send().asked[A].offset == 50
+    assert scene.send().requested[A].offset == 50
 
 
 def test_records_of_a_partition_that_was_paused_meanwhile_wait_without_a_word() -> None:
@@ -309,8 +311,8 @@ def test_a_broker_that_cannot_be_reached_is_tried_again_with_newer_metadata() ->
     scene = Scene(1, 1)
     (fetch,) = scene.fetches()
     scene.now_ms = 4_000
-    scene.state.failed(fetch, 0, scene.now_ms)
-    scene.state.ended(fetch)
+    scene.state.on_broker_unreachable(fetch, 0, scene.now_ms)
+    scene.state.on_request_finished(fetch)
     assert scene.state.effects == STALE
     assert scene.fetches() == []
     assert scene.state.next_deadline_ms == 4_100
@@ -321,8 +323,8 @@ def test_what_breaks_is_raised_whatever_is_read() -> None:
     scene = Scene(1)
     (fetch,) = scene.fetches()
     failure = LookupError("not expected")
-    scene.state.broke(fetch, failure, 0, 10)
-    scene.state.ended(fetch)
+    scene.state.on_fetch_error(fetch, failure, 0, 10)
+    scene.state.on_request_finished(fetch)
     assert scene.state.effects == TELL
     assert scene.state.take_error({B}, 10) is failure
     assert scene.state.take_error(None, 10) is None
@@ -377,7 +379,7 @@ def test_taking_makes_room_which_is_told_once_all_of_it_is_taken() -> None:
     assert scene.offsets(10) == {A: list(range(5, 15))}
     assert scene.offsets() == {A: list(range(15, 20))}
     assert scene.state.effects == {Effect.FETCH}
-    assert scene.send(100).asked[A].offset == 20
+    assert scene.send(100).requested[A].offset == 20
 
 
 def test_records_one_by_one_move_the_position_by_one() -> None:
