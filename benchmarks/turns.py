@@ -78,7 +78,7 @@ async def _measure_all(directory: Path, *, size: int, commits: int, delay_ms: in
                             joined.member_id,
                             generation=joined.generation,
                         ),
-                        names_group_errors=True,
+                        may_answer_group_not_found=True,
                     )
                     for extra in range(gathered)
                 ]

@@ -30,9 +30,9 @@ async def test_no_more_groups_than_are_allowed(tmp_path: Path) -> None:
     commit = CommitRequest((OffsetToCommit("t", 0, 42),), member_id="", generation=-1)
     async with broker_with(tmp_path, "kohort.groups.max=1").running() as broker:
         groups = broker.services.groups
-        await groups.commit("first", commit, names_group_errors=True)
+        await groups.commit("first", commit, may_answer_group_not_found=True)
         with pytest.raises(KafkaError) as refused:
-            await groups.commit("second", commit, names_group_errors=True)
+            await groups.commit("second", commit, may_answer_group_not_found=True)
         assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert groups.host.group_ids() == ["first"]
 

@@ -122,11 +122,11 @@ class GroupCoordinator:
         return self._send(group_id, command, ticket)
 
     def commit(
-        self, group_id: str, request: CommitRequest, *, names_group_errors: bool
+        self, group_id: str, request: CommitRequest, *, may_answer_group_not_found: bool
     ) -> Later[CommitResult]:
-        """OffsetCommit; `names_group_errors` from v9 on."""
+        """OffsetCommit; `may_answer_group_not_found` from v9 on."""
         ticket: Later[CommitResult] = Later()
-        error = error_without_group(request, names_group_errors=names_group_errors)
+        error = error_without_group(request, may_answer_group_not_found=may_answer_group_not_found)
         command = Command(
             lambda group, now: group.commit(request, ticket, now),
             ticket,
@@ -143,13 +143,13 @@ class GroupCoordinator:
         request: CommitRequest,
         transaction: OpenTransaction,
         *,
-        names_group_errors: bool,
+        may_answer_group_not_found: bool,
     ) -> Later[CommitResult]:
         """TxnOffsetCommit, of a transaction that the log's partition of this group is in;
-        `names_group_errors` from v6 on.
+        `may_answer_group_not_found` from v6 on.
         """
         ticket: Later[CommitResult] = Later()
-        absent = error_without_group(request, names_group_errors=names_group_errors)
+        absent = error_without_group(request, may_answer_group_not_found=may_answer_group_not_found)
         count = len(request.offsets)
 
         def check() -> ErrorCode:

@@ -39,13 +39,13 @@ SEVERAL_SINCE: Final = 4
     versions="0-5",
     on_error=OnError(
         Mirror(
-            "results_by_topic_v3_and_below",
-            "v3_and_below_topics",
-            same("name"),
-            Mirror(
-                "results_by_partition",
-                "partitions",
-                {"partition_index": ITSELF},
+            response="results_by_topic_v3_and_below",
+            request="v3_and_below_topics",
+            copied=same("name"),
+            inner=Mirror(
+                response="results_by_partition",
+                request="partitions",
+                copied={"partition_index": ITSELF},
                 error="partition_error_code",
             ),
         )

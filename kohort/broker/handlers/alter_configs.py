@@ -26,7 +26,11 @@ from kohort.protocol.messages.alter_configs import (
 @handles(
     AlterConfigsRequest,
     versions="0-2",
-    on_error=OnError(Mirror("responses", "resources", same("resource_type", "resource_name"))),
+    on_error=OnError(
+        Mirror(
+            response="responses", request="resources", copied=same("resource_type", "resource_name")
+        )
+    ),
 )
 async def alter_configs(ctx: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """One outcome per resource; a resource changes completely or not at all."""

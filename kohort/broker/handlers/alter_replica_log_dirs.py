@@ -22,10 +22,12 @@ from kohort.protocol.messages.alter_replica_log_dirs import (
     versions="1-2",
     on_error=OnError(
         Mirror(
-            "results",
-            "dirs.topics",
-            {"topic_name": "name"},
-            Mirror("partitions", "partitions", {"partition_index": ITSELF}),
+            response="results",
+            request="dirs.topics",
+            copied={"topic_name": "name"},
+            inner=Mirror(
+                response="partitions", request="partitions", copied={"partition_index": ITSELF}
+            ),
         )
     ),
 )

@@ -16,7 +16,11 @@ from kohort.protocol.messages.create_acls import (
 )
 
 
-@handles(CreateAclsRequest, versions="1-3", on_error=OnError(Mirror("results", "creations", {})))
+@handles(
+    CreateAclsRequest,
+    versions="1-3",
+    on_error=OnError(Mirror(response="results", request="creations", copied={})),
+)
 def create_acls(ctx: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
     """Say so of each rule."""
     del ctx

@@ -25,7 +25,7 @@ from kohort.protocol.messages.create_partitions import (
 @handles(
     CreatePartitionsRequest,
     versions="0-3",
-    on_error=OnError(Mirror("results", "topics", same("name"))),
+    on_error=OnError(Mirror(response="results", request="topics", copied=same("name"))),
 )
 async def create_partitions(
     ctx: RequestContext, request: CreatePartitionsRequest

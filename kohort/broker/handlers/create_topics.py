@@ -30,7 +30,9 @@ REPLICATION_FACTOR: Final = 1
 
 
 @handles(
-    CreateTopicsRequest, versions="2-7", on_error=OnError(Mirror("topics", "topics", same("name")))
+    CreateTopicsRequest,
+    versions="2-7",
+    on_error=OnError(Mirror(response="topics", request="topics", copied=same("name"))),
 )
 async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Create or only check; one outcome per name."""

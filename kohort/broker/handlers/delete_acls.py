@@ -17,7 +17,9 @@ from kohort.protocol.messages.delete_acls import (
 
 
 @handles(
-    DeleteAclsRequest, versions="1-3", on_error=OnError(Mirror("filter_results", "filters", {}))
+    DeleteAclsRequest,
+    versions="1-3",
+    on_error=OnError(Mirror(response="filter_results", request="filters", copied={})),
 )
 def delete_acls(ctx: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
     """Say so of each filter."""

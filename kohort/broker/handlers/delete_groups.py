@@ -19,7 +19,9 @@ from kohort.protocol.messages.delete_groups import (
 @handles(
     DeleteGroupsRequest,
     versions="0-3",
-    on_error=OnError(Mirror("results", "groups_names", {"group_id": ITSELF})),
+    on_error=OnError(
+        Mirror(response="results", request="groups_names", copied={"group_id": ITSELF})
+    ),
 )
 async def delete_groups(ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     """Answered when all that could be deleted is gone for good."""

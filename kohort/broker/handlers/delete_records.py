@@ -30,11 +30,14 @@ HIGH_WATERMARK: Final = -1
     versions="0-2",
     on_error=OnError(
         Mirror(
-            "topics",
-            "topics",
-            same("name"),
-            Mirror(
-                "partitions", "partitions", same("partition_index"), values={"low_watermark": -1}
+            response="topics",
+            request="topics",
+            copied=same("name"),
+            inner=Mirror(
+                response="partitions",
+                request="partitions",
+                copied=same("partition_index"),
+                values={"low_watermark": -1},
             ),
         )
     ),

@@ -31,8 +31,8 @@ DELETION_DISABLED_SINCE: Final = 3
     DeleteTopicsRequest,
     versions="1-6",
     on_error=OnError(
-        Mirror("responses", "topics", BY_NAME_OR_ID),
-        Mirror("responses", "topic_names", {"name": ITSELF}),
+        Mirror(response="responses", request="topics", copied=BY_NAME_OR_ID),
+        Mirror(response="responses", request="topic_names", copied={"name": ITSELF}),
     ),
 )
 async def delete_topics(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:

@@ -34,7 +34,11 @@ NO_MESSAGE: Final = ""
 @handles(
     DescribeConfigsRequest,
     versions="1-4",
-    on_error=OnError(Mirror("results", "resources", same("resource_type", "resource_name"))),
+    on_error=OnError(
+        Mirror(
+            response="results", request="resources", copied=same("resource_type", "resource_name")
+        )
+    ),
 )
 def describe_configs(
     ctx: RequestContext, request: DescribeConfigsRequest

@@ -32,7 +32,7 @@ kept from any of them yet."""
 @handles(
     DescribeGroupsRequest,
     versions="0-6",
-    on_error=OnError(Mirror("groups", "groups", {"group_id": ITSELF})),
+    on_error=OnError(Mirror(response="groups", request="groups", copied={"group_id": ITSELF})),
 )
 def describe_groups(ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     """One description per group, in the order of the request."""

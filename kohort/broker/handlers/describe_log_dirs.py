@@ -24,7 +24,11 @@ from kohort.protocol.messages.describe_log_dirs import (
 )
 
 
-@handles(DescribeLogDirsRequest, versions="1-5", on_error=OnError(Mirror("results", ITSELF, {})))
+@handles(
+    DescribeLogDirsRequest,
+    versions="1-5",
+    on_error=OnError(Mirror(response="results", request=ITSELF, copied={})),
+)
 def describe_log_dirs(
     ctx: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:

@@ -25,10 +25,14 @@ from kohort.protocol.messages.describe_producers import (
     versions="0",
     on_error=OnError(
         Mirror(
-            "topics",
-            "topics",
-            same("name"),
-            Mirror("partitions", "partition_indexes", {"partition_index": ITSELF}),
+            response="topics",
+            request="topics",
+            copied=same("name"),
+            inner=Mirror(
+                response="partitions",
+                request="partition_indexes",
+                copied={"partition_index": ITSELF},
+            ),
         )
     ),
     is_of_transactions=True,

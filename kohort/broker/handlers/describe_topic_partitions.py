@@ -27,7 +27,7 @@ from kohort.protocol.types import ZERO_UUID
 @handles(
     DescribeTopicPartitionsRequest,
     versions="0",
-    on_error=OnError(Mirror("topics", "topics", same("name"))),
+    on_error=OnError(Mirror(response="topics", request="topics", copied=same("name"))),
 )
 def describe_topic_partitions(
     ctx: RequestContext, request: DescribeTopicPartitionsRequest

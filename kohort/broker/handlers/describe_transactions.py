@@ -24,7 +24,11 @@ from kohort.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     versions="0",
     on_error=OnError(
-        Mirror("transaction_states", "transactional_ids", {"transactional_id": ITSELF})
+        Mirror(
+            response="transaction_states",
+            request="transactional_ids",
+            copied={"transactional_id": ITSELF},
+        )
     ),
     is_of_transactions=True,
 )

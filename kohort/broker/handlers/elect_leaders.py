@@ -28,10 +28,12 @@ UNCLEAN: Final = 1
     versions="0-2",
     on_error=OnError(
         Mirror(
-            "replica_election_results",
-            "topic_partitions",
-            same("topic"),
-            Mirror("partition_result", "partitions", {"partition_id": ITSELF}),
+            response="replica_election_results",
+            request="topic_partitions",
+            copied=same("topic"),
+            inner=Mirror(
+                response="partition_result", request="partitions", copied={"partition_id": ITSELF}
+            ),
         )
     ),
 )

@@ -45,13 +45,13 @@ FULL_FETCH_EPOCHS: Final = frozenset({-1, 0})
     versions="4-18",
     on_error=OnError(
         Mirror(
-            "responses",
-            "topics",
-            same("topic", "topic_id"),
-            Mirror(
-                "partitions",
-                "partitions",
-                {"partition_index": "partition"},
+            response="responses",
+            request="topics",
+            copied=same("topic", "topic_id"),
+            inner=Mirror(
+                response="partitions",
+                request="partitions",
+                copied={"partition_index": "partition"},
                 values={"high_watermark": -1, "last_stable_offset": -1, "log_start_offset": -1},
             ),
         )

@@ -29,7 +29,12 @@ SEVERAL_KEYS_SINCE: Final = 4
     FindCoordinatorRequest,
     versions="0-6",
     on_error=OnError(
-        Mirror("coordinators", "coordinator_keys", {"key": ITSELF}, values={"node_id": -1}),
+        Mirror(
+            response="coordinators",
+            request="coordinator_keys",
+            copied={"key": ITSELF},
+            values={"node_id": -1},
+        ),
         node_id=-1,
         port=-1,
     ),

@@ -27,7 +27,11 @@ from kohort.protocol.messages.incremental_alter_configs import (
 @handles(
     IncrementalAlterConfigsRequest,
     versions="0-1",
-    on_error=OnError(Mirror("responses", "resources", same("resource_type", "resource_name"))),
+    on_error=OnError(
+        Mirror(
+            response="responses", request="resources", copied=same("resource_type", "resource_name")
+        )
+    ),
 )
 async def incremental_alter_configs(
     ctx: RequestContext, request: IncrementalAlterConfigsRequest

@@ -61,13 +61,13 @@ class _Search(NamedTuple):
     versions="1-11",
     on_error=OnError(
         Mirror(
-            "topics",
-            "topics",
-            same("name"),
-            Mirror(
-                "partitions",
-                "partitions",
-                same("partition_index"),
+            response="topics",
+            request="topics",
+            copied=same("name"),
+            inner=Mirror(
+                response="partitions",
+                request="partitions",
+                copied=same("partition_index"),
                 values={"timestamp": -1, "offset": -1, "leader_epoch": -1},
             ),
         )

@@ -44,7 +44,9 @@ TOPICS_REMEMBERED_MAX: Final = 50
 
 
 @handles(
-    MetadataRequest, versions="0-13", on_error=OnError(Mirror("topics", "topics", BY_NAME_OR_ID))
+    MetadataRequest,
+    versions="0-13",
+    on_error=OnError(Mirror(response="topics", request="topics", copied=BY_NAME_OR_ID)),
 )
 def metadata(
     ctx: RequestContext, request: MetadataRequest

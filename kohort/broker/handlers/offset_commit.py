@@ -28,18 +28,18 @@ from kohort.protocol.messages.offset_commit import (
 )
 from kohort.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestTopic
 
-NAMES_GROUP_ERRORS_SINCE: Final = 9
+GROUP_ID_NOT_FOUND_SINCE: Final = 9
 TOPIC_IDS_SINCE: Final = 10
 
-ANSWERS_KEPT_MAX: Final = 500
-"""Answers to commits that were stored."""
+ENCODED_SUCCESSES_MAX: Final = 500
+"""Encoded responses without an error that are kept, one for each list of partitions committed."""
 
-PARTITIONS_KEPT_MAX: Final = 16
-"""In a commit whose answer is kept, all of topics that there are: with the longest names, what is
-kept is some 5 MB."""
+ENCODED_PARTITIONS_MAX: Final = 16
+"""Partitions in a response that is kept. All of them exist, so topics' names are 249 bytes at most,
+and what is kept is some 5 MB at most."""
 
-_Places: TypeAlias = tuple[tuple[str, bytes, tuple[int, ...]], ...]
-"""Name, id and partitions of each topic, as they were asked for."""
+_RequestedTopics: TypeAlias = tuple[tuple[str, bytes, tuple[int, ...]], ...]
+"""Name, id and partition indexes of each topic, in the order of the request; hashable."""
 
 
 @handles(
@@ -47,36 +47,38 @@ _Places: TypeAlias = tuple[tuple[str, bytes, tuple[int, ...]], ...]
     versions="2-10",
     on_error=OnError(
         Mirror(
-            "topics",
-            "topics",
-            BY_NAME_OR_ID,
-            Mirror("partitions", "partitions", same("partition_index")),
+            response="topics",
+            request="topics",
+            copied=BY_NAME_OR_ID,
+            inner=Mirror(
+                response="partitions", request="partitions", copied=same("partition_index")
+            ),
         )
     ),
 )
 def offset_commit(
     ctx: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | EncodedResponse | Later[OffsetCommitResponse | EncodedResponse]:
-    """Answered when what could be stored is durable."""
+    """Answered when the offsets that could be stored are durable."""
     version = ctx.header.api_version
     offsets: list[OffsetToCommit] = []
-    refusals: list[ErrorCode] = []
-    """One for each partition; NONE where the group is to decide."""
+    errors: list[ErrorCode] = []
     by_id = version >= TOPIC_IDS_SINCE
-    for asked in request.topics:
-        look_up(ctx, asked, offsets, refusals, by_id=by_id)
+    for topic in request.topics:
+        look_up(ctx, topic, offsets, errors, by_id=by_id)
     if not offsets:
-        return _respond(_places(request), refusals)
+        return _respond(_requested_topics(request), errors)
 
     def complete(result: CommitResult) -> OffsetCommitResponse | EncodedResponse:
         assert len(result.errors) == len(offsets)
-        places = _places(request)
-        if any(result.errors) or len(offsets) != len(refusals):
-            decided = iter(result.errors)
-            return _respond(places, [refusal or next(decided) for refusal in refusals])
-        if len(offsets) <= PARTITIONS_KEPT_MAX:
-            return _all_is_stored(version, places)
-        return _respond(places, result.errors)
+        requested = _requested_topics(request)
+        if any(result.errors) or len(offsets) != len(errors):
+            # The group's errors are those of `offsets`, in order: they take the places of NONE.
+            of_group = iter(result.errors)
+            return _respond(requested, [error or next(of_group) for error in errors])
+        if len(offsets) <= ENCODED_PARTITIONS_MAX:
+            return _encoded_success(version, requested)
+        return _respond(requested, result.errors)
 
     ticket = ctx.broker.groups.commit(
         request.group_id,
@@ -87,37 +89,42 @@ def offset_commit(
             generation=request.generation_id_or_member_epoch,
             retention_time_ms=request.retention_time_ms,
         ),
-        names_group_errors=version >= NAMES_GROUP_ERRORS_SINCE,
+        may_answer_group_not_found=version >= GROUP_ID_NOT_FOUND_SINCE,
     )
     return ticket.then(complete)
 
 
 def look_up(
     ctx: RequestContext,
-    asked: OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic,
+    requested: OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic,
     offsets: list[OffsetToCommit],
-    refusals: list[ErrorCode],
+    errors: list[ErrorCode],
     *,
     by_id: bool,
 ) -> None:
-    """Add what is to be stored for this topic, and what is not: one refusal for each partition,
-    NONE for those that are in `offsets`.
+    """Find one topic of an OffsetCommit or a TxnOffsetCommit, and its partitions.
+
+    Appends one error for each of its partitions to `errors`; and to `offsets`, for each whose error
+    is NONE, what the group is to store.
+
+    Args:
+        by_id: the request names the topic by its id.
     """
     if by_id:
-        topic, error = ctx.broker.topics.get_by_id(asked.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+        topic, error = ctx.broker.topics.get_by_id(requested.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
     else:
-        topic = ctx.broker.topics.get(asked.name)
+        topic = ctx.broker.topics.get(requested.name)
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic is None:
-        refusals += [error] * len(asked.partitions)
+        errors += [error] * len(requested.partitions)
         return
     name, topic_id, count = topic.name, topic.topic_id, len(topic.partitions)
-    for partition in asked.partitions:
+    for partition in requested.partitions:
         index = partition.partition_index
         if not 0 <= index < count:
-            refusals.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            errors.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             continue
-        refusals.append(ErrorCode.NONE)
+        errors.append(ErrorCode.NONE)
         offsets.append(
             OffsetToCommit(
                 name,
@@ -130,33 +137,41 @@ def look_up(
         )
 
 
-def _places(request: OffsetCommitRequest) -> _Places:
-    """Returns the places asked for; like Kafka, it says nothing of a topic without partitions."""
-    places = []
-    for asked in request.topics:
-        if asked.partitions:
-            # Not a comprehension, which would be a call more for each commit.
+def _requested_topics(request: OffsetCommitRequest) -> _RequestedTopics:
+    """The topics that have partitions; like Kafka, the response leaves out the others."""
+    topics = []
+    for topic in request.topics:
+        if topic.partitions:
+            # Not a comprehension: in Python 3.11 that is one more function call for each commit.
             indexes: list[int] = []
-            for partition in asked.partitions:
+            for partition in topic.partitions:
                 indexes.append(partition.partition_index)  # noqa: PERF401
-            places.append((asked.name, asked.topic_id, tuple(indexes)))
-    return tuple(places)
+            topics.append((topic.name, topic.topic_id, tuple(indexes)))
+    return tuple(topics)
 
 
-@lru_cache(maxsize=ANSWERS_KEPT_MAX)
-def _all_is_stored(version: int, places: _Places) -> EncodedResponse:
-    """A client commits the same partitions again and again."""
-    no_errors = [ErrorCode.NONE] * sum(len(partitions) for *_, partitions in places)
-    return EncodedResponse(codec(OffsetCommitResponse, version).encode(_respond(places, no_errors)))
+@lru_cache(maxsize=ENCODED_SUCCESSES_MAX)
+def _encoded_success(version: int, requested: _RequestedTopics) -> EncodedResponse:
+    """Encode the response to a commit all of whose partitions were stored.
+
+    Kept, because a client commits the same partitions again and again. To be called only for
+    ENCODED_PARTITIONS_MAX partitions at most, which bounds what is kept.
+    """
+    no_errors = [ErrorCode.NONE] * sum(len(partitions) for *_, partitions in requested)
+    response = _respond(requested, no_errors)
+    return EncodedResponse(codec(OffsetCommitResponse, version).encode(response))
 
 
-def _respond(places: _Places, errors: Iterable[ErrorCode]) -> OffsetCommitResponse:
-    """`errors` are those of all partitions. What is asked of a topic in several places is answered
-    in one.
+def _respond(requested: _RequestedTopics, errors: Iterable[ErrorCode]) -> OffsetCommitResponse:
+    """Make the response. A topic that the request lists several times is listed once, with all its
+    partitions.
+
+    Args:
+        errors: one for each partition of `requested`, in order.
     """
     topics: dict[str | bytes, OffsetCommitResponseTopic] = {}
     left = iter(errors)
-    for name, topic_id, partitions in places:
+    for name, topic_id, partitions in requested:
         topic = topics.get(name or topic_id)
         if topic is None:
             topic = OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=[])

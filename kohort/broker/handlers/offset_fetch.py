@@ -46,15 +46,15 @@ id to be answered, the id of the topic that has the name now (zero without one),
     OffsetFetchRequest,
     versions="1-10",
     on_error=OnError(
-        Mirror("groups", "groups", same("group_id")),
+        Mirror(response="groups", request="groups", copied=same("group_id")),
         Mirror(
-            "topics",
-            "topics",
-            same("name"),
-            Mirror(
-                "partitions",
-                "partition_indexes",
-                {"partition_index": ITSELF},
+            response="topics",
+            request="topics",
+            copied=same("name"),
+            inner=Mirror(
+                response="partitions",
+                request="partition_indexes",
+                copied={"partition_index": ITSELF},
                 values={"committed_offset": -1, "committed_leader_epoch": -1},
             ),
         ),

@@ -25,7 +25,10 @@ from kohort.protocol.messages.offset_for_leader_epoch import (
     versions="2-4",
     on_error=OnError(
         Mirror(
-            "topics", "topics", same("topic"), Mirror("partitions", "partitions", same("partition"))
+            response="topics",
+            request="topics",
+            copied=same("topic"),
+            inner=Mirror(response="partitions", request="partitions", copied=same("partition")),
         )
     ),
 )

@@ -94,13 +94,13 @@ def _is_answered(request: ProduceRequest) -> bool:
     advertised="0-13",
     on_error=OnError(
         Mirror(
-            "responses",
-            "topic_data",
-            BY_NAME_OR_ID,
-            Mirror(
-                "partition_responses",
-                "partition_data",
-                same("index"),
+            response="responses",
+            request="topic_data",
+            copied=BY_NAME_OR_ID,
+            inner=Mirror(
+                response="partition_responses",
+                request="partition_data",
+                copied=same("index"),
                 values={"base_offset": -1, "log_append_time_ms": -1, "log_start_offset": -1},
             ),
         )

@@ -31,7 +31,7 @@ from kohort.protocol.messages.txn_offset_commit import (
 ABORTABLE_SINCE: Final = 4
 ADDS_SINCE: Final = 5
 TOPIC_IDS_SINCE: Final = 6
-NAMES_GROUP_ERRORS_SINCE: Final = 6
+GROUP_ID_NOT_FOUND_SINCE: Final = 6
 
 _NOT_IN_IT: Final = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE})
 
@@ -41,10 +41,12 @@ _NOT_IN_IT: Final = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTIO
     versions="0-6",
     on_error=OnError(
         Mirror(
-            "topics",
-            "topics",
-            BY_NAME_OR_ID,
-            Mirror("partitions", "partitions", same("partition_index")),
+            response="topics",
+            request="topics",
+            copied=BY_NAME_OR_ID,
+            inner=Mirror(
+                response="partitions", request="partitions", copied=same("partition_index")
+            ),
         )
     ),
     is_of_transactions=True,
@@ -78,7 +80,7 @@ async def txn_offset_commit(
             generation=request.generation_id_or_member_epoch,
         ),
         OpenTransaction(request.producer_id, request.producer_epoch, asking.verify),
-        names_group_errors=version >= NAMES_GROUP_ERRORS_SINCE,
+        may_answer_group_not_found=version >= GROUP_ID_NOT_FOUND_SINCE,
     )
     return _respond(request, refusals, result.errors)
 

@@ -30,14 +30,18 @@ from kohort.protocol.records.control import ControlType
     versions="1-2",
     on_error=OnError(
         Mirror(
-            "markers",
-            "markers",
-            same("producer_id"),
-            Mirror(
-                "topics",
-                "topics",
-                same("name"),
-                Mirror("partitions", "partition_indexes", {"partition_index": ITSELF}),
+            response="markers",
+            request="markers",
+            copied=same("producer_id"),
+            inner=Mirror(
+                response="topics",
+                request="topics",
+                copied=same("name"),
+                inner=Mirror(
+                    response="partitions",
+                    request="partition_indexes",
+                    copied={"partition_index": ITSELF},
+                ),
             ),
         )
     ),

@@ -138,7 +138,7 @@ class Harness:
             member_id=member_id,
             generation=generation,
         )
-        ticket = self.groups.commit(group_id, request, names_group_errors=True)
+        ticket = self.groups.commit(group_id, request, may_answer_group_not_found=True)
         return ticket.then(lambda result: result)
 
     async def do_commit(self, offset: int = 42, **changes: Any) -> CommitResult:  # noqa: ANN401

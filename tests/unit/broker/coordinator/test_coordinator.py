@@ -295,7 +295,7 @@ class TestUpkeep:
         async with running(clock) as h:
             for index in range(10):
                 request = CommitRequest(positions)
-                await h.groups.commit(f"g{index}", request, names_group_errors=True)
+                await h.groups.commit(f"g{index}", request, may_answer_group_not_found=True)
             assert await turns_during(h.groups.host.sweep()) >= 10
 
     @virtual

@@ -46,7 +46,9 @@ def committing(
     """`errors`: what the transaction coordinator says, if anything, when it is asked."""
     request = CommitRequest((OffsetToCommit("t", 0, offset),), generation=generation)
     transaction = OpenTransaction(producer_id, 0, lambda: errors[0] if errors else NONE)
-    return h.groups.commit_transactional(group_id, request, transaction, names_group_errors=False)
+    return h.groups.commit_transactional(
+        group_id, request, transaction, may_answer_group_not_found=False
+    )
 
 
 def end(h: Harness, log: MemoryOffsetsLog, producer_id: int = A, *, commit: bool = True) -> None:

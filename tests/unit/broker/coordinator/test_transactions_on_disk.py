@@ -50,7 +50,7 @@ class Broker:
         request = CommitRequest((OffsetToCommit("t", partition, offset),))
         transaction = OpenTransaction(producer_id, epoch)
         result = await self.h.groups.commit_transactional(
-            group_id, request, transaction, names_group_errors=True
+            group_id, request, transaction, may_answer_group_not_found=True
         )
         return result.errors[0]
 

@@ -38,7 +38,7 @@ NOT_ASKED = -0x8000_0000
 
 async def commit(g: RunningGroups, group_id: str, *topics: str) -> None:
     offsets = tuple(OffsetToCommit(topic, 0, 1) for topic in topics)
-    await g.groups.commit(group_id, CommitRequest(offsets), names_group_errors=True)
+    await g.groups.commit(group_id, CommitRequest(offsets), may_answer_group_not_found=True)
 
 
 class TestFindCoordinator:

@@ -28,7 +28,7 @@ new_versions = pytest.mark.parametrize("version", range(8, 11))
 async def with_offsets(g: RunningGroups) -> bytes:
     """Group "g" has 42 for t-0, and 7 for t-1 in an open transaction; returns the topic id."""
     offsets = (OffsetToCommit("t", 0, 42, 5, "note"),)
-    await g.groups.commit("g", CommitRequest(offsets), names_group_errors=True)
+    await g.groups.commit("g", CommitRequest(offsets), may_answer_group_not_found=True)
     group = g.groups.host.group("g")
     topic = g.topics.get("t")
     assert group is not None
@@ -67,7 +67,7 @@ def partitions(
 async def test_a_position_of_another_topic_of_the_name_is_not_told(version: int) -> None:
     async with running_groups() as g:
         offsets = (OffsetToCommit("t", 0, 42, topic_id=A_TOPIC_ID),)
-        await g.groups.commit("g", CommitRequest(offsets), names_group_errors=True)
+        await g.groups.commit("g", CommitRequest(offsets), may_answer_group_not_found=True)
         topic = g.topics.get("t")
         assert topic is not None
         if version < 8:

@@ -25,18 +25,20 @@ TIMESTAMP_MAX: Final = (1 << 63) - 1
 """The end of the calendar that records have; what is kept for longer is kept for ever."""
 
 
-def error_without_group(request: CommitRequest, *, names_group_errors: bool) -> ErrorCode:
+def error_without_group(request: CommitRequest, *, may_answer_group_not_found: bool) -> ErrorCode:
     """What a commit to a group that does not exist is answered.
 
     NONE for one from outside of all groups: it creates the group.
 
     Args:
-        names_group_errors: OffsetCommit v9+ and TxnOffsetCommit v6+, which may answer
+        may_answer_group_not_found: OffsetCommit v9+ and TxnOffsetCommit v6+, which may answer
             GROUP_ID_NOT_FOUND.
     """
     if request.generation < 0:
         return ErrorCode.NONE
-    return ErrorCode.GROUP_ID_NOT_FOUND if names_group_errors else ErrorCode.ILLEGAL_GENERATION
+    return (
+        ErrorCode.GROUP_ID_NOT_FOUND if may_answer_group_not_found else ErrorCode.ILLEGAL_GENERATION
+    )
 
 
 def store(

@@ -18,13 +18,17 @@ A_TOPIC_ID = bytes(range(16))
 class TestWithoutAGroup:
     def test_a_commit_from_outside_makes_the_group(self) -> None:
         for request in (CommitRequest(()), CommitRequest((), member_id="m")):
-            assert error_without_group(request, names_group_errors=True) is NONE
+            assert error_without_group(request, may_answer_group_not_found=True) is NONE
 
     def test_a_member_of_a_group_that_is_not_there_is_told_by_version(self) -> None:
         request = CommitRequest((), member_id="m", generation=0)
-        assert error_without_group(request, names_group_errors=True) is ErrorCode.GROUP_ID_NOT_FOUND
         assert (
-            error_without_group(request, names_group_errors=False) is ErrorCode.ILLEGAL_GENERATION
+            error_without_group(request, may_answer_group_not_found=True)
+            is ErrorCode.GROUP_ID_NOT_FOUND
+        )
+        assert (
+            error_without_group(request, may_answer_group_not_found=False)
+            is ErrorCode.ILLEGAL_GENERATION
         )
 
 
