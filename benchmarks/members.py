@@ -36,7 +36,7 @@ from kohort.broker.core.group.requests import (
     LeaveResult,
     SyncRequest,
 )
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.memory.keeper import GIVEN_BACK_AFTER_LOOKS, LOOK_EVERY_S
 from kohort.protocol.errors import ErrorCode
 

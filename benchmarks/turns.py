@@ -22,7 +22,7 @@ from kohort.broker.core.group.requests import (
     OffsetToCommit,
     SyncRequest,
 )
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode
 
 TITLE: Final = "Turns of a group of 1,000"

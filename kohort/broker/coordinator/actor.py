@@ -49,7 +49,7 @@ from kohort.broker.core.group.states import GroupState
 from kohort.broker.core.group.write_pacing import WritePacing
 from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.steps import Steps
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)

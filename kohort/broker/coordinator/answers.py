@@ -14,7 +14,7 @@ from typing import Any, Final
 from kohort.broker.coordinator.round_robin import RoundRobin
 from kohort.broker.core.group.effects import Reply
 from kohort.broker.core.group.requests import JoinResult
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 
 ANSWERS_PER_TURN: Final = 100
 """To encode one and have it written at the end of the iteration takes some 20 microseconds."""

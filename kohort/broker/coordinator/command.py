@@ -13,7 +13,7 @@ from kohort.broker.core.group.group import Group
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.steps import Steps
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 
 Step = Callable[[Group, Now], Steps[None] | None]
 

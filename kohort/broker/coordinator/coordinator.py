@@ -32,7 +32,7 @@ from kohort.broker.core.group.requests import (
     SyncResult,
     TopicPartition,
 )
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)

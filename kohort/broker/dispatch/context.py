@@ -11,7 +11,7 @@ from kohort.broker.core.partition.verdict import ValidationPolicy
 from kohort.broker.dispatch.encoded import EncodedResponse, TopicAnswers
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.network.service import ConnectionInfo
-from kohort.broker.runtime.answer import Later, Tasks
+from kohort.broker.runtime.later import Later, Tasks
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.framing import RequestHeader
 from kohort.protocol.schema import VersionRange

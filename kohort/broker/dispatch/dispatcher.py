@@ -21,7 +21,7 @@ from kohort.broker.network.service import (
     CloseConnection,
     ConnectionInfo,
 )
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.protocol.codec import Buffer, codec
 from kohort.protocol.errors import DecodeError, EncodeError, ErrorCode, KafkaError
 from kohort.protocol.framing import (

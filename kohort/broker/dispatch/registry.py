@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.protocol.codec import Codec, codec
 from kohort.protocol.framing import API_VERSIONS_KEY
 from kohort.protocol.message import RESPONSES, schema_of

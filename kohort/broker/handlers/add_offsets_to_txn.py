@@ -12,7 +12,7 @@ from kohort.broker.core.transaction.requests import AddRequest, ClientVersion, T
 from kohort.broker.dispatch.context import RequestContext, transactions_of
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.transaction_errors import fenced_in
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.add_offsets_to_txn import (

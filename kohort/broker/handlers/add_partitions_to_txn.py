@@ -17,7 +17,7 @@ from kohort.broker.dispatch.context import RequestContext, transactions_of
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.transaction_errors import fenced_in
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.broker.topics.names import INTERNAL_TOPICS
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.add_partitions_to_txn import (

@@ -14,7 +14,7 @@ from kohort.broker.core.transaction.requests import ClientVersion, EndRequest, E
 from kohort.broker.dispatch.context import RequestContext, transactions_of
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.transaction_errors import fenced_in
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from kohort.protocol.records.control import ControlType
 

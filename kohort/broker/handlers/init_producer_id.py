@@ -18,7 +18,7 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.transaction_errors import fenced_in
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 

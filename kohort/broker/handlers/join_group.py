@@ -15,7 +15,7 @@ from kohort.broker.core.group.requests import JoinRequest, JoinResult
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 REBALANCE_TIMEOUT_SINCE: Final = 1

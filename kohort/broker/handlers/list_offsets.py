@@ -15,7 +15,7 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.leader_epoch import current_partition
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.broker.topics.partition import Partition
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.list_offsets import (

@@ -19,7 +19,7 @@ from kohort.broker.handlers.shared.authorized_operations import (
     NOT_COMPUTED,
     TOPIC_OPERATIONS,
 )
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.broker.topics.creation import NewTopic
 from kohort.broker.topics.names import CLUSTER_METADATA, INTERNAL_TOPICS, name_problem
 from kohort.broker.topics.topic import Topic

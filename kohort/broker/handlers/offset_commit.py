@@ -16,7 +16,7 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.offset_commit import (

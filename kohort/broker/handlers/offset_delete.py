@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from kohort.broker.core.group.requests import DeleteOffsetsResult, TopicPartition
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.offset_delete import (
     OffsetDeleteRequest,

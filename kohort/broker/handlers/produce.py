@@ -36,7 +36,7 @@ from kohort.broker.handlers.shared.in_transaction import (
     append_in_transaction,
 )
 from kohort.broker.network.service import CloseConnection
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.produce import DelayedProduce, PendingAppend

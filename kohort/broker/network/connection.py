@@ -33,7 +33,7 @@ from kohort.broker.network.service import (
 )
 from kohort.broker.network.timeouts import CloseReason, ConnectionTimeouts
 from kohort.broker.network.turns import Turns
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.protocol.codec import Buffer
 
 logger = logging.getLogger(__name__)

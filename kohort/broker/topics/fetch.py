@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Generic, TypeVar
 
 from kohort.broker.core.delayed_operation import Completion, DelayedOperation
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.broker.topics.partition import Partition, Records
 from kohort.protocol.errors import ErrorCode, KafkaError
 

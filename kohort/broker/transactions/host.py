@@ -35,8 +35,8 @@ from kohort.broker.core.transaction.requests import (
     TransactionConfig,
 )
 from kohort.broker.core.transaction.transactional_id import TransactionalId
-from kohort.broker.runtime.answer import Later
 from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.later import Later
 from kohort.broker.transactions.backlog import Backlog
 from kohort.broker.transactions.events import EventCounts
 from kohort.broker.transactions.log import TransactionLog, load_ids

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from kohort.broker.runtime.answer import Later, Tasks
 from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.later import Later, Tasks
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.broker.topics.partition import Partition
 from kohort.protocol.errors import ErrorCode, KafkaError

@@ -17,7 +17,7 @@ from kohort.broker.core.transaction.requests import (
     TopicPartition,
 )
 from kohort.broker.core.transaction.rules import check_init
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.broker.transactions.host import TransactionHost
 from kohort.broker.transactions.markers import MarkerWriter
 from kohort.protocol.errors import ErrorCode, KafkaError

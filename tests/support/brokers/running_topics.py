@@ -14,8 +14,8 @@ from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.registry import load_handlers
 from kohort.broker.network.service import ConnectionInfo
-from kohort.broker.runtime.answer import Later
 from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.later import Later
 from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.storage.log.log import OS_FILES
 from kohort.broker.storage.metadata.store import MetadataStore

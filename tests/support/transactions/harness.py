@@ -19,7 +19,7 @@ from kohort.broker.core.transaction.requests import (
     InitRequest,
     TopicPartition,
 )
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
 from kohort.broker.transactions.host import TransactionHost, TransactionsConfig
 from kohort.broker.transactions.transactions import Transactions

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from kohort.broker.core.partition.verdict import ValidBatch
 from kohort.broker.core.transaction.requests import TopicPartition
 from kohort.broker.dispatch.context import TransactionKeeper
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.broker.topics.partition import Partition
 from kohort.protocol.errors import ErrorCode, KafkaError
 

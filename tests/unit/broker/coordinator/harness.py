@@ -27,7 +27,7 @@ from kohort.broker.core.group.requests import (
     SyncResult,
 )
 from kohort.broker.core.purgatory import Purgatory
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.types import ZERO_UUID

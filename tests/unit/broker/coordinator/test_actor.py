@@ -15,7 +15,7 @@ from kohort.broker.core.group.group import Group
 from kohort.broker.core.group.records import DurableRecord
 from kohort.broker.core.group.requests import JoinResult, LeaveEntry, Now, SyncResult
 from kohort.broker.core.steps import Steps
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock

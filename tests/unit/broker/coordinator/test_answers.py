@@ -10,7 +10,7 @@ from kohort.broker.coordinator.answers import ANSWERS_PER_TURN, MEMBERS_PER_ANSW
 from kohort.broker.coordinator.round_robin import RoundRobin
 from kohort.broker.core.group.effects import Reply
 from kohort.broker.core.group.requests import JoinedMember, JoinResult
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode
 
 

@@ -24,7 +24,7 @@ from kohort.broker.core.group.requests import (
     SyncResult,
     TopicPartition,
 )
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.types import ZERO_UUID
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog

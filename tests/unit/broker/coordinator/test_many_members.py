@@ -12,7 +12,7 @@ from kohort.broker.core.group.classic.member import Member
 from kohort.broker.core.group.events import MemberRemoved, RebalanceStarted
 from kohort.broker.core.group.requests import JoinResult, LeaveEntry, SyncResult
 from kohort.broker.core.keyed_timers import KeyedEntry, KeyedTimers
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode
 from kohort.testing.virtual_clock import VirtualClock
 from tests.unit.broker.coordinator.harness import Harness, running, virtual

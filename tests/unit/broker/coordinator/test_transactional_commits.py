@@ -22,7 +22,7 @@ from kohort.broker.core.group.requests import (
     OffsetToCommit,
     OpenTransaction,
 )
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock

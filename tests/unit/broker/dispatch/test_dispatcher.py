@@ -18,7 +18,7 @@ from kohort.broker.dispatch.registry import Api, Handler, Router, load_handlers
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.peer_log import LINES_PER_INTERVAL, PeerLog
 from kohort.broker.network.service import Answer, CloseConnection, ConnectionInfo
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.message import RESPONSES, schema_of

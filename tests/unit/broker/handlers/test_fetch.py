@@ -11,7 +11,7 @@ import pytest
 
 from kohort.broker.handlers.fetch import fetch
 from kohort.broker.handlers.list_offsets import list_offsets
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.broker.storage import page_cache
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.partition import Partition

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from kohort.broker.dispatch.registry import load_handlers
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,

@@ -21,7 +21,7 @@ from kohort.broker.core.history.model import RebalanceOutcome, RebalanceRecord
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.history.recovery import RecordedGenerations
 from kohort.broker.history.topic import Entry
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.protocol.join_reason import JoinReason
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock

@@ -23,8 +23,8 @@ from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.http import group_pages
 from kohort.broker.http.group_pages import GroupPages
 from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse
-from kohort.broker.runtime.answer import Later
 from kohort.broker.runtime.clock import SystemClock
+from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
 from kohort.protocol.codec import encode_versioned
 from kohort.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition

@@ -10,7 +10,7 @@ from kohort.broker.network.limits import NetworkLimits
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.server import NetworkServer
 from kohort.broker.network.service import Answer, CloseConnection, ConnectionInfo
-from kohort.broker.runtime.answer import Later, Tasks
+from kohort.broker.runtime.later import Later, Tasks
 from kohort.protocol.codec import Buffer
 from kohort.testing.memory_transport import MemoryTransport
 from kohort.testing.virtual_clock import VirtualClock

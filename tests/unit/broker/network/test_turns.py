@@ -8,7 +8,7 @@ from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.server import NetworkServer
 from kohort.broker.network.service import Answer, ConnectionInfo
 from kohort.broker.network.turns import CONNECTIONS_PER_TURN, UNWRITTEN_MAX_BYTES
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.protocol.codec import Buffer
 from kohort.testing.memory_transport import MemoryTransport
 from kohort.testing.virtual_clock import VirtualClock

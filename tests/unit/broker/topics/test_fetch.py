@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from kohort.broker.core.purgatory import Purgatory
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.partition import Partition

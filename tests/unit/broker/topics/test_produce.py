@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.produce import DelayedProduce, PendingAppend
 from kohort.protocol.errors import ErrorCode

@@ -7,7 +7,7 @@ import pytest
 
 from kohort.broker.core.partition.producers import ProducerSnapshot
 from kohort.broker.core.partition.transactions import OpenTransaction
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.partition import Appended, Partition

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.broker.transactions.markers import MarkerWriter
 from kohort.protocol.errors import ErrorCode

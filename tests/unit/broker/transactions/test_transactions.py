@@ -12,7 +12,7 @@ from kohort.broker.core.transaction.requests import (
     TopicPartition,
     TransactionConfig,
 )
-from kohort.broker.runtime.answer import Later
+from kohort.broker.runtime.later import Later
 from kohort.broker.transactions.host import RETRY_MS, TransactionsConfig
 from kohort.broker.transactions.transactions import Transactions
 from kohort.protocol.errors import ErrorCode, KafkaError

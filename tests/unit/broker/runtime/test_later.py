@@ -3,7 +3,7 @@ import logging
 
 import pytest
 
-from kohort.broker.runtime.answer import Later, Tasks
+from kohort.broker.runtime.later import Later, Tasks
 
 
 def twice(number: int) -> int:

@@ -1,9 +1,9 @@
-"""The one way in which something is answered later.
+"""`Later`, a future whose callbacks are called at once: the one way to answer something later.
 
-A loop's future has its callbacks called in a later turn, each by a handle that is made for it: half
-of what it costs to answer one of thousands that wait together. A waiter of a `Later` is told at
-once, by the code that gives the value. So what is called then is to be short, must not raise, and
-begins nothing new.
+An asyncio future has its callbacks called in the next iteration of the loop, each by a handle that
+is made for it: half of what it costs to answer one of thousands of requests that wait together. The
+callbacks of a `Later` are called within `give` and `fail`. So they have to be short, and must
+neither raise nor begin other work.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ Tasks = set[asyncio.Task[Any]]
 
 
 class Later(Generic[T]):
-    """A value that will be given, fail or be cancelled, once.
+    """A value that is not there yet. It is given, or fails, or is cancelled, once.
 
-    Cancelled, its value is not waited for any more: what is given after that is dropped, and the
-    giver need not ask before.
+    After it is cancelled, `give` and `fail` do nothing, so that their caller need not ask whether
+    it was.
     """
 
     __slots__ = ("_callbacks", "_error", "_make", "_source", "_value", "is_done")
 
     def __init__(self) -> None:
         self.is_done = False
-        """Given, failed or cancelled; set by this alone."""
+        """Whether it was given, has failed or was cancelled. Not to be set from outside."""
         self._value: T | None = None
         self._error: BaseException | None = None
         self._callbacks: tuple[Callable[[Later[T]], object], ...] = ()
         self._make: Callable[[Any], T] | None = None
         self._source: Later[Any] | asyncio.Task[T] | None = None
-        """What the value is made of, where that is for this alone."""
+        """What the value is made from and nothing else uses, so that it is cancelled with this."""
 
     @property
     def is_cancelled(self) -> bool:
@@ -47,12 +47,12 @@ class Later(Generic[T]):
 
     @property
     def error(self) -> BaseException | None:
-        """What it failed with; of one that is done."""
+        """What it failed with, None if it was given. It must be done."""
         assert self.is_done
         return self._error
 
     def result(self) -> T:
-        """The value of one that is done. Raises what it failed with."""
+        """The value. Raises what it failed with. It must be done."""
         assert self.is_done
         if self._error is not None:
             raise self._error
@@ -61,7 +61,7 @@ class Later(Generic[T]):
     # For givers.
 
     def give(self, value: T) -> None:
-        """Hand the value over; dropped if it was cancelled."""
+        """Set the value and call the callbacks. Does nothing if it was cancelled."""
         if self.is_done:
             assert self.is_cancelled, "given twice"
             return
@@ -69,7 +69,7 @@ class Later(Generic[T]):
         self._tell()
 
     def fail(self, error: BaseException) -> None:
-        """There will be no value; dropped if it was cancelled."""
+        """Set an error and call the callbacks. Does nothing if it was cancelled."""
         if self.is_done:
             assert self.is_cancelled, "given twice"
             return
@@ -79,7 +79,7 @@ class Later(Generic[T]):
     # For waiters.
 
     def cancel(self) -> bool:
-        """Drop the value that is to come; False if it is done already."""
+        """Give up the value; False if it is done already."""
         if self.is_done:
             return False
         self._error = asyncio.CancelledError()
@@ -90,17 +90,21 @@ class Later(Generic[T]):
         return True
 
     def on_done(self, callback: Callable[[Later[T]], object]) -> None:
-        """Call it with this when it is done, or now if it is."""
+        """Have `callback` called with this when it is done: now, if it is done already."""
         if self.is_done:
             callback(self)
         else:
             self._callbacks += (callback,)
 
     def then(self, make: Callable[[T], R]) -> R | Later[R]:
-        """What is made from the value: at once if that is there, which costs nothing, or later.
+        """Apply `make` to the value.
 
-        What the value is to be given to is one's own: to cancel what is made from it drops that and
-        nothing else. Raises what this failed with, if it has.
+        Returns the result itself if the value is there already; this saves making a
+        `Later`. Otherwise returns a `Later` of the result, which fails if this fails or `make`
+        raises. To cancel that one does not cancel this.
+
+        Raises: what this failed with, if it is done and has failed; what `make` raises, if the
+            value is there.
         """
         if self.is_done:
             return make(self.result())
@@ -110,7 +114,10 @@ class Later(Generic[T]):
         return made
 
     def settle(self, make: Callable[[Later[T]], R]) -> Later[R]:
-        """What is made from this when it is done, however it ended; cancelled, it cancels this."""
+        """Apply `make` to this itself when it is done: given, failed or cancelled.
+
+        Returns a `Later` of the result. To cancel that one cancels this.
+        """
         made: Later[R] = Later()
         made._make = make
         made._source = self
@@ -162,7 +169,7 @@ class Later(Generic[T]):
         return later
 
     def _take_value(self, source: Later[Any]) -> None:
-        """Callback of `then`: what this is made from is there, or will not be."""
+        """Callback of `then`: `source` is done."""
         if self.is_done:
             return
         assert self._make is not None
@@ -176,7 +183,7 @@ class Later(Generic[T]):
         self._tell()
 
     def _take_end(self, source: Later[Any]) -> None:
-        """Callback of `settle`: what this is made from has come to its end."""
+        """Callback of `settle`: `source` is done."""
         if self.is_done:
             return
         assert self._make is not None
