@@ -1,4 +1,4 @@
-"""Deserialisers that are coroutine functions: keys and values that are made while others run.
+"""Deserialisers that are coroutine functions: tasks make keys and values ahead of the polls.
 
 What they make waits here until it is taken, beside the raw records, which stay where they are
 until then: a poll that is cancelled, or whose time is over, loses neither a record nor work.
@@ -70,7 +70,7 @@ class _Making:
 
 
 class DeserialisingTasks(BackgroundDeserialiser):
-    """Calls the deserialisers of one consumer, in order within each partition."""
+    """Calls the deserialisers of one consumer in tasks, one for each partition at a time."""
 
     def __init__(self, deserialisers: Deserialisers, *, on_made: Callable[[], object]) -> None:
         """`on_made`: records can be taken, or an error is to be raised."""
@@ -80,7 +80,7 @@ class DeserialisingTasks(BackgroundDeserialiser):
         self._making: dict[TopicPartition, _Making] = {}
 
     def is_making(self, partition: TopicPartition) -> bool:
-        """Whether it makes no sense to ask for records of it now."""
+        """Is a task making records of this partition, so that `take` would find none?"""
         making = self._making.get(partition)
         return making is not None and making.task is not None
 
@@ -118,7 +118,7 @@ class DeserialisingTasks(BackgroundDeserialiser):
         raise NotMadeYet
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """What was being made of these is of no use any more."""
+        """Cancel the tasks of these partitions and drop what they have made."""
         for partition in partitions:
             making = self._making.pop(partition, None)
             if making is not None and making.task is not None:

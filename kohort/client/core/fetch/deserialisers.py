@@ -42,7 +42,7 @@ class BackgroundDeserialiser(Protocol):
     """Calls deserialisers that are coroutine functions, in tasks of its own."""
 
     def is_making(self, partition: TopicPartition) -> bool:
-        """Whether it makes no sense to ask for records of it now."""
+        """Is a task making records of this partition, so that `take` would find none?"""
 
     def take(self, partition: TopicPartition, records: list[AnyRecord]) -> list[AnyRecord]:
         """The first of these, as they were made.
@@ -54,7 +54,7 @@ class BackgroundDeserialiser(Protocol):
         """
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """What was being made of these is of no use any more."""
+        """Cancel the tasks of these partitions and drop what they have made."""
 
     def clear(self) -> None:
         """Forget everything."""
