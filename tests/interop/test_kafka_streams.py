@@ -1,6 +1,6 @@
 """A Kafka Streams application: repartition and changelog topics, two instances, one restarted.
 
-At least once: the broker has no transactions, which exactly_once_v2 is made of.
+At least once; test_exactly_once_streams.py has the other guarantee.
 """
 
 from collections import Counter

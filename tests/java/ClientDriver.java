@@ -21,6 +21,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 /** Kafka's own Java client at the tests' command. Each command is a JSON object whose "op" names a method here. */
 final class ClientDriver {
     private final Map<String, GroupMember> members = new HashMap<>();
+    private final TransactionalProducers producers = new TransactionalProducers();
+    private Copier copier;
 
     private ClientDriver() {}
 
@@ -38,13 +40,18 @@ final class ClientDriver {
             case "take" -> members.get(command.get("member").asText()).take();
             case "enforce_rebalance" -> enforceRebalance(command);
             case "leave" -> leave(command);
+            case "read_to_end" -> readToEnd(command);
+            case "transaction" -> producers.handle(command, config(command));
+            case "copy" -> copy(command);
+            case "copied" -> copier.state();
+            case "stop_copying" -> stopCopying();
             default -> throw new IllegalArgumentException("no operation " + op);
         };
     }
 
     private static Properties config(JsonNode command) {
         Properties config = new Properties();
-        command.get("config").properties().forEach(entry -> config.put(entry.getKey(), entry.getValue().asText()));
+        command.path("config").properties().forEach(entry -> config.put(entry.getKey(), entry.getValue().asText()));
         config.put("key.serializer", ByteArraySerializer.class.getName());
         config.put("value.serializer", ByteArraySerializer.class.getName());
         config.put("key.deserializer", ByteArrayDeserializer.class.getName());
@@ -95,6 +102,24 @@ final class ClientDriver {
         return answer;
     }
 
+    /** Reads all partitions from the beginning to the end that there is now for the isolation level of the config. */
+    private static JsonNode readToEnd(JsonNode command) {
+        ObjectNode answer = LineServer.JSON.createObjectNode();
+        ArrayNode records = answer.putArray("records");
+        try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(config(command))) {
+            List<TopicPartition> partitions = partitions(consumer, command);
+            consumer.assign(partitions);
+            consumer.seekToBeginning(partitions);
+            Map<TopicPartition, Long> ends = consumer.endOffsets(partitions);
+            while (partitions.stream().anyMatch(partition -> consumer.position(partition) < ends.get(partition))) {
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(100))) {
+                    records.add(Records.toJson(record));
+                }
+            }
+        }
+        return answer;
+    }
+
     private static JsonNode offsetsForTime(JsonNode command) {
         long timestamp = command.get("timestamp").asLong();
         ObjectNode answer = LineServer.JSON.createObjectNode();
@@ -118,6 +143,18 @@ final class ClientDriver {
         command.get("topics").forEach(topic -> topics.add(topic.asText()));
         members.put(command.get("member").asText(), new GroupMember(config(command), topics));
         return LineServer.JSON.createObjectNode();
+    }
+
+    private JsonNode copy(JsonNode command) {
+        int abortEvery = command.get("abort_every").asInt();
+        String output = command.get("output").asText();
+        copier = new Copier(config(command), command.get("input").asText(), output, abortEvery);
+        return LineServer.JSON.createObjectNode();
+    }
+
+    private JsonNode stopCopying() throws InterruptedException {
+        copier.stop();
+        return copier.state();
     }
 
     private JsonNode enforceRebalance(JsonNode command) {
