@@ -30,14 +30,15 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
-GROUPS_PER_TURN: Final = 20
+GROUPS_PER_ITERATION: Final = 20
 """Groups that a start restores, or a stop lets go of, before others get the loop."""
 
-SWEPT_PER_TURN: Final = 5
+SWEPT_PER_ITERATION: Final = 5
 """Groups that a sweep looks at before others get the loop: one that goes is a write to the log."""
 
-SWEEP_TURN_MS: Final = 5
-"""How long a turn of a sweep goes on: a group that had thousands of members takes that long."""
+SWEEP_ITERATION_MS: Final = 5
+"""How long a sweep goes on in an iteration of the loop: one group that had thousands of members
+takes that long."""
 
 SIZE_OF_A_GROUP: Final = 50
 """Members and positions that count as one group there: five thousand are a few milliseconds."""
@@ -122,7 +123,7 @@ class GroupHost:
             group.restore(records, now, loaded.earlier_by_group.get(group_id, ()))
             self._adopt(group)
             work += 1 + group.size // SIZE_OF_A_GROUP
-            if work >= GROUPS_PER_TURN:
+            if work >= GROUPS_PER_ITERATION:
                 # No client is served yet, but probes are answered.
                 work = 0
                 await asyncio.sleep(0)
@@ -143,7 +144,7 @@ class GroupHost:
         for actor in list(self._actors.values()):
             work += 1 + actor.group.size // SIZE_OF_A_GROUP
             await actor.unload(ErrorCode.NOT_COORDINATOR)
-            if work >= GROUPS_PER_TURN:
+            if work >= GROUPS_PER_ITERATION:
                 work = 0
                 await asyncio.sleep(0)
         for task in self._tasks:
@@ -173,7 +174,7 @@ class GroupHost:
         return None if actor is None else actor.group
 
     def group_ids(self) -> list[str]:
-        """All groups, by name; for callers that need several turns to look at them."""
+        """All groups, by name; for callers that take several iterations of the loop."""
         return list(self._actors)
 
     def groups(self) -> Iterable[Group]:
@@ -341,11 +342,14 @@ class GroupHost:
         actors = list(self._actors.values())
         actors.reverse()
         while actors:
-            # Not held any longer than that: what is freed at once would be one long turn.
+            # Popped, so that each group is freed as it goes: all at once would hold up the loop.
             actor = actors.pop()
             work += 1 + actor.group.size // SIZE_OF_A_GROUP
             if actor.group.state is not GroupState.DEAD:
                 actor.submit(command)
-            if work >= SWEPT_PER_TURN or self._clock.monotonic_ms() - began_ms >= SWEEP_TURN_MS:
+            if (
+                work >= SWEPT_PER_ITERATION
+                or self._clock.monotonic_ms() - began_ms >= SWEEP_ITERATION_MS
+            ):
                 await asyncio.sleep(0)
                 work, began_ms = 0, self._clock.monotonic_ms()

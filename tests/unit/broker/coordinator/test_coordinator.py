@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Iterator, Sequence
 import pytest
 
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
-from kohort.broker.coordinator.host import SWEEP_TURN_MS
+from kohort.broker.coordinator.host import SWEEP_ITERATION_MS
 from kohort.broker.coordinator.loading import read_group
 from kohort.broker.coordinator.log.offsets_log import Stored, partition_of
 from kohort.broker.core.group.config import GroupConfig
@@ -306,7 +306,7 @@ class TestUpkeep:
             def append(
                 self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
             ) -> Awaitable[None] | None:
-                clock.advance(SWEEP_TURN_MS)
+                clock.advance(SWEEP_ITERATION_MS)
                 return super().append(partition, records, wall_ms=wall_ms)
 
         # By hand alone, not again because time has passed.
