@@ -147,7 +147,8 @@ def _refusals(
 def _refused(
     topics: Iterable[AddPartitionsToTxnTopic], refusals: dict[TopicPartition, ErrorCode]
 ) -> list[AddPartitionsToTxnTopicResult]:
-    return _results(topics, lambda place: refusals.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED))
+    named = [topic for topic in topics if topic.partitions]
+    return _results(named, lambda place: refusals.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED))
 
 
 def _results(

@@ -73,7 +73,7 @@ def _producers(ctx: RequestContext, name: str, index: int) -> list[ProducerState
     topics = ctx.broker.topics
     topic = topics.get(name)
     if topic is None or not 0 <= index < len(topic.partitions):
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition here")
     if not topics.is_on_disk(name, index):
         return []
     return [

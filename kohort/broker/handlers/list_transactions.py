@@ -47,10 +47,10 @@ async def list_transactions(
                 transaction_state=one.record.state.value,
             )
         )
-    unknown = [name for name in request.state_filters if name not in STATE_NAMES]
+    unknown = dict.fromkeys(name for name in request.state_filters if name not in STATE_NAMES)
     return ListTransactionsResponse(
         error_code=ErrorCode.NONE,
-        unknown_state_filters=unknown,
+        unknown_state_filters=list(unknown),
         transaction_states=found,
     )
 

@@ -230,7 +230,7 @@ def _append(
             wall_ms=wall_ms,
             is_first_of_epoch_zero=ctx.api_version >= ADDS_SINCE,
         )
-        refuse = partial(_refuse, answer)
+        refuse = partial(_refuse, partition, answer)
         outcome.in_transaction.append(Candidate(partition, verdict, append, refuse))
         return
     _append_valid(request, partition, verdict, answer, outcome, wall_ms=wall_ms)
@@ -286,8 +286,16 @@ def _append_in_transaction(
     )
 
 
-def _refuse(answer: PartitionProduceResponse, error: KafkaError) -> None:
+def _refuse(
+    partition: Partition,
+    answer: PartitionProduceResponse,
+    error: KafkaError,
+    *,
+    by_log: bool = False,
+) -> None:
     answer.error_code, answer.error_message = error.code, error.message
+    if by_log:
+        answer.log_start_offset = partition.log.log_start_offset
 
 
 def _judge(

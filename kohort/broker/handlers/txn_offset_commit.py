@@ -70,7 +70,12 @@ async def txn_offset_commit(
     groups = ctx.broker.groups
     place = TopicPartition(CONSUMER_OFFSETS, groups.offsets_partition(request.group_id))
     asking = _Asking(keeper, request, version, place)
-    await asking.pass_or_raise()
+    try:
+        await asking.pass_or_raise()
+    except KafkaError as error:
+        if not any(refusals):
+            raise
+        return _respond(request, [refusal or error.code for refusal in refusals])
     result = await groups.commit_transactional(
         request.group_id,
         CommitRequest(

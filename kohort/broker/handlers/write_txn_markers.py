@@ -50,23 +50,34 @@ from kohort.protocol.records.control import ControlType
 async def write_txn_markers(
     ctx: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
-    """Answered when all markers are durable."""
+    """Answered when all markers are durable: once per producer and partition, of several markers
+    for the last.
+    """
     markers = transactions_of(ctx).markers
-    results: dict[int, dict[str, WritableTxnMarkerTopicResult]] = {}
+    results: dict[int, dict[str, dict[int, ErrorCode]]] = {}
     for marker in request.markers:
-        topics = results.setdefault(marker.producer_id, {})
         for topic in marker.topics:
-            answer = topics.setdefault(
-                topic.name, WritableTxnMarkerTopicResult(name=topic.name, partitions=[])
-            )
             for index in topic.partition_indexes:
-                error = await _write(markers, marker, topic.name, index)
-                answer.partitions.append(
-                    WritableTxnMarkerPartitionResult(partition_index=index, error_code=error)
-                )
+                topics = results.setdefault(marker.producer_id, {})
+                errors = topics.setdefault(topic.name, {})
+                errors[index] = await _write(markers, marker, topic.name, index)
     return WriteTxnMarkersResponse(
         markers=[
-            WritableTxnMarkerResult(producer_id=producer_id, topics=list(topics.values()))
+            WritableTxnMarkerResult(
+                producer_id=producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(
+                                partition_index=index, error_code=error
+                            )
+                            for index, error in errors.items()
+                        ],
+                    )
+                    for name, errors in topics.items()
+                ],
+            )
             for producer_id, topics in results.items()
         ]
     )

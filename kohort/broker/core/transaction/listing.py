@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from kohort.broker.core.transaction.patterns import Pattern
-from kohort.broker.core.transaction.records import NEVER_MS, TransactionRecord
+from kohort.broker.core.transaction.records import TransactionRecord
 from kohort.broker.core.transaction.states import TransactionState
 
 STATE_NAMES = frozenset(state.value for state in TransactionState)
@@ -19,7 +19,8 @@ class ListFilter(NamedTuple):
     """Names, in their own case; one that means nothing fits nothing."""
     producer_ids: Collection[int] = ()
     duration_ms: int = -1
-    """Listed is what began longer ago than this, though it may have ended; negative: all."""
+    """Listed is what began longer ago than this, though it may have ended, and what never began;
+    negative: all."""
     pattern: Pattern | None = None
     """For the whole of the id."""
 
@@ -29,8 +30,6 @@ class ListFilter(NamedTuple):
             return False
         if self.producer_ids and record.producer_id not in self.producer_ids:
             return False
-        if self.duration_ms >= 0 and (
-            record.start_ms == NEVER_MS or now - record.start_ms <= self.duration_ms
-        ):
+        if self.duration_ms >= 0 and now - record.start_ms <= self.duration_ms:
             return False
         return self.pattern is None or self.pattern.matches(record.transactional_id)

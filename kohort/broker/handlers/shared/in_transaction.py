@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from kohort.broker.core.partition.verdict import ValidBatch
 from kohort.broker.core.transaction.requests import TopicPartition
@@ -30,6 +30,12 @@ _UNAVAILABLE: Final = frozenset(
 )
 
 
+class Refuse(Protocol):
+    """Tells a producer; where its log begins, too, if that is what has refused the batch."""
+
+    def __call__(self, error: KafkaError, *, by_log: bool = False) -> None: ...
+
+
 @dataclass(slots=True, eq=False)
 class Candidate:
     """A valid batch of a transaction that wants to be appended."""
@@ -38,7 +44,7 @@ class Candidate:
     batch: ValidBatch
     append: Callable[[], None]
     """Appends it. Raises KafkaError."""
-    refuse: Callable[[KafkaError], None]
+    refuse: Refuse
     """Has the producer told why it was not appended."""
 
     @property
@@ -78,7 +84,7 @@ class Producer(NamedTuple):
         """Add these partitions to the transaction; as `TransactionKeeper.add`."""
         return self.keeper.add(self.transactional_id, self.producer_id, self.producer_epoch, places)
 
-    def told(self, error: ErrorCode) -> tuple[ErrorCode, str]:
+    def told(self, error: ErrorCode) -> tuple[ErrorCode, str | None]:
         """What the transactions have said, as producers of this version know it."""
         if error is ErrorCode.TRANSACTION_ABORTABLE:
             is_known = self.version >= ABORTABLE_SINCE
@@ -92,7 +98,7 @@ class Producer(NamedTuple):
         # Older producers try again after this one, and give up after the other two.
         if error in _UNAVAILABLE or (error is ErrorCode.CONCURRENT_TRANSACTIONS and not self.adds):
             return ErrorCode.NOT_ENOUGH_REPLICAS, f"the transaction cannot go on yet: {error.name}"
-        return error, ""
+        return error, None
 
 
 def append_in_transaction(
@@ -152,8 +158,13 @@ def _is_admitted(producer: Producer, one: Candidate, *, adds: bool) -> bool:
     try:
         producer.check(one.place, adds=adds)
         partition.check_online()
-        partition.log.check_producer(one.batch.header, is_first_of_epoch_zero=producer.adds)
     except KafkaError as error:
         one.refuse(error)
+        return False
+    try:
+        partition.log.check_producer(one.batch.header, is_first_of_epoch_zero=producer.adds)
+    except KafkaError as error:
+        # Kafka notices an older epoch while it asks the coordinator.
+        one.refuse(error, by_log=error.code is not ErrorCode.INVALID_PRODUCER_EPOCH)
         return False
     return True

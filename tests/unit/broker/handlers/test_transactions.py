@@ -25,11 +25,18 @@ from kohort.protocol.messages.describe_transactions import DescribeTransactionsR
 from kohort.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from kohort.protocol.messages.init_producer_id import InitProducerIdRequest
 from kohort.protocol.messages.list_transactions import ListTransactionsRequest
+from kohort.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from kohort.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record
 from tests.support.transactions.running_transactions import (
     RunningTransactions,
     running_transactions,
@@ -158,6 +165,8 @@ async def test_partitions_are_added_all_or_none(version: int) -> None:
             CONSUMER_OFFSETS: [UNAUTHORIZED],
             "t": [NOT_ATTEMPTED],
         }
+        # A topic without partitions is told of only where nothing is refused.
+        assert await add(b, {"none": [0], "t": []}, version) == {"none": [UNKNOWN]}
         assert await add(b, {"t": [0]}, version) == {"t": [UNMAPPED]}
         await b.init()
         assert await add(b, {"t": [0, 1], "u": [2]}, version) == {"t": [NONE, NONE], "u": [NONE]}
@@ -331,18 +340,63 @@ async def test_an_operator_ends_what_hangs() -> None:
             for topic in one.topics
         }
         assert told == {
-            (77, "t"): [
-                (0, NONE),
-                (9, UNKNOWN),
-                (1, ErrorCode.INVALID_REQUEST),
-                (0, OLD_FENCED),
-            ],
+            # Of two markers for one partition, the later one is told of.
+            (77, "t"): [(0, OLD_FENCED), (9, UNKNOWN), (1, ErrorCode.INVALID_REQUEST)],
             (77, "none"): [(0, UNKNOWN)],
             (78, "t"): [(1, ErrorCode.INVALID_REQUEST)],
             (79, "t"): [(2, NONE)],
         }
         assert partition.last_stable_offset == 2
-        assert (await b.ask(WriteTxnMarkersRequest(markers=[]), 1)).markers == []
+        for nothing in ([], [marker(77, 4)], [marker(77, 4, t=[])]):
+            assert (await b.ask(WriteTxnMarkersRequest(markers=nothing), 1)).markers == []
+
+
+# Produce.
+
+
+async def send(
+    b: RunningTransactions, pid: int, version: int, *, epoch: int = 0, sequence: int = 0
+) -> tuple[int, int, str | None]:
+    """A batch of a transaction to partition 0 of "t": error, where the log begins, and text."""
+    batch = encode_batch(
+        [Record(b"value", timestamp=b.topics.clock.wall_ms())],
+        producer_id=pid,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        is_transactional=True,
+    )
+    topic = b.topics.get("t")
+    assert topic is not None
+    data = TopicProduceData(
+        name="t",
+        topic_id=topic.topic_id,
+        partition_data=[PartitionProduceData(index=0, records=batch)],
+    )
+    request = ProduceRequest(transactional_id="id", acks=-1, timeout_ms=1000, topic_data=[data])
+    (answer,) = (await b.ask(request, version)).responses[0].partition_responses
+    return answer.error_code, answer.log_start_offset, answer.error_message
+
+
+@pytest.mark.parametrize("version", [12, 13])
+async def test_a_batch_that_its_log_refuses_adds_nothing(version: int) -> None:
+    async with running_transactions() as b:
+        pid = (await b.init()).producer_id
+        error, log_start_offset, _ = await send(b, pid, version, sequence=1)
+        assert (error, log_start_offset) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0)
+        assert state(b) == "Empty"
+        assert (await send(b, pid, version))[0] == NONE
+        assert state(b) == "Ongoing"
+
+
+@pytest.mark.parametrize("version", [5, 10, 11, 12, 13])
+async def test_where_the_log_begins_is_told_by_logs_alone(version: int) -> None:
+    async with running_transactions() as b:
+        pid = (await b.init()).producer_id
+        await add(b, {"t": [0]})
+        assert await send(b, pid + 1, version) == (UNMAPPED, -1, None)
+        assert (await send(b, pid, version, epoch=1))[:2] == (OLD_FENCED, -1)
+        await b.ask(WriteTxnMarkersRequest(markers=[marker(pid, 3, t=[0])]), 2)
+        assert (await send(b, pid, version))[:2] == (OLD_FENCED, -1)
 
 
 # Looking.
@@ -402,12 +456,13 @@ async def test_transactions_are_listed() -> None:
             assert await names(version, producer_id_filters=[other, 99]) == ["other"]
             assert await names(version, state_filters=["Empty"], producer_id_filters=[pid]) == []
         assert await names(duration_filter=-1) == ["id", "other"]
-        assert await names(duration_filter=1_000_000) == []
+        # What never began is older than everything.
+        assert await names(duration_filter=1_000_000) == ["other"]
         assert await names(transactional_id_pattern="") == ["id", "other"]
         assert await names(transactional_id_pattern="o.*") == ["other"]
         assert await names(transactional_id_pattern="the") == []
         unknown = await b.ask(
-            ListTransactionsRequest(state_filters=["x", "Dead", "y"], producer_id_filters=[])
+            ListTransactionsRequest(state_filters=["x", "Dead", "y", "x"], producer_id_filters=[])
         )
         assert unknown.unknown_state_filters == ["x", "y"]
         bad = b.start(

@@ -234,6 +234,16 @@ async def test_partitions_that_do_not_exist_are_refused_alone(version: int) -> N
 
 
 @every_version
+async def test_a_refused_producer_is_told_of_partitions_that_do_not_exist(version: int) -> None:
+    unknown, refused = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    async with running_groups() as g:
+        with_keeper(g).answers = [refused]
+        asked = [a_topic(g, version, "t", 9, 0)]
+        assert errors_of(await ask(g, version, asked)) == [unknown, refused]
+        assert not is_unstable(g)
+
+
+@every_version
 async def test_with_nothing_to_store_nobody_is_asked(version: int) -> None:
     async with running_groups() as g:
         keeper = with_keeper(g)
