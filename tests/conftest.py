@@ -44,6 +44,7 @@ SCALES: Final = (
     Scale("--fuzz-frames", 50_000, 2_000_000, "how many frames tests/fuzz sends"),
     Scale("--captured-frames", 20_000, 5_000_000, "how many of what clients sent, damaged"),
     Scale("--pipeline-kills", 1, 20, "how often tests/pipeline kills the driver, and the broker"),
+    Scale("--transaction-steps", 300, 100_000, "how many steps of transactions two brokers share"),
     Scale("--what-if-traces", 8, 120, "how many lives the advisor's predictions are held against"),
 )
 
@@ -135,6 +136,11 @@ def fuzz_frames(request: pytest.FixtureRequest) -> int:
 @pytest.fixture(scope="session")
 def pipeline_kills(request: pytest.FixtureRequest) -> int:
     return scale_of(request, "--pipeline-kills")
+
+
+@pytest.fixture(scope="session")
+def transaction_steps(request: pytest.FixtureRequest) -> int:
+    return scale_of(request, "--transaction-steps")
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,11 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop.same_answers import scenes
+from tests.interop.same_answers.groups import Group
+from tests.interop.same_answers.offsets import commit
 from tests.interop.same_answers.pair import TWIN_SETTINGS, Pair, Twins, wait_ready
 from tests.interop.same_answers.scenes import Topic
+from tests.interop.same_answers.transactions import Producer, producer
 from tests.interop.tools import Tools
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
@@ -207,6 +210,25 @@ def group_topic(twins: Twins) -> Topic:
     """A topic of three partitions that both have, for groups to commit to."""
     with Pair(twins, lambda name, text: pytest.fail(f"{name}: {text}")) as pair:
         return scenes.create_topic(pair, partitions=3)
+
+
+@pytest.fixture(scope="session")
+def transaction_topic(twins: Twins) -> Topic:
+    """A topic of three partitions that both have, for transactions."""
+    with Pair(twins, lambda name, text: pytest.fail(f"{name}: {text}")) as pair:
+        # Topics of coordinators are made for whoever is first.
+        group = Group(pair)
+        producer(pair)
+        topic = scenes.create_topic(pair, partitions=3)
+        commit(group, topic, 0)
+        return topic
+
+
+@pytest.fixture
+def some_id(pair: Pair, transaction_topic: Topic) -> Producer:
+    """A transactional id in state Empty."""
+    del transaction_topic
+    return producer(pair)
 
 
 @pytest.fixture

@@ -20,11 +20,14 @@ UNKNOWN_MEMBER_ID: Final = int(ErrorCode.UNKNOWN_MEMBER_ID)
 GROUP_MAX_SIZE_REACHED: Final = int(ErrorCode.GROUP_MAX_SIZE_REACHED)
 INVALID_REQUEST: Final = int(ErrorCode.INVALID_REQUEST)
 UNKNOWN_TOPIC_OR_PARTITION: Final = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+INVALID_PRODUCER_ID_MAPPING: Final = int(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+INVALID_REGULAR_EXPRESSION: Final = int(ErrorCode.INVALID_REGULAR_EXPRESSION)
 INVALID_TOPIC_EXCEPTION: Final = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
 OFFSET_OUT_OF_RANGE: Final = int(ErrorCode.OFFSET_OUT_OF_RANGE)
 UNKNOWN_SERVER_ERROR: Final = int(ErrorCode.UNKNOWN_SERVER_ERROR)
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Final = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 INVALID_RECORD: Final = int(ErrorCode.INVALID_RECORD)
+CONCURRENT_TRANSACTIONS: Final = int(ErrorCode.CONCURRENT_TRANSACTIONS)
 CORRUPT_MESSAGE: Final = int(ErrorCode.CORRUPT_MESSAGE)
 
 
@@ -116,6 +119,11 @@ ALWAYS: Final = (
         "a batch that was there already has no append time either where records keep their own"
         " times; clients would take it for the time of each record",
         [("partition_responses.log_append_time_ms", TIME, -1)],
+    ),
+    Difference(
+        "a producer is as old as its last append; Kafka goes by its records' own times, and forgets"
+        " who sends old records while it is still sending",
+        [("active_producers.last_timestamp", TIME, "<now>")],
     ),
 )
 """Seen wherever there are such fields."""
@@ -241,7 +249,6 @@ EMPTY_NAME: Final = Difference(
 
 # ApiVersions.
 NOT_SERVED: Final = {
-    "transactions": {24, 25, 26, 27, 28, 61, 65, 66},
     "authentication, access control, quotas and delegation tokens": {
         *(17, 36, 38, 39, 40, 41, 48, 49, 50, 51),
     },
@@ -256,7 +263,8 @@ SERVED: Final = Difference(
     [
         *((f"api_keys.{key}", ANY, MISSING) for keys in NOT_SERVED.values() for key in keys),
         *(
-            (f"supported_features.{name}", ANY, MISSING)
+            (f"{features}.{name}", ANY, MISSING)
+            for features in ("supported_features", "finalized_features")
             for name in (
                 "eligible.leader.replicas.version",
                 "group.version",
@@ -264,13 +272,12 @@ SERVED: Final = Difference(
                 "metadata.version",
                 "share.version",
                 "streams.version",
-                "transaction.version",
             )
         ),
         ("supported_features.join.reason", MISSING, ANY),
-        # A Kafka that has just started has none either, and has not heard of an epoch.
-        ("finalized_features", ANY, []),
-        ("finalized_features_epoch", ANY, -1),
+        # A Kafka that has just started has none, and has not heard of an epoch.
+        ("finalized_features", [], ANY),
+        ("finalized_features_epoch", ANY, 1),
     ],
 )
 
@@ -306,6 +313,84 @@ NO_METADATA_LOG: Final = Difference(
         ("listeners.name", "CONTROLLER", "PLAINTEXT"),
         ("listeners.CONTROLLER", ANY, ANY),
         ("listeners.port", ANY, ANY),
+    ],
+)
+
+# Transactions.
+MARKER_BELOW_ZERO: Final = Difference(
+    "an epoch or a transaction version below 0 is the sender's mistake; Kafka stumbles over it and"
+    " says that the fault is its own",
+    [("error_code", UNKNOWN_SERVER_ERROR, INVALID_REQUEST)],
+)
+NO_TRANSACTIONS: Final = Difference(
+    "every request is answered; Kafka never answers one about no transaction", [("", SILENT, ANY)]
+)
+ID_OF_ANOTHER: Final = Difference(
+    "the transactional id of a request is that of its producer, as that is what it was authorized"
+    " for; Kafka looks only before the first batch of a transaction",
+    [
+        ("error_code", NONE, INVALID_PRODUCER_ID_MAPPING),
+        ("base_offset", ANY, -1),
+        ("log_start_offset", 0, -1),
+    ],
+)
+NOBODYS_TRANSACTION: Final = Difference(
+    "a batch of no producer is in no transaction, and no marker would ever end it; Kafka appends"
+    " it",
+    [
+        ("error_code", NONE, INVALID_RECORD),
+        ("base_offset", ANY, -1),
+        ("log_start_offset", 0, -1),
+    ],
+)
+NO_SUCH_LEVEL: Final = Difference(
+    "an isolation level that does not exist is the client's mistake; Kafka stumbles over it and"
+    " says that the fault is its own",
+    [
+        ("error_code", UNKNOWN_SERVER_ERROR, INVALID_REQUEST),
+        # Kafka fails all of a Fetch.
+        ("error_code", UNKNOWN_SERVER_ERROR, NONE),
+        ("aborted_transactions", [], None),
+    ],
+)
+EXACTLY_ABORTED: Final = Difference(
+    "aborted transactions are those in the records of the answer; Kafka looks up to the next entry"
+    " of an index, and names some that come later",
+    [("aborted_transactions", ANY, [])],
+    by_chance=True,
+)
+SIMPLER_PATTERNS: Final = Difference(
+    "a pattern with flags, or with a brace that is not closed, is refused: more than one for names"
+    " needs; Kafka takes the first, and the second literally",
+    [
+        ("error_code", NONE, INVALID_REGULAR_EXPRESSION),
+        ("transaction_states", ANY, []),
+        ("unknown_state_filters", ANY, []),
+    ],
+)
+STABLE_BELOW_THE_START: Final = Difference(
+    "the last stable offset is never below the first that there is; Kafka's is that of the batch"
+    " where the first records of an open transaction were deleted",
+    [("last_stable_offset", 0, 1)],
+)
+ADDED_FOR_NOTHING: Final = Difference(
+    "a batch that is refused adds no partition to a transaction, and begins none; Kafka adds it"
+    " before it looks",
+    [
+        ("transaction_state", "Ongoing", "Empty"),
+        ("transaction_start_time_ms", "<now>", -1),
+        ("topics", ANY, []),
+    ],
+)
+STUCK: Final = Difference(
+    "a partition whose transaction was ended by a marker of a higher epoch has no more to wait for;"
+    " Kafka never ends the transaction of the id, whose producers wait until its state is deleted",
+    [
+        ("error_code", CONCURRENT_TRANSACTIONS, NONE),
+        ("transaction_state", "PrepareCommit", "CompleteCommit"),
+        ("topics", ANY, []),
+        ("producer_id", -1, ANY),
+        ("producer_epoch", -1, ANY),
     ],
 )
 

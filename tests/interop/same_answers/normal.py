@@ -9,7 +9,7 @@ client does.
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kohort.protocol.layout import to_plain
 from kohort.protocol.message import Struct, schema_of
@@ -20,7 +20,10 @@ from tests.interop.same_answers.each import Value
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _BROKERS_CLOCK: Final = frozenset(
-    {"log_append_time_ms", "timestamp", "last_fetch_timestamp", "last_caught_up_timestamp"}
+    {
+        *("log_append_time_ms", "timestamp", "last_fetch_timestamp", "last_caught_up_timestamp"),
+        *("last_timestamp", "transaction_start_time_ms"),
+    }
 )
 _OF_THE_DISK: Final = frozenset({"log_dir", "total_bytes", "usable_bytes"})
 _UNORDERED: Final[Mapping[str, frozenset[str]]] = {
@@ -43,6 +46,17 @@ _UNORDERED: Final[Mapping[str, frozenset[str]]] = {
     "AlterReplicaLogDirsResponse": frozenset({"results", "partitions"}),
     "ElectLeadersResponse": frozenset({"replica_election_results"}),
     "ListConfigResourcesResponse": frozenset({"config_resources"}),
+    "AddPartitionsToTxnResponse": frozenset(
+        {
+            *("results_by_topic_v3_and_below", "results_by_partition"),
+            *("results_by_transaction", "topic_results"),
+        }
+    ),
+    "TxnOffsetCommitResponse": frozenset({"topics", "partitions"}),
+    "WriteTxnMarkersResponse": frozenset({"markers", "topics", "partitions"}),
+    "DescribeProducersResponse": frozenset({"topics", "partitions", "active_producers"}),
+    "DescribeTransactionsResponse": frozenset({"topics", "partitions"}),
+    "ListTransactionsResponse": frozenset({"unknown_state_filters", "transaction_states"}),
 }
 """Lists that Kafka fills from a hash table."""
 _BY_NAME: Final = {
@@ -67,7 +81,7 @@ class Identity(NamedTuple):
     """An id that a broker drew."""
 
     kind: str
-    value: object
+    value: Any
 
     def __repr__(self) -> str:
         return f"<{self.kind}>"
@@ -100,7 +114,7 @@ def _only(about: Collection[str], value: Value) -> Value:
 
 
 def _name_of(element: dict[str, str]) -> str | None:
-    names = ("name", "group_id", "topic", "resource_name")
+    names = ("name", "group_id", "topic", "resource_name", "transactional_id")
     return next((element[name] for name in names if name in element), None)
 
 
@@ -145,7 +159,7 @@ _MASKS: Final[Mapping[str, Callable[[Value, Facts], object]]] = {
 }
 
 
-def batches(records: bytes, facts: Facts) -> list[dict[str, object]]:
+def batches(records: bytes, facts: Facts) -> list[dict[str, Value]]:
     """The batches in the records of a Fetch answer, each with its header's fields."""
     found = []
     position = 0
@@ -154,11 +168,12 @@ def batches(records: bytes, facts: Facts) -> list[dict[str, object]]:
         end = position + header.size_bytes
         if end > len(records):
             break
-        fields: dict[str, object] = header._asdict()
+        fields: dict[str, Value] = header._asdict()
         if header.has_producer_id:
             fields["producer_id"] = Identity("producer id", header.producer_id)
-        if header.max_timestamp >= facts.started_ms:
-            fields["max_timestamp"] = "<now>"
+        for name in ("base_timestamp", "max_timestamp"):
+            if fields[name] >= facts.started_ms:
+                fields[name] = "<now>"
         if header.has_producer_id or header.max_timestamp >= facts.started_ms:
             fields["crc"] = "<of the above>"
         found.append(fields | {"payload": records[position + HEADER_BYTES : end]})
@@ -177,5 +192,11 @@ def _sorted(field: str, value: Value, unordered: frozenset[str]) -> Value:
             named = {element[_BY_NAME[field]]: element for element in inner}
             assert len(named) == len(inner), f"something is named twice in {field}"
             return named
-        return sorted(inner, key=repr) if field in unordered else inner
+        return sorted(inner, key=_rank) if field in unordered else inner
     return value
+
+
+def _rank(element: Value) -> tuple[int, str]:
+    """Producers in the order in which they got their ids: what is told of them may differ."""
+    producer = element.get("producer_id") if isinstance(element, dict) else None
+    return producer.value if isinstance(producer, Identity) else 0, repr(element)

@@ -26,6 +26,8 @@ TWIN_SETTINGS: Final = {
     # A real Kafka takes a second for fifty partitions.
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
+    # What is overdue is soon ended.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
 }
 """On top of the defaults of both."""
 
@@ -65,7 +67,7 @@ class Answers(NamedTuple):
         return each(read(self.kafka), read(self.kohort))
 
 
-class _Side:
+class Side:
     """One broker as one test sees it."""
 
     def __init__(self, name: str, server: ServerProcess) -> None:
@@ -110,6 +112,10 @@ class Pending:
     def uncompared(self) -> Answers:
         """Wait for both answers, whatever they say."""
         return self.line.receive(self.request, self.version)
+
+    def unanswered(self) -> None:
+        """Nothing comes, as a producer wants it with acks=0."""
+        self.line.awaited -= 1
 
     def is_parked(self, *, for_s: float = 0.1) -> bool:
         """Do both keep their answer back for that long? Either both do or neither, else this fails.
@@ -181,6 +187,14 @@ class Line:
         pending = self.send(request, version)
         return pending.answers(differs=differs, about=about, may_close=may_close)
 
+    def ask_alone(self, side: "Side", request: object, version: int) -> Value:
+        """The answer of one of both; nothing is compared."""
+        body = request_body(for_broker(request, side.name), version, client_id=self._client_id)
+        self._client(side).send(framed(body))
+        key = schema_of(type(request)).key
+        assert key is not None
+        return self._receive(side, RESPONSES[key], version)
+
     def receive(self, request: object, version: int) -> Answers:
         """The next answers, not compared."""
         key = schema_of(type(request)).key
@@ -194,12 +208,12 @@ class Line:
         self._clients.clear()
         self.awaited = 0
 
-    def _client(self, side: _Side) -> RawClient:
+    def _client(self, side: Side) -> RawClient:
         if side.name not in self._clients:
             self._clients[side.name] = RawClient(side.port, timeout_s=self.timeout_s)
         return self._clients[side.name]
 
-    def _receive(self, side: _Side, response: type, version: int) -> Value:
+    def _receive(self, side: Side, response: type, version: int) -> Value:
         client = self._client(side)
         try:
             return response_in(client.receive(), response, version)
@@ -220,10 +234,12 @@ class Pair:
     """Requests, over all tests."""
 
     def __init__(self, twins: Twins, report: Report) -> None:
-        self.kafka = _Side("kafka", twins.kafka)
-        self.kohort = _Side("kohort", twins.kohort)
+        self.kafka = Side("kafka", twins.kafka)
+        self.kohort = Side("kohort", twins.kohort)
         self.sides = (self.kafka, self.kohort)
         self.are_both_kafka = type(twins.kafka) is type(twins.kohort)
+        self.kafkas = self.sides if self.are_both_kafka else (self.kafka,)
+        """Those that do some things later than they say."""
         self.report = report
         """Fails the test, which goes on as far as it can."""
         self._ids = Correspondence()
@@ -309,7 +325,7 @@ class Pair:
         found = self._found(answers, version, self._ids, about)
         wrong = [one for one in found if differs is None or not differs.allows(*one)]
         if wrong:
-            self.fail(request, version, _told(wrong))
+            self.fail(request, version, f"{_told(wrong)}\n  Kafka's answer: {answers.kafka!r}")
         elif self.must_differ(differs) and not found:
             assert differs is not None
             self.fail(request, version, f"  no difference, though {differs.because}")

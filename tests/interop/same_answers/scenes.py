@@ -10,6 +10,7 @@ from kohort.protocol.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from kohort.protocol.messages.delete_topics import DeleteTopicsRequest
 from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kohort.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -73,6 +74,12 @@ def create_topic(
     topic = Topic(asked.name, answers.each(lambda answer: answer.topics[0].topic_id))
     wait_led(pair, topic, range(partitions))
     return topic
+
+
+def delete_topic(pair: Pair, topic: Topic) -> None:
+    """Delete it in both and wait until Kafka's broker, too, serves it no more."""
+    pair.ask(DeleteTopicsRequest(topic_names=[topic.name], timeout_ms=30_000), 5)
+    pair.ask_until_equal(offsets_request(topic, END), 1)
 
 
 def wait_led(pair: Pair, topic: Topic, partitions: Sequence[int]) -> None:
