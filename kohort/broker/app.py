@@ -31,7 +31,6 @@ from kohort.broker.core.transaction.requests import TransactionConfig
 from kohort.broker.dispatch.context import BrokerServices
 from kohort.broker.dispatch.dispatcher import Dispatcher
 from kohort.broker.dispatch.registry import (
-    TRANSACTIONS_ARE_SERVED,
     Api,
     Router,
     load_handlers,
@@ -77,12 +76,9 @@ FEW_CONNECTIONS: Final = 1_000
 METRICS_PORT_TRIES: Final = 20
 """Ports that are tried, upward from the default, if none was set."""
 
-SUPPORTED_FEATURES: Final = {"join.reason": (1, 1)}
-"""What ApiVersions tells beside the apis: JoinGroup's tag 7728 is understood."""
-
-
-TRANSACTION_FEATURES: Final = {"transaction.version": (0, 2)} if TRANSACTIONS_ARE_SERVED else {}
-"""Features that producers choose their flow by (KIP-890)."""
+SUPPORTED_FEATURES: Final = {"join.reason": (1, 1), "transaction.version": (0, 2)}
+"""What ApiVersions tells beside the apis: JoinGroup's tag 7728 is understood, and producers choose
+their flow by the level of the other (KIP-890)."""
 
 _CANNOT_START: Final = (
     ConfigError,
@@ -328,10 +324,8 @@ class Broker:
         topics: TopicManager,
         groups: GroupCoordinator,
         purgatory: Purgatory,
-    ) -> Transactions | None:
-        """Load transactional ids, and complete what was decided; None if they are not served."""
-        if not TRANSACTIONS_ARE_SERVED:
-            return None
+    ) -> Transactions:
+        """Load transactional ids, and complete what was decided."""
         config = self.config
         log = InternalLog(
             topics,
@@ -373,6 +367,7 @@ class Broker:
     ) -> BrokerServices:
         advertised = self._advertised(self.endpoint)
         by_listener = {bound.port: self._advertised(bound) for bound in self._bound_endpoints}
+        level = self.config.kohort_transaction_version
         return BrokerServices(
             config=self.config,
             clock=self._clock,
@@ -388,12 +383,8 @@ class Broker:
                 port: (endpoint.host, endpoint.port) for port, endpoint in by_listener.items()
             },
             apis={key: api.advertised for key, api in apis.items()},
-            features=SUPPORTED_FEATURES | TRANSACTION_FEATURES,
-            finalized_features={
-                name: level
-                for name in TRANSACTION_FEATURES
-                if (level := self.config.kohort_transaction_version)
-            },
+            features=dict(SUPPORTED_FEATURES),
+            finalized_features={"transaction.version": level} if level else {},
             validation=ValidationPolicy(
                 ValidationDepth(self.config.kohort_validate_records),
                 self.config.kohort_inflated_batch_bytes_max,

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import pytest
 
-from kohort.broker.dispatch.registry import TRANSACTIONS_ARE_SERVED
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.message import RESPONSES, schema_of
 from kohort.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -29,10 +28,6 @@ from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kohort.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.interop.same_answers.pair import Twins
 from tests.support.network.wire import RawClient
-
-pytestmark = pytest.mark.skipif(
-    not TRANSACTIONS_ARE_SERVED, reason="transactions are not served yet"
-)
 
 PATIENCE_S: Final = 30
 TRIED_AGAIN: Final = frozenset(

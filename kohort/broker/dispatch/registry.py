@@ -21,9 +21,6 @@ from kohort.protocol.framing import API_VERSIONS_KEY
 from kohort.protocol.message import RESPONSES, schema_of
 from kohort.protocol.schema import VersionRange
 
-TRANSACTIONS_ARE_SERVED: Final = True
-"""Whether the apis of transactions are answered and told; all of them, or none."""
-
 Handler = Callable[[RequestContext, Any], Any]
 """``(context, request) -> answer``: a response, an `EncodedResponse`, None where the request has no
 answer, or a `Later` of one of these."""
@@ -52,7 +49,6 @@ class Api:
         "advertised",
         "handler",
         "is_answered",
-        "is_of_transactions",
         "key",
         "name",
         "on_error",
@@ -69,7 +65,6 @@ class Api:
         advertised: str | None = None,
         on_error: OnError = _BY_ITSELF,
         is_answered: Callable[[Any], bool] = _always,
-        is_of_transactions: bool = False,
     ) -> None:
         schema = schema_of(request)
         assert schema.key is not None, f"{schema.name} is not a request"
@@ -80,7 +75,6 @@ class Api:
         self.on_error = on_error
         self.is_answered = is_answered
         """Whether the client waits for a response to this request."""
-        self.is_of_transactions = is_of_transactions
         self.versions = VersionRange.parse(versions)
         """Versions that are answered."""
         self.advertised = VersionRange.parse(advertised or versions)
@@ -126,13 +120,11 @@ def handles(
     advertised: str | None = None,
     on_error: OnError = _BY_ITSELF,
     is_answered: Callable[[Any], bool] = _always,
-    is_of_transactions: bool = False,
 ) -> Callable[[Callable[[RequestContext, Any], Any]], Callable[[RequestContext, Any], Any]]:
     """Register a function as the handler of ``request`` in ``versions`` ("0-4").
 
     ``on_error`` is for responses without an error of their own, ``is_answered`` for requests that
-    may say that the client waits for no response, ``is_of_transactions`` for what only producers
-    with transactions ask.
+    may say that the client waits for no response.
 
     A handler that never waits is a plain ``def`` and is answered without a task. A coroutine runs
     as a task, and is answered with what it returns.
@@ -146,7 +138,6 @@ def handles(
             advertised=advertised,
             on_error=on_error,
             is_answered=is_answered,
-            is_of_transactions=is_of_transactions,
         )
         assert api.key not in _apis, f"{api.name} has two handlers"
         _apis[api.key] = api
@@ -155,15 +146,12 @@ def handles(
     return register
 
 
-def load_handlers(*, transactions: bool = TRANSACTIONS_ARE_SERVED) -> dict[int, Api]:
-    """Import every handler module beside this one and return the apis by key, in key order; those
-    of transactions too, if they are to be served.
-    """
+def load_handlers() -> dict[int, Api]:
+    """Import every handler module beside this one and return the apis by key, in key order."""
     package = importlib.import_module("kohort.broker.handlers")
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"kohort.broker.handlers.{module.name}")
-    served = (api for api in _apis.values() if transactions or not api.is_of_transactions)
-    return {api.key: api for api in sorted(served, key=lambda api: api.key)}
+    return dict(sorted(_apis.items()))
 
 
 class Router:

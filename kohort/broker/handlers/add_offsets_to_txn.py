@@ -23,7 +23,7 @@ from kohort.protocol.messages.add_offsets_to_txn import (
 FENCED_SINCE: Final = 2
 
 
-@handles(AddOffsetsToTxnRequest, versions="0-4", is_of_transactions=True)
+@handles(AddOffsetsToTxnRequest, versions="0-4")
 def add_offsets_to_txn(
     ctx: RequestContext, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse | Later[AddOffsetsToTxnResponse]:

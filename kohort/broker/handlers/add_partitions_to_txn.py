@@ -50,7 +50,6 @@ SEVERAL_SINCE: Final = 4
             ),
         )
     ),
-    is_of_transactions=True,
 )
 def add_partitions_to_txn(
     ctx: RequestContext, request: AddPartitionsToTxnRequest

@@ -35,7 +35,6 @@ from kohort.protocol.messages.describe_producers import (
             ),
         )
     ),
-    is_of_transactions=True,
 )
 def describe_producers(
     ctx: RequestContext, request: DescribeProducersRequest

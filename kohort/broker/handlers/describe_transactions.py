@@ -30,7 +30,6 @@ from kohort.protocol.messages.describe_transactions import (
             copied={"transactional_id": ITSELF},
         )
     ),
-    is_of_transactions=True,
 )
 def describe_transactions(
     ctx: RequestContext, request: DescribeTransactionsRequest

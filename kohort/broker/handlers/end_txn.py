@@ -22,7 +22,7 @@ FENCED_SINCE: Final = 2
 RAISES_EPOCH_SINCE: Final = 5
 
 
-@handles(EndTxnRequest, versions="0-5", is_of_transactions=True)
+@handles(EndTxnRequest, versions="0-5")
 def end_txn(ctx: RequestContext, request: EndTxnRequest) -> EndTxnResponse | Later[EndTxnResponse]:
     """Answered when the outcome is decided, and if need be with the next epoch."""
     version = ctx.api_version

@@ -20,7 +20,7 @@ from kohort.protocol.messages.list_transactions import (
 )
 
 
-@handles(ListTransactionsRequest, versions="0-2", is_of_transactions=True)
+@handles(ListTransactionsRequest, versions="0-2")
 async def list_transactions(
     ctx: RequestContext, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:

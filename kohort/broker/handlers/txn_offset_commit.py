@@ -49,7 +49,6 @@ _NOT_IN_IT: Final = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTIO
             ),
         )
     ),
-    is_of_transactions=True,
 )
 async def txn_offset_commit(
     ctx: RequestContext, request: TxnOffsetCommitRequest

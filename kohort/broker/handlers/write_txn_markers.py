@@ -45,7 +45,6 @@ from kohort.protocol.records.control import ControlType
             ),
         )
     ),
-    is_of_transactions=True,
 )
 async def write_txn_markers(
     ctx: RequestContext, request: WriteTxnMarkersRequest

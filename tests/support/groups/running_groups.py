@@ -68,7 +68,7 @@ class RunningGroups:
         """Send a request of this version, the newest if none is given."""
         schema = schema_of(type(request))
         assert schema.key is not None
-        api = load_handlers(transactions=True)[schema.key]
+        api = load_handlers()[schema.key]
         version = api.versions.high if version is None else version
         assert version in api.versions
         request = _through_the_wire(request, type(request), version)

@@ -505,11 +505,6 @@ async def test_producers_are_described() -> None:
 # What failed as a whole.
 
 
-def test_nothing_of_it_is_told_before_all_is_served() -> None:
-    assert set(load_handlers(transactions=False)) & APIS == {22}
-    assert set(load_handlers(transactions=True)) >= APIS | {28}
-
-
 @pytest.mark.parametrize(
     "request_",
     [
@@ -529,11 +524,7 @@ def test_nothing_of_it_is_told_before_all_is_served() -> None:
     ids=lambda request: type(request).__name__,
 )
 def test_every_version_can_say_that_the_request_failed(request_: object) -> None:
-    api = next(
-        api
-        for api in load_handlers(transactions=True).values()
-        if isinstance(request_, api.request)
-    )
+    api = next(api for api in load_handlers().values() if isinstance(request_, api.request))
     for version in range(api.versions.low, api.versions.high + 1):
         code = ErrorCode.NOT_COORDINATOR
         response = error_response(api.on_error, request_, version, code)

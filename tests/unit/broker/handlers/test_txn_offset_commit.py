@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import pytest
 
-from kohort.broker.dispatch.registry import load_handlers
 from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.txn_offset_commit import (
@@ -117,11 +116,6 @@ def errors_of(answer: TxnOffsetCommitResponse) -> list[int]:
 def is_unstable(g: RunningGroups, partition: int = 0) -> bool:
     group = g.groups.host.group("g")
     return group is not None and group.offsets.is_unstable("t", partition)
-
-
-def test_it_is_not_served_alone() -> None:
-    assert 28 not in load_handlers(transactions=False)
-    assert 28 in load_handlers(transactions=True)
 
 
 @every_version
