@@ -44,7 +44,7 @@ SCALES: Final = (
     Scale("--fuzz-frames", 50_000, 2_000_000, "how many frames tests/fuzz sends"),
     Scale("--captured-frames", 20_000, 5_000_000, "how many of what clients sent, damaged"),
     Scale("--pipeline-kills", 1, 20, "how often tests/pipeline kills the driver, and the broker"),
-    Scale("--transaction-steps", 300, 100_000, "how many steps of transactions two brokers share"),
+    Scale("--transaction-steps", 300, 10_000, "how far each walk through transactions goes"),
     Scale("--what-if-traces", 8, 120, "how many lives the advisor's predictions are held against"),
 )
 

@@ -15,18 +15,9 @@ import pytest
 
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.list_transactions import ListTransactionsRequest
+from tests.interop.same_answers import offsets
 from tests.interop.same_answers.each import Value, for_broker
 from tests.interop.same_answers.groups import Group
-from tests.interop.same_answers.offsets import (
-    commit_request,
-    delete_request,
-)
-from tests.interop.same_answers.offsets import (
-    commit_topic as plain_topic,
-)
-from tests.interop.same_answers.offsets import (
-    fetch_request as positions_request,
-)
 from tests.interop.same_answers.pair import Answers, Pair
 from tests.interop.same_answers.scenes import (
     END,
@@ -251,7 +242,7 @@ class Walk:
         self.done.append("commit plainly")
         group = self.random.choice(self.groups)
         positions = {self.random.randrange(PARTITIONS): self.random.randrange(100)}
-        request = commit_request(group, plain_topic(self.topic, positions))
+        request = offsets.commit_request(group, offsets.commit_topic(self.topic, positions))
         self.pair.ask(request, self.random.randrange(2, 11))
 
     def delete_offsets(self, one: Transactional) -> None:
@@ -259,25 +250,25 @@ class Walk:
         self.done.append("delete offsets")
         group = self.random.choice(self.groups)
         partitions = [self.random.randrange(PARTITIONS)]
-        self.pair.ask(delete_request(group, {self.topic.name: partitions}), 0)
+        self.pair.ask(offsets.delete_request(group, {self.topic.name: partitions}), 0)
 
     def fetch_offsets(self, one: Transactional) -> None:
         del one
         version, group = self.random.randrange(1, 11), self.random.choice(self.groups)
         asks_all = version > 1 and self.random.random() < 0.5
         asked = None if asks_all else {self.topic: range(PARTITIONS + 1)}
-        request = positions_request(group, version, asked)
+        request = offsets.fetch_request(group, version, asked)
         request.require_stable = version >= 7 and self.random.random() < 0.7
         self.pair.ask(request, version)
 
     def fetch(self, one: Transactional) -> None:
         del one
         version, isolation_level = self.random.randrange(4, 19), self.random.randrange(2)
-        offsets = {
+        begins = {
             partition: self.random.randint(max(0, end - BACK), end + 1)
             for partition, end in self.ends.items()
         }
-        answers = read(self.pair, self.topic, offsets, version, isolation_level=isolation_level)
+        answers = read(self.pair, self.topic, begins, version, isolation_level=isolation_level)
         for partition in answers.kafka.responses[0].partitions:
             self.ends[partition.partition_index] = max(partition.high_watermark, 0)
 
@@ -308,18 +299,25 @@ def appended(answers: Answers) -> dict[int, int]:
     }
 
 
+ROUNDS: Final = [
+    pytest.param(number, marks=() if number == 0 else pytest.mark.long) for number in range(10)
+]
+
+
+@pytest.mark.parametrize("number", ROUNDS)
 def test_random_walks(
     pair: Pair,
     transaction_topic: Topic,
     transaction_steps: int,
     subtests: pytest.Subtests,
-    capsys: pytest.CaptureFixture[str],
+    number: int,
 ) -> None:
     del transaction_topic  # It has waited for the coordinators.
     told: list[str] = []
     pair.report = lambda name, text: told.append(f"{name}: {text}")
-    done = 0
-    for seed in itertools.count():
+    seeds = itertools.count(1000 * number)
+    for done in range(0, transaction_steps, STEPS_OF_A_WALK):
+        seed = next(seeds)
         with subtests.test(seed=seed):
             walk = Walk(pair, seed)
             for step in range(min(STEPS_OF_A_WALK, transaction_steps - done)):
@@ -328,9 +326,3 @@ def test_random_walks(
                     text = "\n".join([*walk.done, *told])
                     told.clear()
                     pytest.fail(f"step {step} of seed {seed}, after\n{text}", pytrace=False)
-        done += STEPS_OF_A_WALK
-        if done >= transaction_steps:
-            break
-        if seed % 50 == 49:
-            with capsys.disabled():
-                print(f" {done:,} steps", end="", flush=True)
