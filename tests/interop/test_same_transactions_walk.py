@@ -60,11 +60,18 @@ class Transactional:
         self.added: dict[str, set[int]] = {}
         """By topic, at Kafka."""
         self.state = "Empty"
+        self.is_current = True
+        """Else it was fenced by a request of its own that was refused afterwards."""
 
     def look(self) -> None:
         """Compare how the id is described, and remember it."""
         found = self.producer.describe()
         self.state = found.transaction_state
+        known = self.producer.pid, self.producer.epoch
+        self.is_current = tuple(for_broker(one, "kafka") for one in known) == (
+            found.producer_id,
+            found.producer_epoch,
+        )
         self.added = {one.topic: set(one.partitions) for one in found.topics}
         if self.state != "Ongoing":
             self.open.clear()
@@ -153,7 +160,9 @@ class Walk:
         return expected
 
     def produce(self, one: Transactional) -> None:
-        version, epoch, pid = self.version("produce"), self.epoch(one), self.pid(one)
+        version, pid = self.version("produce"), self.pid(one)
+        # By chance a wrong epoch could be the right one.
+        epoch = self.epoch(one) if one.is_current else one.producer.epoch
         count = self.random.choice([1, 1, 2])
         chosen = self.random.sample(range(PARTITIONS), self.random.choice([1, 1, 2]))
         batches, sequences = {}, {}

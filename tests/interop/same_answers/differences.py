@@ -20,6 +20,7 @@ UNKNOWN_MEMBER_ID: Final = int(ErrorCode.UNKNOWN_MEMBER_ID)
 GROUP_MAX_SIZE_REACHED: Final = int(ErrorCode.GROUP_MAX_SIZE_REACHED)
 INVALID_REQUEST: Final = int(ErrorCode.INVALID_REQUEST)
 UNKNOWN_TOPIC_OR_PARTITION: Final = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+PRODUCER_FENCED: Final = int(ErrorCode.PRODUCER_FENCED)
 INVALID_PRODUCER_ID_MAPPING: Final = int(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 INVALID_REGULAR_EXPRESSION: Final = int(ErrorCode.INVALID_REGULAR_EXPRESSION)
 INVALID_TOPIC_EXCEPTION: Final = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -380,6 +381,15 @@ ADDED_FOR_NOTHING: Final = Difference(
         ("transaction_state", "Ongoing", "Empty"),
         ("transaction_start_time_ms", "<now>", -1),
         ("topics", ANY, []),
+    ],
+)
+LAST_EPOCH: Final = Difference(
+    "a producer that was not told of its next epoch gets it after a restart of the broker, too;"
+    " Kafka has forgotten by then whose the epoch before was",
+    [
+        ("error_code", PRODUCER_FENCED, NONE),
+        ("producer_id", -1, ANY),
+        ("producer_epoch", -1, ANY),
     ],
 )
 STUCK: Final = Difference(
