@@ -4,8 +4,9 @@ import json
 import subprocess
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tests.interop.trouble import SESSION_TIMEOUT_MS
 from tests.support.brokers.server_process import free_port
@@ -13,15 +14,18 @@ from tests.support.clients.model import wait_until
 from tests.support.processes import java_env
 
 GROUP = "connect-workers"
+NO_MORE: Final[Mapping[str, str]] = {}
+"""Settings on top of those below."""
 
 
 class ConnectWorker:
     """One of those that share the group. It keeps its port, and so its name, when it restarts."""
 
-    def __init__(self, directory: Path, bootstrap: str) -> None:
+    def __init__(self, directory: Path, bootstrap: str, more: Mapping[str, str] = NO_MORE) -> None:
         self.name = f"127.0.0.1:{free_port()}"
         self._directory = directory
         self._bootstrap = bootstrap
+        self._more = more
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -64,6 +68,7 @@ class ConnectWorker:
             # What a worker did that has gone is given to others after this time, not after minutes.
             "scheduled.rebalance.max.delay.ms": 1000,
             "plugin.discovery": "SERVICE_LOAD",
+            **self._more,
         }
 
     def stop(self) -> None:
