@@ -42,6 +42,8 @@ NOT_IN_KIO: Final = {
     ("ApiVersionsResponse", 5),
     ("DeleteGroupsRequest", 3),
     ("DeleteGroupsResponse", 3),
+    ("TxnOffsetCommitRequest", 6),
+    ("TxnOffsetCommitResponse", 6),
 } | {
     # Records of the broker's own topics are none of a client's business.
     (name, version)
