@@ -38,12 +38,12 @@ class InternalLog:
     @property
     def partition_count(self) -> int:
         """How many partitions the topic has; before there is one, as many as it will get."""
-        topic = self._topic()
+        topic = self._found or self._find()
         return self._planned_count if topic is None else len(topic.partitions)
 
     def leader_epoch(self, partition: int) -> int:
         """The leader epoch with which batches are appended."""
-        found = self._on_disk(partition)
+        found = self.on_disk(partition)
         return FIRST_LEADER_EPOCH if found is None else found.leader_epoch
 
     def append(self, partition: int, batch: Batch, *, wall_ms: int) -> Awaitable[None] | None:
@@ -52,46 +52,56 @@ class InternalLog:
         The awaitable ends when the batch is durable, and may be cancelled without an effect on it.
         Either way KafkaError means that it is not in the log and will not be.
         """
-        topic = self._topic()
+        topic = self._found or self._find()
         if topic is None:
             return self._create_and_append(partition, batch, wall_ms)
-        return _append(topic.partitions[partition], batch, wall_ms)
+        found = topic.partitions[partition]
+        made, header = batch
+        # What the broker writes for a producer has no sequence of its own.
+        appended = found.append(made, header, wall_ms=wall_ms, is_numbered=False)
+        if found.high_watermark >= appended.next_offset:
+            return None
+        return found.wait_committed(appended.next_offset)
 
     def read(self, partition: int) -> Iterator[Record]:
         """All durable records, in order. Raises KafkaError: what follows cannot be read."""
-        found = self._on_disk(partition)
+        found = self.on_disk(partition)
         if found is not None:
             yield from read_records(found, found.log.log_start_offset)
 
-    def _topic(self) -> Topic | None:
-        if self._found is None:
-            self._found = self._topics.get(self._name)
-        return self._found
+    def prepare(self) -> Awaitable[None] | None:
+        """Let there be a topic; None if there is one. Raises KafkaError: there is none."""
+        return None if (self._found or self._find()) is not None else self._prepare()
 
-    def _on_disk(self, partition: int) -> Partition | None:
+    async def force(self, partition: int) -> None:
+        """Return when all that the partition holds is on the disk. Raises KafkaError."""
+        topic = self._found or self._find()
+        if topic is not None:
+            await topic.partitions[partition].force()
+
+    def on_disk(self, partition: int) -> Partition | None:
         """A partition that has a directory: a look must not make one."""
-        topic = self._topic()
+        topic = self._found or self._find()
         if topic is None or not self._topics.is_on_disk(self._name, partition):
             return None
         return topic.partitions[partition]
 
+    def _find(self) -> Topic | None:
+        self._found = self._topics.get(self._name)
+        return self._found
+
     async def _create_and_append(self, partition: int, batch: Batch, wall_ms: int) -> None:
-        if self._creating is None or self._creating.done():
-            self._creating = asyncio.create_task(self._create(), name=f"create {self._name}")
-        topic = await asyncio.shield(self._creating)
-        waiting = _append(topic.partitions[partition], batch, wall_ms)
+        await self._prepare()
+        waiting = self.append(partition, batch, wall_ms=wall_ms)
         if waiting is not None:
             await waiting
 
+    async def _prepare(self) -> None:
+        if self._creating is None or self._creating.done():
+            self._creating = asyncio.create_task(self._create(), name=f"create {self._name}")
+        self._found = await asyncio.shield(self._creating)
+
     async def _create(self) -> Topic:
-        return self._topic() or await self._topics.changes.create_topic(
+        return self._find() or await self._topics.changes.create_topic(
             self._name, partition_count=self._planned_count, configs=dict(self._configs)
         )
-
-
-def _append(partition: Partition, made: Batch, wall_ms: int) -> Awaitable[None] | None:
-    batch, header = made
-    appended = partition.append(batch, header, wall_ms=wall_ms)
-    if partition.high_watermark >= appended.next_offset:
-        return None
-    return partition.wait_committed(appended.next_offset)
