@@ -152,8 +152,8 @@ def describe_transaction(cluster: Cluster, transactional_id: str) -> Described |
     )
 
 
-def describe_producers(cluster: Cluster, topic: str, partition: int) -> list[ProducerState] | None:
-    """The producers that a partition remembers; None if there is no such partition.
+def held_back(cluster: Cluster, topic: str, partition: int) -> Held | None:
+    """What holds read_committed consumers of a partition back; None if there is no such partition.
 
     Raises:
         RefusedError, DisconnectedError: it could not be asked.
@@ -161,26 +161,7 @@ def describe_producers(cluster: Cluster, topic: str, partition: int) -> list[Pro
     leader = cluster.leader(topic, partition)
     if leader is None:
         return None
-    request = DescribeProducersRequest(
-        topics=[TopicRequest(name=topic, partition_indexes=[partition])]
-    )
-    described = cluster.ask(leader, request).topics[0].partitions[0]
-    if described.error_code:
-        raise RefusedError(described.error_code, f"{topic}-{partition} does not tell its producers")
-    producers: list[ProducerState] = described.active_producers
-    return producers
-
-
-def held_back(cluster: Cluster, topic: str, partition: int) -> Held | None:
-    """What holds read_committed consumers of a partition back; None if there is no such partition.
-
-    Raises:
-        RefusedError, DisconnectedError: it could not be asked.
-    """
-    producers = describe_producers(cluster, topic, partition)
-    leader = cluster.leader(topic, partition)
-    if producers is None or leader is None:
-        return None
+    producers = _producers(cluster, leader, topic, partition)
     is_open = [one for one in producers if one.current_txn_start_offset != NONE_OPEN]
     is_open.sort(key=lambda one: one.current_txn_start_offset)
     ids = {}
@@ -219,6 +200,19 @@ def abort_in_partition(
     error = answer.markers[0].topics[0].partitions[0].error_code
     if error:
         raise RefusedError(error, f"{topic}-{partition} does not take the marker")
+
+
+def _producers(
+    cluster: Cluster, leader: BlockingConnection, topic: str, partition: int
+) -> list[ProducerState]:
+    request = DescribeProducersRequest(
+        topics=[TopicRequest(name=topic, partition_indexes=[partition])]
+    )
+    described = cluster.ask(leader, request).topics[0].partitions[0]
+    if described.error_code:
+        raise RefusedError(described.error_code, f"{topic}-{partition} does not tell its producers")
+    producers: list[ProducerState] = described.active_producers
+    return producers
 
 
 def _end(
