@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from kohort.broker.core.partition.verdict import ValidationPolicy
 from kohort.broker.dispatch.encoded import EncodedResponse, TopicAnswers
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.network.service import ConnectionInfo
-from kohort.broker.runtime.later import Later, Tasks
+from kohort.broker.runtime.later import Tasks
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.framing import RequestHeader
 from kohort.protocol.schema import VersionRange
@@ -20,53 +20,9 @@ if TYPE_CHECKING:
     from kohort.broker.config import BrokerConfig
     from kohort.broker.coordinator import GroupCoordinator
     from kohort.broker.core.purgatory import Purgatory
-    from kohort.broker.core.transaction.requests import TopicPartition
     from kohort.broker.runtime.clock import Clock
     from kohort.broker.topics.manager import TopicManager
     from kohort.broker.transactions.transactions import Transactions
-
-
-class TransactionKeeper(Protocol):
-    """What those ask of the transactions who append to a partition in one."""
-
-    def settling(self, transactional_id: str, *, adds: bool) -> Later[None] | None:
-        """What is to be waited for before `verify`: a record of the id that is being written. None
-        if there is nothing.
-
-        Args:
-            adds: the request may begin the next transaction, so that it waits for the end of the
-                last one as well, and not for additions alone.
-        """
-        ...
-
-    def verify(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        partitions: Sequence[TopicPartition],
-        *,
-        adds: bool,
-    ) -> ErrorCode:
-        """Whether the partitions are in the producer's open transaction; NONE, or why not.
-
-        Args:
-            adds: the request adds what is not in it yet, where nothing else is in the way.
-        """
-        ...
-
-    def add(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        partitions: Sequence[TopicPartition],
-    ) -> Later[None] | None:
-        """Add the partitions, of which `verify` has said that they can be; None if that is durable.
-
-        Raises KafkaError, then or by the answer.
-        """
-        ...
 
 
 READS_ASIDE: Final = 2

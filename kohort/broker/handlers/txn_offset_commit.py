@@ -14,11 +14,12 @@ from typing import Final, NamedTuple, TypeAlias
 
 from kohort.broker.core.group.requests import CommitRequest, OffsetToCommit, OpenTransaction
 from kohort.broker.core.transaction.requests import TopicPartition
-from kohort.broker.dispatch.context import RequestContext, TransactionKeeper
+from kohort.broker.dispatch.context import RequestContext, transactions_of
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.offset_commit import look_up
 from kohort.broker.topics.names import CONSUMER_OFFSETS
+from kohort.broker.transactions.transactions import Transactions
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -63,12 +64,10 @@ async def txn_offset_commit(
         look_up(ctx, asked, offsets, refusals, by_id=version >= TOPIC_IDS_SINCE)
     if not offsets:
         return _respond(request, refusals)
-    keeper = ctx.broker.transactions
-    if keeper is None:
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    transactions = transactions_of(ctx)
     groups = ctx.broker.groups
     place = TopicPartition(CONSUMER_OFFSETS, groups.offsets_partition(request.group_id))
-    asking = _Asking(keeper, request, version, place)
+    asking = _Asking(transactions, request, version, place)
     try:
         await asking.pass_or_raise()
     except KafkaError as error:
@@ -92,7 +91,7 @@ async def txn_offset_commit(
 class _Asking(NamedTuple):
     """The questions that this request has for the transactions."""
 
-    keeper: TransactionKeeper
+    transactions: Transactions
     request: TxnOffsetCommitRequest
     version: int
     place: TopicPartition
@@ -100,7 +99,7 @@ class _Asking(NamedTuple):
     async def pass_or_raise(self) -> None:
         """Return when the partition is in the transaction. Raises KafkaError: it cannot be."""
         adds = self.version >= ADDS_SINCE
-        settling = self.keeper.settling(self.request.transactional_id, adds=adds)
+        settling = self.transactions.settling(self.request.transactional_id, adds=adds)
         if settling is not None:
             await settling
         error = self.verify(adds=adds)
@@ -109,7 +108,7 @@ class _Asking(NamedTuple):
         if not adds:
             return
         request = self.request
-        adding = self.keeper.add(
+        adding = self.transactions.add(
             request.transactional_id, request.producer_id, request.producer_epoch, [self.place]
         )
         if adding is not None:
@@ -118,7 +117,7 @@ class _Asking(NamedTuple):
     def verify(self, *, adds: bool = False) -> ErrorCode:
         """NONE, or what is told in this version."""
         request = self.request
-        error = self.keeper.verify(
+        error = self.transactions.verify(
             request.transactional_id,
             request.producer_id,
             request.producer_epoch,

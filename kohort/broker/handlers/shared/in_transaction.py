@@ -13,9 +13,9 @@ from typing import Final, NamedTuple, Protocol
 
 from kohort.broker.core.partition.verdict import ValidBatch
 from kohort.broker.core.transaction.requests import TopicPartition
-from kohort.broker.dispatch.context import TransactionKeeper
 from kohort.broker.runtime.later import Later
 from kohort.broker.topics.partition import Partition
+from kohort.broker.transactions.transactions import Transactions
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 ABORTABLE_SINCE: Final = 11
@@ -56,7 +56,7 @@ class Candidate:
 class Producer(NamedTuple):
     """The producer of a Produce request with a transactional id, as its batches say."""
 
-    keeper: TransactionKeeper
+    transactions: Transactions
     transactional_id: str
     producer_id: int
     producer_epoch: int
@@ -70,19 +70,21 @@ class Producer(NamedTuple):
 
     def settling(self) -> Later[None] | None:
         """To be waited for before anything else."""
-        return self.keeper.settling(self.transactional_id, adds=self.adds)
+        return self.transactions.settling(self.transactional_id, adds=self.adds)
 
     def check(self, place: TopicPartition, *, adds: bool) -> None:
         """Whether a batch may be appended there. Raises KafkaError."""
-        error = self.keeper.verify(
+        error = self.transactions.verify(
             self.transactional_id, self.producer_id, self.producer_epoch, [place], adds=adds
         )
         if error:
             raise KafkaError(*self.told(error))
 
     def add(self, places: Sequence[TopicPartition]) -> Later[None] | None:
-        """Add these partitions to the transaction; as `TransactionKeeper.add`."""
-        return self.keeper.add(self.transactional_id, self.producer_id, self.producer_epoch, places)
+        """Add these partitions to the transaction; as `Transactions.add`."""
+        return self.transactions.add(
+            self.transactional_id, self.producer_id, self.producer_epoch, places
+        )
 
     def told(self, error: ErrorCode) -> tuple[ErrorCode, str | None]:
         """What the transactions have said, as producers of this version know it."""
@@ -102,7 +104,7 @@ class Producer(NamedTuple):
 
 
 def append_in_transaction(
-    keeper: TransactionKeeper,
+    transactions: Transactions,
     transactional_id: str,
     version: int,
     candidates: Sequence[Candidate],
@@ -122,7 +124,7 @@ def append_in_transaction(
     for one in candidates:
         by_epoch.setdefault(one.batch.header.producer_epoch, []).append(one)
     for epoch, of_epoch in by_epoch.items():
-        producer = Producer(keeper, transactional_id, first.producer_id, epoch, version)
+        producer = Producer(transactions, transactional_id, first.producer_id, epoch, version)
         yield from _append_of_producer(producer, of_epoch)
 
 
