@@ -14,7 +14,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from types import TracebackType
-from typing import Final, Self, TypeAlias
+from typing import Final, Self
 
 from kohort.client.config import ConsumerConfig, Settings, config_from
 from kohort.client.constructor import K, TypedConstructor, V
@@ -28,7 +28,7 @@ from kohort.client.core.offsets import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
     OffsetSpec,
-    check_offset,
+    ToCommit,
     check_time,
 )
 from kohort.client.core.partition_info import PartitionInfo
@@ -36,7 +36,7 @@ from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import ConsumerRecord
 from kohort.client.engine import Engine
 from kohort.client.fetch.offset_lookup import list_offsets
-from kohort.client.group.commit_callbacks import CommitCallback, Offsets
+from kohort.client.group.commit_callbacks import CommitCallback
 from kohort.client.group.listener import RebalanceListener, listener_from
 from kohort.client.health import Health
 from kohort.client.net.aside import aside
@@ -47,9 +47,6 @@ CLOSE_TIMEOUT_S: Final = 30.0
 
 _numbers: Final = itertools.count(1)
 """Numbers for the consumers of this process that were not given a client_id."""
-
-ToCommit: TypeAlias = int | tuple[int, str] | OffsetAndMetadata
-"""The next offset to read, alone, with a text, or also with a leader epoch."""
 
 
 class Consumer(TypedConstructor[K, V], Runs[K, V]):
@@ -146,7 +143,7 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
                 left_s = await self._end_run_first(engine, timeout_s, leave=leave)
                 await engine.close(left_s, leaves=leave, commits_all=commits_all)
             finally:
-                self._is_closed = engine.is_closed
+                self._is_closed = engine.ending.is_closed
 
     async def _end_run_first(
         self, engine: Engine, timeout_s: float, *, leave: bool | None
@@ -233,7 +230,7 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
 
     async def __anext__(self) -> ConsumerRecord[K, V]:
         engine = self._engine
-        if engine is not None and time.monotonic() < engine.turn_due_s:
+        if engine is not None and time.monotonic() < engine.duties.due_s:
             record = engine.fetcher.next_record()
             if record is not None:
                 return record
@@ -388,8 +385,7 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         engine = self._running()
         found = engine.positions.position(partition)
         if found is None:
-            with engine.calls.call():
-                found = await engine.find_position(partition)
+            found = await engine.find_position(partition)
         return found
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
@@ -514,15 +510,7 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
             IllegalStateError: there is no group_id, or a partition is not assigned to this
                 consumer by the group (`commit_unassigned`).
         """
-        engine = self._running()
-        group = engine.group_offsets()
-        wanted = self._to_commit(offsets)
-        try:
-            with engine.calls.call():
-                await group.commit(wanted, self.config.default_api_timeout_ms / 1000)
-        finally:
-            # What another commit's callback raises is not what has come of this one.
-            await group.callbacks.tell(keeps_error=True)
+        await self._running().group_commits().commit(offsets)
 
     def commit_async(
         self,
@@ -536,7 +524,7 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
             callback: told by a later poll, commit or stop how it went; a plain function or a
                 coroutine. What it raises, a poll or stop raises. Without one, failures are logged.
         """
-        self._running().group_offsets().commit_async(self._to_commit(offsets), callback)
+        self._running().group_commits().commit_async(offsets, callback)
 
     async def committed(self, partition: TopicPartition) -> int | None:
         """The offset that the group has committed; None for none. Raises as `committed_offsets`."""
@@ -552,11 +540,8 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
             OperationTimedOutError: no success within default_api_timeout_ms.
             IllegalStateError: there is no group_id.
         """
-        engine = self._running()
-        group = engine.group_offsets()
         wanted = [TopicPartition(*one) for one in partitions]
-        with engine.calls.call():
-            return await group.fetch(wanted, self.config.default_api_timeout_ms / 1000)
+        return await self._running().group_commits().committed(wanted)
 
     def store_offsets(
         self,
@@ -577,20 +562,7 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
             IllegalStateError: the setting is not False, there is no group_id, or a partition is not
                 assigned.
         """
-        engine = self._running()
-        engine.group_offsets()
-        if self.config.enable_auto_offset_store:
-            raise IllegalStateError("store_offsets() needs enable_auto_offset_store=False")
-        if (message is None) == (offsets is None):
-            raise ValueError("store_offsets() takes a message or offsets, one of the two")
-        if message is not None:
-            partition = TopicPartition(message.topic, message.partition)
-            found = OffsetAndMetadata(message.offset + 1, "", message.leader_epoch)
-            engine.stored.store({partition: found})
-        elif offsets is not None:
-            engine.stored.store(
-                {TopicPartition(*one): _with_metadata(given) for one, given in offsets.items()}
-            )
+        self._running().group_commits().store(message, offsets)
 
     # The cluster.
 
@@ -644,13 +616,13 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
 
     def _check_open(self) -> None:
         engine = self._engine
-        if self._is_closed or (engine is not None and engine.is_closed):
+        if self._is_closed or (engine is not None and engine.ending.is_closed):
             raise ConsumerClosedError("this consumer is closed")
 
     def _check_may_subscribe(self) -> None:
         self._check_open()
         if self._engine is not None:
-            self._engine.check_not_leaving()
+            self._engine.ending.check_not_unsubscribing()
 
     def _assigned_by_hand(self) -> frozenset[TopicPartition]:
         is_by_hand = self._subscription.kind is SubscriptionKind.MANUAL
@@ -700,17 +672,3 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
                 config.default_api_timeout_ms,
                 request_timeout_ms=config.request_timeout_ms,
             )
-
-    def _to_commit(self, offsets: Mapping[TopicPartition, ToCommit] | None) -> Offsets:
-        if offsets is None:
-            return self._running().to_commit()
-        wanted = {TopicPartition(*one): _with_metadata(given) for one, given in offsets.items()}
-        self._running().check_committable(wanted)
-        return wanted
-
-
-def _with_metadata(given: ToCommit) -> OffsetAndMetadata:
-    """Converts an offset as users write it, aiokafka's pairs included."""
-    made = OffsetAndMetadata(*given) if isinstance(given, tuple) else OffsetAndMetadata(given)
-    check_offset(made.offset, made.leader_epoch)
-    return made

@@ -68,7 +68,7 @@ def _reading(engine: Engine, assigned: Collection[TopicPartition], now_ms: int) 
     commits = Failures() if engine.member is None else engine.member.statistics.commit_failures
     return {
         "started_seconds_ago": _since_s(engine.started_s, now_ms),
-        "last_poll_seconds_ago": _since_s(engine.polled_s, now_ms),
+        "last_poll_seconds_ago": _since_s(engine.duties.done_s, now_ms),
         "poll_failure": engine.poll_failures.now(now_ms),
         "lag": dict.fromkeys(sorted(assigned)) | {one: positions.lag(one) for one in partitions},
         "commit_failure": commits.now(now_ms),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from kohort.client.core.errors import ConfigError
+from kohort.client.core.partitions import TopicPartition
 
 OffsetSpec: TypeAlias = int
 """What offset to look for: EARLIEST, LATEST, or a time in milliseconds since the epoch."""
@@ -25,6 +27,9 @@ class OffsetAndMetadata(NamedTuple):
     """Leader epoch of the last record before that offset (KIP-320), -1 if it is not known."""
 
 
+ToCommit: TypeAlias = int | tuple[int, str] | OffsetAndMetadata
+"""The next offset to read, alone, with a text, or also with a leader epoch."""
+
 OFFSET_MAX: Final = (1 << 63) - 1
 """What fits in the protocol's int64; times are bounded by it as well."""
 
@@ -40,6 +45,19 @@ def check_offset(offset: object, leader_epoch: object = UNKNOWN_EPOCH) -> None:
     """
     _check_int("offset", offset, 0, OFFSET_MAX)
     _check_int("leader epoch", leader_epoch, UNKNOWN_EPOCH, _EPOCH_MAX)
+
+
+def as_committed(
+    offsets: Mapping[TopicPartition, ToCommit],
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Converts offsets as users write them, aiokafka's pairs included. Raises as `check_offset`."""
+    return {TopicPartition(*one): _with_metadata(given) for one, given in offsets.items()}
+
+
+def _with_metadata(given: ToCommit) -> OffsetAndMetadata:
+    made = OffsetAndMetadata(*given) if isinstance(given, tuple) else OffsetAndMetadata(given)
+    check_offset(made.offset, made.leader_epoch)
+    return made
 
 
 def check_time(timestamp_ms: object) -> None:

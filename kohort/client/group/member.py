@@ -22,15 +22,13 @@ from kohort.client.config import ConsumerConfig
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.errors import (
     BrokerUnreachableError,
-    ConsumerError,
     error_for,
 )
 from kohort.client.core.group.assignors import Assignor
 from kohort.client.core.group.assignors.assignor import Assignment
-from kohort.client.core.group.heartbeat import Finding, FindingKind, HeartbeatRules, SendLeave
+from kohort.client.core.group.heartbeat import Finding, FindingKind, HeartbeatRules
 from kohort.client.core.group.identity import NOBODY
 from kohort.client.core.group.membership import Membership, MemberState
-from kohort.client.core.group.requests import leave_request
 from kohort.client.core.group.statistics import GroupStatistics
 from kohort.client.core.group.steps import (
     Apply,
@@ -45,6 +43,7 @@ from kohort.client.core.group.steps import (
 )
 from kohort.client.core.group.subscription import Subscription
 from kohort.client.group.coordinator import Coordinator
+from kohort.client.group.goodbye import Goodbye
 from kohort.client.group.heartbeat_thread import HeartbeatThread, HeartbeatThreadConfig
 from kohort.client.group.member_commits import MemberCommits
 from kohort.client.group.rebalance import Rebalance
@@ -53,7 +52,6 @@ from kohort.client.net.connection import Connection
 from kohort.client.net.errors import DisconnectedError
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.join_group import JoinGroupRequest
-from kohort.protocol.messages.leave_group import LeaveGroupRequest
 
 logger = logging.getLogger(__name__)
 
@@ -108,8 +106,7 @@ class MembershipShell:
         """Where the answer to a join or sync is waited for."""
         self._is_started = False
         self._is_leaving = False
-        self._goodbye: asyncio.Task[None] | None = None
-        """Tells the group that this member leaves."""
+        self.goodbye = Goodbye(coordinator, config.group_instance_id)
         self.commits = MemberCommits(
             self.membership,
             is_joining=lambda: self.is_joining,
@@ -404,8 +401,37 @@ class MembershipShell:
 
     # The end.
 
-    async def wait_member_id(self, deadline_s: float) -> None:
-        """Before `leave`: the first JoinGroup of all is answered at once, with an id. If nobody
+    async def give_up(self, reason: str, deadline_s: float, *, leaves: bool | None) -> None:
+        """Be no member any more: the listener is told, and then the group.
+
+        Args:
+            leaves: whether to tell the group (KIP-1092); None: dynamic members do.
+            deadline_s: when telling it is given up, on the clock of `time.monotonic`.
+        """
+        membership = self.membership
+        is_lost = membership.state is not MemberState.STABLE or not membership.identity.is_valid
+        try:
+            if self._subscription.assigned or not is_lost:
+                await self._rebalance.give_up(is_lost=is_lost)
+            await self._wait_member_id(deadline_s)
+        finally:
+            # A caller that gives up waiting does not keep the group from being told.
+            told = self._leave(reason, leaves=leaves, deadline_s=deadline_s)
+        if told is not None:
+            await asyncio.shield(told)
+
+    def _leave(
+        self, reason: str, *, leaves: bool | None, deadline_s: float
+    ) -> asyncio.Task[None] | None:
+        """What tells the group; None if it is not told."""
+        self._end_round()
+        leave = self.membership.leave(reason, leaves=leaves)
+        self.statistics.left(monotonic_ms())
+        self._align_heartbeats()
+        return None if leave is None else self.goodbye.begin(leave, deadline_s)
+
+    async def _wait_member_id(self, deadline_s: float) -> None:
+        """Before `_leave`: the first JoinGroup of all is answered at once, with an id. If nobody
         came back with it the group would wait for that member until its session is over.
         """
         task = self._round
@@ -418,62 +444,11 @@ class MembershipShell:
         finally:
             self._is_leaving = False
 
-    def leave(
-        self, reason: str, *, leaves: bool | None, deadline_s: float
-    ) -> asyncio.Task[None] | None:
-        """Be no member any more; after the callbacks for that were called.
-
-        Args:
-            leaves: whether to tell the group (KIP-1092); None: dynamic members do.
-            deadline_s: when that is given up, on the clock of `time.monotonic`.
-
-        Returns:
-            what tells the group; None if it is not told.
-        """
-        self._end_round()
-        goodbye = self.membership.leave(reason, leaves=leaves)
-        self.statistics.left(monotonic_ms())
-        self._align_heartbeats()
-        left_s = deadline_s - time.monotonic()
-        if goodbye is None or left_s <= 0:
-            return None
-        self._goodbye = asyncio.create_task(
-            self._say_goodbye(goodbye, left_s), name=f"leave {self.coordinator.group_id}"
-        )
-        return self._goodbye
-
-    async def _say_goodbye(self, goodbye: SendLeave, timeout_s: float) -> None:
-        config = self._config
-        try:
-            async with asyncio.timeout(timeout_s):
-                connection = await self.coordinator.connection("group")
-                version = connection.versions.best(LeaveGroupRequest)
-                request = leave_request(
-                    self.coordinator.group_id, config.group_instance_id, goodbye, version
-                )
-                answer = await connection.call(request, version=version)
-        except (ConsumerError, TimeoutError) as error:
-            logger.warning(
-                "group %s was not told that this member leaves: %s",
-                self.coordinator.group_id,
-                str(error) or "no answer in time",
-            )
-            return
-        if answer.error_code:
-            logger.info("LeaveGroup: %s", ErrorCode(answer.error_code).name)
-
-    def give_up_goodbye(self) -> None:
-        """Wait no longer for the group to be told of a leave."""
-        if self._goodbye is not None:
-            self._goodbye.cancel()
-
     async def close(self, timeout_s: float) -> None:
         """End the rounds and the heartbeat thread, and see that the group is told of a leave."""
         self._end_round()
         self.heartbeats.stop()
-        if self._goodbye is not None and not self._goodbye.done():
-            await asyncio.wait([self._goodbye], timeout=timeout_s)
-        self.give_up_goodbye()
+        await self.goodbye.close(timeout_s)
         # It has been told, and what it waits for was ended; this is a matter of moments.
         if not await self.heartbeats.wait_stopped(max(timeout_s, THREAD_END_S)):
             logger.warning("the heartbeat thread does not end")

@@ -33,7 +33,7 @@ class EngineSource:
 
     @property
     def can_commit(self) -> bool:
-        return self._engine.offsets is not None
+        return self._engine.commits is not None
 
     async def poll(
         self,
@@ -50,10 +50,10 @@ class EngineSource:
         self._engine.fetcher.wake()
 
     async def commit(self, offsets: Positions, timeout_s: float) -> None:
-        await self._engine.group_offsets().commit(offsets, timeout_s)
+        await self._engine.group_commits().offsets.commit(offsets, timeout_s)
 
     def commit_soon(self, offsets: Positions, on_done: CommitDone) -> None:
-        self._engine.group_offsets().commit_async(offsets, None, on_done=on_done)
+        self._engine.group_commits().offsets.commit_async(offsets, None, on_done=on_done)
 
     def go_back(self, offsets: Positions) -> None:
         positions = self._engine.positions

@@ -1,0 +1,92 @@
+"""Sees that every assigned partition gets a position, in the background."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from kohort.client.clock import monotonic_ms
+from kohort.client.core.errors import OperationTimedOutError
+from kohort.client.core.fetch.positions import Positions
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.fetch.fetcher import CommittedLookup, Fetcher
+
+
+class PositionLookups:
+    """The lookups of one consumer: one at a time, and another one when the positions changed."""
+
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        positions: Positions,
+        committed: CommittedLookup | None,
+        *,
+        retry_backoff_ms: int,
+        on_done: Callable[[], None],
+    ) -> None:
+        """`committed` is None without a group. `on_done` is called when one has ended."""
+        self._fetcher = fetcher
+        self._positions = positions
+        self._committed = committed
+        self._retry_backoff_s = retry_backoff_ms / 1000
+        self._on_done = on_done
+        self._task: asyncio.Task[None] | None = None
+        self._seen_version = -1
+        """The version of the positions that was looked at last; -1: look again."""
+        self.rests_until_s = 0.0
+        """After a failure nothing is looked up until then, on the loop's clock."""
+
+    def advance(self, now_s: float) -> None:
+        """Begin to look up what is missing, unless that goes on already.
+
+        Raises:
+            whatever `Fetcher.update_positions` raised in the lookup before.
+        """
+        if self._task is not None:
+            if not self._task.done():
+                return
+            self._raise_error(now_s)
+        if self._seen_version == self._positions.version or now_s < self.rests_until_s:
+            return
+        self._seen_version = self._positions.version
+        placeless = [*self._positions.missing_position(), *self._positions.awaiting_reset()]
+        self._fetcher.state.failures.placeless(placeless, monotonic_ms())
+        if not placeless:
+            return
+        self._task = asyncio.create_task(
+            self._fetcher.update_positions(self._committed), name="look up positions"
+        )
+        self._task.add_done_callback(lambda _: self._on_done())
+
+    async def find(self, partition: TopicPartition, timeout_s: float) -> int:
+        """Wait for a position, without the group's steps: callbacks may ask too.
+
+        Raises:
+            IllegalStateError: the partition is not assigned, or not any more.
+            OperationTimedOutError: not within `timeout_s`.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                while (found := self._positions.position(partition)) is None:
+                    await self._fetcher.update_positions(self._committed)
+                    await self._fetcher.wait_positions([partition], timeout_s)
+        except TimeoutError:
+            raise OperationTimedOutError(
+                f"the position in {partition.topic}-{partition.partition} could not be found out"
+                f" within {timeout_s:g} s; is the broker that leads it there?"
+            ) from None
+        return found
+
+    async def close(self) -> None:
+        """Give up the lookup that goes on."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _raise_error(self, now_s: float) -> None:
+        task, self._task = self._task, None
+        if task is None or task.cancelled() or (error := task.exception()) is None:
+            return
+        self.rests_until_s = now_s + self._retry_backoff_s
+        self._seen_version = -1
+        raise error

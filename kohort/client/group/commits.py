@@ -1,0 +1,185 @@
+"""The commits of a consumer with a group: which positions count as processed, and who stores them.
+
+Three commit: the application (`commit`, `commit_async`), auto commit, and the consumer itself at
+its end. While `Consumer.run` handles records it alone knows what is handled, and commits instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Collection, Mapping
+
+from kohort.client.config import ConsumerConfig
+from kohort.client.core.backoff import Backoff
+from kohort.client.core.errors import CommitError, ConsumerError, IllegalStateError
+from kohort.client.core.fetch.positions import Positions
+from kohort.client.core.fetch.stored_offsets import StoredOffsets
+from kohort.client.core.group.subscription import Subscription
+from kohort.client.core.offsets import OffsetAndMetadata, ToCommit, as_committed
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.records import AnyRecord
+from kohort.client.fetch.fetcher import Fetcher
+from kohort.client.group.auto_commit import AutoCommit
+from kohort.client.group.commit_callbacks import CommitCallback, Offsets
+from kohort.client.group.offsets import Committed, GroupOffsets
+from kohort.client.open_calls import OpenCalls
+
+logger = logging.getLogger(__name__)
+
+
+class Commits:
+    """The commits of one consumer, from its start to its end."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        offsets: GroupOffsets,
+        *,
+        subscription: Subscription,
+        positions: Positions,
+        fetcher: Fetcher,
+        calls: OpenCalls,
+    ) -> None:
+        """`calls` are the application's that wait for the cluster."""
+        self.offsets = offsets
+        self.handled: Callable[[], Offsets] | None = None
+        """While records are handled by a run: what it has handled; it commits that by itself."""
+        self._config = config
+        self._subscription = subscription
+        self._positions = positions
+        self._calls = calls
+        self._stored = StoredOffsets(positions)
+        self.processed: Callable[[], Offsets] = (
+            fetcher.processed if config.enable_auto_offset_store else self._stored.committable
+        )
+        """What auto commit may commit: of what was returned, not what a caller still has in hand;
+        or what the application has stored.
+        """
+        self._auto_commit: AutoCommit | None = None
+        if config.enable_auto_commit:
+            self._auto_commit = AutoCommit(
+                self.processed,
+                offsets,
+                interval_ms=config.auto_commit_interval_ms,
+                backoff=Backoff(
+                    config.retry_backoff_ms, config.retry_backoff_max_ms, random.random
+                ),
+            )
+
+    # For the application.
+
+    async def commit(self, offsets: Mapping[TopicPartition, ToCommit] | None) -> None:
+        """`Consumer.commit`."""
+        wanted = self._wanted(offsets)
+        try:
+            with self._calls.call():
+                await self.offsets.commit(wanted, self._config.default_api_timeout_ms / 1000)
+        finally:
+            # What another commit's callback raises is not what has come of this one.
+            await self.offsets.callbacks.tell(keeps_error=True)
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, ToCommit] | None,
+        callback: CommitCallback | None,
+    ) -> None:
+        """`Consumer.commit_async`."""
+        self.offsets.commit_async(self._wanted(offsets), callback)
+
+    async def committed(self, partitions: Collection[TopicPartition]) -> Committed:
+        """`Consumer.committed_offsets`."""
+        with self._calls.call():
+            return await self.offsets.fetch(partitions, self._config.default_api_timeout_ms / 1000)
+
+    def store(
+        self, message: AnyRecord | None, offsets: Mapping[TopicPartition, ToCommit] | None
+    ) -> None:
+        """`Consumer.store_offsets`."""
+        if self._config.enable_auto_offset_store:
+            raise IllegalStateError("store_offsets() needs enable_auto_offset_store=False")
+        if (message is None) == (offsets is None):
+            raise ValueError("store_offsets() takes a message or offsets, one of the two")
+        if message is not None:
+            partition = TopicPartition(message.topic, message.partition)
+            offsets = {partition: OffsetAndMetadata(message.offset + 1, "", message.leader_epoch)}
+        self._stored.store(as_committed(offsets or {}))
+
+    def _wanted(self, offsets: Mapping[TopicPartition, ToCommit] | None) -> Offsets:
+        """What is to be committed: these, or by default all that may be."""
+        if offsets is None:
+            return self._returned() if self.handled is None else self.handled()
+        wanted = as_committed(offsets)
+        self._check_owned(wanted)
+        return wanted
+
+    def _returned(self) -> Offsets:
+        """All that was returned, or all that is stored if the application stores."""
+        stores_itself = self._config.enable_auto_offset_store
+        return self._positions.consumed() if stores_itself else self._stored.committable()
+
+    def _check_owned(self, offsets: Offsets) -> None:
+        """See that a member commits what it owns: another one's position would be overwritten.
+
+        Raises:
+            IllegalStateError: one of the partitions is not assigned to this consumer by its group.
+        """
+        if not self._subscription.is_by_group or self._config.commit_unassigned:
+            return
+        try:
+            self.offsets.committer.commit_identity()
+        except CommitError:
+            return  # The commit will say that, which says more.
+        strange = offsets.keys() - self._subscription.assigned
+        if strange:
+            names = ", ".join(f"{one.topic}-{one.partition}" for one in sorted(strange)[:10])
+            raise IllegalStateError(
+                f"{names} is not assigned to this consumer, so the group may have given it to"
+                " another one; set commit_unassigned=True to commit it all the same"
+            )
+
+    # By itself.
+
+    @property
+    def _active(self) -> AutoCommit | None:
+        """Auto commit, unless a run commits instead."""
+        return self._auto_commit if self.handled is None else None
+
+    @property
+    def idle_until_s(self) -> float:
+        """When a poll has something to do for auto commit, on the loop's clock."""
+        active = self._active
+        return float("inf") if active is None else active.idle_until_s
+
+    def polled(self, now_s: float) -> None:
+        """A poll begins: auto commit may be due."""
+        if (active := self._active) is not None:
+            active.polled(now_s)
+
+    def begin(self) -> None:
+        """With auto commit: commit what is processed now, without waiting for it."""
+        if (active := self._active) is not None:
+            active.begin(time.monotonic())
+
+    async def commit_last(self, deadline_s: float, *, commits_all: bool) -> None:
+        """With auto commit: commit before the end, by `deadline_s` of the loop's clock or never.
+
+        Nothing is returned any more from here on, unless it is cancelled.
+
+        Args:
+            commits_all: all that was returned is processed; else not what was returned last.
+        """
+        if self._active is None:
+            return
+        held = self._positions.hold(self._positions.assigned)
+        wanted = self._returned() if commits_all else self.processed()
+        try:
+            left_s = max(0.0, deadline_s - time.monotonic())
+            await self.offsets.commit(wanted, left_s, is_automatic=True)
+        except ConsumerError as error:
+            logger.warning("the last positions were not committed: %s", error)
+        except asyncio.CancelledError:
+            self._positions.release(held)
+            raise
