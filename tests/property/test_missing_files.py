@@ -37,7 +37,7 @@ def read_offsets(partition: Partition) -> list[int]:
     """Of the batches from the start to the end, as a consumer finds them."""
     found: list[int] = []
     offset = partition.log.log_start_offset
-    while data := partition.read(offset, 1 << 20, min_one=True):
+    while data := partition.reads.read(offset, 1 << 20, min_one=True):
         found += [header.base_offset for header, _ in split_batches(data)]
         offset = found[-1] + 1
     return found

@@ -110,9 +110,9 @@ async def _search(
         try:
             async with ctx.broker.reads_aside:
                 if search.timestamp == _LATEST_RECORD:
-                    found = await partition.offset_of_max_timestamp()
+                    found = await partition.reads.offset_of_max_timestamp()
                 else:
-                    found = await partition.offset_for_timestamp(search.timestamp)
+                    found = await partition.reads.offset_for_timestamp(search.timestamp)
             if found and search.committed_only and found[0] >= partition.last_stable_offset:
                 found = None
         except KafkaError as error:

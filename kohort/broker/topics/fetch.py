@@ -19,7 +19,8 @@ from typing import ClassVar, Final, Generic, TypeVar
 
 from kohort.broker.core.delayed_operation import Completion, DelayedOperation
 from kohort.broker.runtime.later import Later
-from kohort.broker.topics.partition import Partition, Records
+from kohort.broker.topics.partition import Partition
+from kohort.broker.topics.partition_reads import Records
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 T = TypeVar("T")
@@ -59,12 +60,12 @@ class PartitionRead:
         try:
             if not self.committed_only:
                 self._visible_bytes_seen = partition.visible_bytes
-                data = partition.read_at_hand(
+                data = partition.reads.at_hand(
                     self.offset, limit, min_one=min_one, as_range=self.as_range
                 )
             else:
                 self._visible_bytes_seen = partition.stable_bytes
-                data = partition.read_at_hand(
+                data = partition.reads.at_hand(
                     self.offset,
                     limit,
                     min_one=min_one,
@@ -72,7 +73,7 @@ class PartitionRead:
                     committed_only=True,
                 )
                 if data is not None:
-                    self.aborted = partition.aborted_in_read(self.offset, len(data))
+                    self.aborted = partition.reads.aborted_in_read(self.offset, len(data))
         except KafkaError as error:
             self._fail(error)
             return 0
@@ -91,7 +92,7 @@ class PartitionRead:
         )
         limit = min(self.max_bytes, bytes_left)
         try:
-            self.data = await partition.read_aside(
+            self.data = await partition.reads.aside(
                 self.offset,
                 limit,
                 min_one=min_one,
@@ -100,7 +101,7 @@ class PartitionRead:
             )
             if self.committed_only:
                 # At once: what was read is still what the log holds.
-                self.aborted = partition.aborted_in_read(self.offset, len(self.data))
+                self.aborted = partition.reads.aborted_in_read(self.offset, len(self.data))
         except KafkaError as error:
             self._fail(error)
         return len(self.data)

@@ -25,35 +25,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Hashable
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple
 
 from kohort.broker.config import TopicConfig
 from kohort.broker.core.partition.producers import ProducerSnapshot, UnendedTransactionError
 from kohort.broker.core.partition.transactions import OpenTransaction, StableOffset
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.storage.errors import StorageError
-from kohort.broker.storage.log.detached import Detached
 from kohort.broker.storage.log.log import PartitionLog
-from kohort.broker.storage.segment.time_index import TimestampOffset
+from kohort.broker.topics.partition_reads import PartitionReads
 from kohort.broker.topics.tail_cache import TailCache
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.batch import CONTROL_BIT, NO_PRODUCER_ID, BatchHeader, read_header
 from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
 
-if TYPE_CHECKING:
-    from kohort.broker.storage.file_range import FileRange
-
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
-Records: TypeAlias = "bytes | memoryview | FileRange"
-"""Whole batches, read or to be sent from their file."""
-
 REFUSALS_TOLD_EVERY_MS = 10_000
-ASIDE_ATTEMPTS = 3
-"""Attempts at a read on another thread, under which segments may be deleted or compacted."""
 
 FIRST_LEADER_EPOCH = 0
 """There is one broker, and it has led every partition from the start; but for those that are a
@@ -101,7 +90,7 @@ class Partition:
         """What every request is answered once the partition is offline or deleted."""
         self._purgatory = purgatory
         self._executor = executor
-        self._tail_cache = tail_cache
+        self.reads = PartitionReads(self, log, executor, tail_cache)
         self._behind_watermark: deque[tuple[int, int]] = deque()
         """(next offset, bytes) of appended batches that wait for the watermark."""
         self._stable: StableOffset | None = None
@@ -236,157 +225,6 @@ class Partition:
         """Every transaction that no marker has ended here, by first offset; raises as above."""
         self.check_online()
         return self.log.producers.open_transactions()
-
-    def aborted_transactions(self, fetch_offset: int, end_offset: int) -> list[tuple[int, int]]:
-        """(producer id, first offset) of the aborted transactions in a range, by their markers.
-
-        Raises as above.
-        """
-        self.check_online()
-        found = self.log.aborted_transactions(fetch_offset, end_offset)
-        return [(one.producer_id, one.first_offset) for one in found]
-
-    def aborted_in_read(self, offset: int, byte_count: int) -> list[tuple[int, int]]:
-        """The same for what a committed read from `offset` on has given in this turn of the loop.
-
-        Exactly those that have a record in it; Kafka tells some of what lies behind it as well.
-        """
-        if not byte_count:
-            return []
-        found = self.log.aborted_in_read(offset, byte_count, up_to_offset=self.last_stable_offset)
-        return [(one.producer_id, one.first_offset) for one in found]
-
-    def read(
-        self, offset: int, max_bytes: int, *, min_one: bool, committed_only: bool = False
-    ) -> bytes | memoryview:
-        """Whole batches from ``offset`` up to the high watermark, b"" where there is none.
-
-        Args:
-            max_bytes: the answer is no longer, unless ``min_one`` and the first batch is.
-            committed_only: up to the last stable offset only; what was aborted is in it.
-
-        Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE or KAFKA_STORAGE_ERROR.
-        """
-        limit = self.last_stable_offset if committed_only else self.high_watermark
-        data = self._known(offset, max_bytes, limit, min_one=min_one)
-        return self._read(offset, max_bytes, limit, min_one=min_one) if data is None else data
-
-    def read_at_hand(
-        self,
-        offset: int,
-        max_bytes: int,
-        *,
-        min_one: bool,
-        as_range: bool = False,
-        committed_only: bool = False,
-    ) -> Records | None:
-        """Returns what `read` returns if that is quick; None if `read_aside` should do it.
-
-        Args:
-            as_range: what is large may be given as a range of a file, to be sent from there.
-        """
-        limit = self.last_stable_offset if committed_only else self.high_watermark
-        data: Records | None = self._known(offset, max_bytes, limit, min_one=min_one)
-        if data is None:
-            data = self.log.read_at_hand(
-                offset, max_bytes, up_to_offset=limit, min_one=min_one, as_range=as_range
-            )
-            if isinstance(data, bytes):
-                # A range is as quick to find once more.
-                key = self._read_key(offset, max_bytes, limit, min_one=min_one)
-                self._tail_cache.put(key, data)
-        return data
-
-    async def read_aside(
-        self,
-        offset: int,
-        max_bytes: int,
-        *,
-        min_one: bool,
-        as_range: bool = False,
-        committed_only: bool = False,
-    ) -> Records:
-        """Read like `read_at_hand`, on another thread; what is visible is decided before the first
-        await.
-        """
-        for _ in range(ASIDE_ATTEMPTS):
-            limit = self.last_stable_offset if committed_only else self.high_watermark
-            data = self._known(offset, max_bytes, limit, min_one=min_one)
-            if data is not None:
-                return data
-            asked = self.log.detached_read(
-                offset, max_bytes, up_to_offset=limit, min_one=min_one, as_range=as_range
-            )
-            key = self._read_key(offset, max_bytes, limit, min_one=min_one)
-            is_true, found = await self._aside(asked)
-            if is_true and found is not None:
-                if isinstance(found, bytes):
-                    self._tail_cache.put(key, found)
-                return found
-        # Segments went away under it each time, or there is a wide gap.
-        return self.read(offset, max_bytes, min_one=min_one, committed_only=committed_only)
-
-    def _known(
-        self, offset: int, max_bytes: int, limit: int, *, min_one: bool
-    ) -> bytes | memoryview | None:
-        """What `read` returns up to the offset `limit`, if that is known without reading."""
-        if self.failure is not None:
-            self.check_online()
-        if not self.log.log_start_offset <= offset <= self.high_watermark:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        if offset >= limit or (max_bytes <= 0 and not min_one):
-            return b""
-        return self._tail_cache.get(self._read_key(offset, max_bytes, limit, min_one=min_one))
-
-    def _read_key(self, offset: int, max_bytes: int, limit: int, *, min_one: bool) -> Hashable:
-        """Everything that determines what a read returns, now."""
-        return self, self.log.rewrite_count, offset, max_bytes, limit, min_one
-
-    def _read(self, offset: int, max_bytes: int, limit: int, *, min_one: bool) -> bytes:
-        data = self.log.read(offset, max_bytes, up_to_offset=limit, min_one=min_one)
-        self._tail_cache.put(self._read_key(offset, max_bytes, limit, min_one=min_one), data)
-        return data
-
-    async def _aside(self, asked: Detached[T]) -> tuple[bool, T | None]:
-        """Have another thread answer; whether the answer can be believed, and what it is."""
-        loop = asyncio.get_running_loop()
-        try:
-            answer = await loop.run_in_executor(self._executor, asked.run)
-        except KafkaError:
-            self.check_online()
-            if not asked.is_void:
-                raise
-            return False, None
-        if asked.is_void:
-            return False, None
-        asked.take_over()
-        return True, answer
-
-    async def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first visible record that is not older than ``timestamp``.
-
-        Looked up on another thread. Raises KafkaError as `read`.
-        """
-        found = await self._look_up(lambda: self.log.detached_offset_for_timestamp(timestamp))
-        if found is None or found.offset >= self.high_watermark:
-            return None
-        return found.offset, found.timestamp
-
-    async def offset_of_max_timestamp(self) -> tuple[int, int] | None:
-        """(offset, timestamp) of the youngest record, None for an empty log; as above."""
-        found = await self._look_up(self.log.detached_max_timestamp)
-        return None if found is None else (found.offset, found.timestamp)
-
-    async def _look_up(
-        self, ask: Callable[[], Detached[TimestampOffset | None]]
-    ) -> TimestampOffset | None:
-        for _ in range(ASIDE_ATTEMPTS):
-            self.check_online()
-            is_true, found = await self._aside(ask())
-            if is_true:
-                return found
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "segments went away while they were read")
 
     def epoch_at(self, offset: int) -> int:
         """The leader epoch that an offset was written in, -1 if that is not known."""

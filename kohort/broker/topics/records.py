@@ -76,7 +76,7 @@ def read_batches(partition: Partition, offset: int) -> Iterator[tuple[BatchHeade
     """
     offset = max(offset, partition.log.log_start_offset)
     while offset < partition.high_watermark:
-        data = partition.read(offset, READ_BYTES, min_one=True)
+        data = partition.reads.read(offset, READ_BYTES, min_one=True)
         if not data:
             return
         for header, batch in split_batches(data, partial_tail=True):

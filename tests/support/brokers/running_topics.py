@@ -97,6 +97,12 @@ def append(partition: Partition, value: bytes = b"value", key: bytes | None = No
     return partition.append(batch, read_header(batch), wall_ms=1_700_000_000_000)
 
 
+def aborted_in(partition: Partition, offset: int, end_offset: int) -> list[tuple[int, int]]:
+    """(producer id, first offset) of the aborted transactions in a range, by their markers."""
+    found = partition.log.aborted_transactions(offset, end_offset)
+    return [(one.producer_id, one.first_offset) for one in found]
+
+
 def context(topics: TopicManager, request: object, version: int | None = None) -> RequestContext:
     """The surroundings of a request of this version, of the newest if none is given."""
     schema = schema_of(type(request))

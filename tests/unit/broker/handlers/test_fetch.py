@@ -144,7 +144,7 @@ async def test_what_an_earlier_run_wrote_is_read_by_another_thread(tmp_path: Pat
         await executor.let_one_go()
         data = bytes(only(await answer).records or b"")
         executor.is_held = False
-        assert data == bytes(partition_of(topics).read(1, MIB, min_one=True))
+        assert data == bytes(partition_of(topics).reads.read(1, MIB, min_one=True))
 
 
 async def test_what_lies_far_behind_the_end_is_read_by_another_thread(
@@ -172,7 +172,7 @@ async def test_what_is_appended_during_a_read_on_another_thread_ends_the_wait(
     await filled(tmp_path, batches=1)
     executor = HeldExecutor()
     async with running_topics(tmp_path, executor=executor) as topics:
-        size = len(partition_of(topics).read(0, MIB, min_one=True))
+        size = len(partition_of(topics).reads.read(0, MIB, min_one=True))
         topics._tail_cache._entries.clear()
         executor.is_held = True
         answer = answered(topics, asked(0, min_bytes=size + 1, max_wait_ms=60_000))
@@ -271,7 +271,7 @@ async def test_a_fetch_that_waits_holds_no_records(tmp_path: Path) -> None:
         topic = await topics.changes.create_topic("t", partition_count=1)
         append(topic.partitions[0], bytes(500_000))
         topics._tail_cache = TailCache(bytes_max=0)
-        partition_of(topics)._tail_cache = topics._tail_cache
+        partition_of(topics).reads._tail_cache = topics._tail_cache
         tracemalloc.start()
         try:
             answer = answered(topics, asked(0, min_bytes=MIB, max_wait_ms=60_000))

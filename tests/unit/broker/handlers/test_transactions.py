@@ -37,6 +37,7 @@ from kohort.protocol.messages.write_txn_markers import (
 )
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
+from tests.support.brokers.running_topics import aborted_in
 from tests.support.transactions.running_transactions import (
     RunningTransactions,
     running_transactions,
@@ -253,7 +254,7 @@ async def test_a_transaction_from_its_begin_to_its_end(version: int, commit: boo
         if version >= 5:
             assert (response.producer_id, response.producer_epoch) == (pid, 1)
         assert partition.last_stable_offset == partition.high_watermark == 2
-        aborted = partition.aborted_transactions(0, 2)
+        aborted = aborted_in(partition, 0, 2)
         assert aborted == ([] if commit else [(pid, 0)])
         # The answer was lost, and the client asks again.
         assert (await end(b, pid, commit=commit, version=version)).error_code == NONE

@@ -47,7 +47,7 @@ def content(partition: Partition) -> list[tuple[int, bytes | None, bytes | None]
     found = []
     offset = partition.log.log_start_offset
     while offset < partition.high_watermark:
-        for header, batch in split_batches(partition.read(offset, 1 << 20, min_one=True)):
+        for header, batch in split_batches(partition.reads.read(offset, 1 << 20, min_one=True)):
             found += [(record.offset, record.key, record.value) for record in decode_records(batch)]
             offset = header.next_offset
     return found
@@ -219,7 +219,7 @@ async def test_damage_is_left_alone_and_what_lies_before_it_compacted(
         assert not await compactor.compact_one()
         assert (compactor.uncleanable_count, compactor.failure_count) == (1, 1)
         assert await asyncio.to_thread(Path(path).read_bytes) == damaged
-        first, *_ = split_batches(partition.read(0, 1 << 20, min_one=True))
+        first, *_ = split_batches(partition.reads.read(0, 1 << 20, min_one=True))
         assert first[0].record_count == 0
 
 
@@ -246,14 +246,14 @@ async def test_reads_after_a_compaction_see_nothing_from_before_it(tmp_path: Pat
         topic = await topics.changes.create_topic("t", partition_count=1, configs=COMPACTED)
         partition = topic.partitions[0]
         fill(partition, rounds=2)
-        before = bytes(partition.read(0, 1 << 20, min_one=True))
-        aside = await partition.read_aside(1, 1 << 20, min_one=True)
+        before = bytes(partition.reads.read(0, 1 << 20, min_one=True))
+        aside = await partition.reads.aside(1, 1 << 20, min_one=True)
         assert isinstance(aside, bytes)
-        assert partition.read_at_hand(0, 1 << 20, min_one=True) == before
+        assert partition.reads.at_hand(0, 1 << 20, min_one=True) == before
         assert await compactor_of(topics).compact_one()
-        after = partition.read(0, 1 << 20, min_one=True)
+        after = partition.reads.read(0, 1 << 20, min_one=True)
         assert bytes(after) != before
-        assert await partition.read_aside(1, 1 << 20, min_one=True) != aside
+        assert await partition.reads.aside(1, 1 << 20, min_one=True) != aside
         assert [record.offset for record in content_of(after)] == list(range(10, 20))
 
 
@@ -262,8 +262,8 @@ async def test_reads_after_records_are_deleted_see_none_of_them(tmp_path: Path) 
         topic = await topics.changes.create_topic("t", partition_count=1)
         partition = topic.partitions[0]
         fill(partition, rounds=2)
-        partition.read(0, 1 << 20, min_one=True)
+        partition.reads.read(0, 1 << 20, min_one=True)
         topics.changes.delete_records_before(partition, 5)
         with pytest.raises(KafkaError) as caught:
-            partition.read(0, 1 << 20, min_one=True)
+            partition.reads.read(0, 1 << 20, min_one=True)
         assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE

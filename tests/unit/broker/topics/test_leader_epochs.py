@@ -58,7 +58,7 @@ async def leave_log_of_a_cluster(root: Path, *, epochs: Sequence[int] = EPOCHS) 
 def batch_epochs(topics: TopicManager) -> list[int]:
     partition = topics.partition("orders", 1)
     assert partition is not None
-    data = partition.read(0, 1 << 20, min_one=True)
+    data = partition.reads.read(0, 1 << 20, min_one=True)
     return [header.partition_leader_epoch for header, _ in split_batches(data)]
 
 

@@ -52,7 +52,7 @@ class GatedExecutor(Executor):
 
 
 def values(partition: Partition, offset: int = 0) -> list[bytes | None]:
-    data = partition.read(offset, 1 << 20, min_one=True)
+    data = partition.reads.read(offset, 1 << 20, min_one=True)
     found: list[bytes | None] = []
     while data:
         header = read_header(data)
@@ -149,7 +149,7 @@ async def test_a_failed_fsync_takes_the_partition_offline_and_acknowledges_nothi
         with pytest.raises(KafkaError):
             append(broken)
         with pytest.raises(KafkaError):
-            broken.read(0, 1 << 20, min_one=True)
+            broken.reads.read(0, 1 << 20, min_one=True)
         append(sound)
         await asyncio.wait_for(sound.wait_committed(1), 10)
 
@@ -221,16 +221,18 @@ async def test_offsets_outside_of_the_log_are_refused(tmp_path: Path) -> None:
         topics.changes.delete_records_before(partition, 1)
         for offset in (-1, 0, 3):
             with pytest.raises(KafkaError) as caught:
-                partition.read(offset, 1000, min_one=True)
+                partition.reads.read(offset, 1000, min_one=True)
             assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-        assert partition.read(2, 1000, min_one=True) == b""
+        assert partition.reads.read(2, 1000, min_one=True) == b""
 
 
 async def test_consumers_at_the_tail_share_one_read(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
         partition = (await topics.changes.create_topic("t", partition_count=1)).partitions[0]
         append(partition)
-        assert partition.read(0, 1000, min_one=True) is partition.read(0, 1000, min_one=True)
+        assert partition.reads.read(0, 1000, min_one=True) is partition.reads.read(
+            0, 1000, min_one=True
+        )
         append(partition)
         assert len(values(partition)) == 2
 

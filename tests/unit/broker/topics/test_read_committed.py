@@ -28,7 +28,13 @@ from kohort.protocol.records.batch import iter_headers, read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.control import ControlType
 from kohort.protocol.records.record import Record
-from tests.support.brokers.running_topics import InlineExecutor, append, ask, running_topics
+from tests.support.brokers.running_topics import (
+    InlineExecutor,
+    aborted_in,
+    append,
+    ask,
+    running_topics,
+)
 
 TIME = 1_700_000_000_000
 MIB = 1 << 20
@@ -145,7 +151,7 @@ async def test_a_marker_is_written_as_kafka_writes_it(tmp_path: Path) -> None:
             wall_ms=0x1A20289C4C5,
         )
         assert (appended.base_offset, appended.next_offset) == (0, 1)
-        assert bytes(partition.read(0, MIB, min_one=True)) == bytes.fromhex(
+        assert bytes(partition.reads.read(0, MIB, min_one=True)) == bytes.fromhex(
             "0000000000000000 00000042 00000000 02 69f4270b 0030 00000000 000001a20289c4c5"
             "000001a20289c4c5 0000000000001092 0000 ffffffff 00000001"
             "20 00 00 00 08 00000001 0c 000000000000 00"
@@ -190,7 +196,7 @@ async def test_what_is_told_of_producers_and_transactions(tmp_path: Path) -> Non
             ProducerSnapshot(2, 1, -1, -1, 0, TIME, 0, -1),
         ]
         assert partition.open_transactions() == [OpenTransaction(1, 0, 0, TIME)]
-        assert partition.aborted_transactions(0, 4) == [(2, 2)]
+        assert aborted_in(partition, 0, 4) == [(2, 2)]
 
 
 async def test_a_late_batch_of_an_aborted_transaction_is_refused(tmp_path: Path) -> None:
@@ -229,7 +235,7 @@ async def test_transactions_and_the_stable_offset_survive_a_clean_stop(tmp_path:
         assert (partition.last_stable_offset, partition.high_watermark) == (1, 4)
         mark(partition, 1, 0, commit=True)
         assert (partition.last_stable_offset, partition.high_watermark) == (5, 5)
-        assert partition.aborted_transactions(0, 5) == [(2, 2)]
+        assert aborted_in(partition, 0, 5) == [(2, 2)]
 
 
 async def test_transactions_and_the_stable_offset_survive_a_kill(tmp_path: Path) -> None:
@@ -243,7 +249,7 @@ async def test_transactions_and_the_stable_offset_survive_a_kill(tmp_path: Path)
     async with running_topics(tmp_path) as topics:
         partition = partition_of(topics)
         assert (partition.last_stable_offset, partition.high_watermark) == (1, 4)
-        assert partition.aborted_transactions(0, 4) == [(2, 2)]
+        assert aborted_in(partition, 0, 4) == [(2, 2)]
 
 
 async def test_the_stable_offset_waits_for_the_fsync_of_the_marker(tmp_path: Path) -> None:

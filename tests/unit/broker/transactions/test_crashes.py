@@ -22,6 +22,7 @@ from kohort.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from tests.support.brokers.running_topics import aborted_in
 from tests.support.transactions.running_transactions import (
     Disk,
     RunningTransactions,
@@ -105,7 +106,7 @@ def check_partitions(b: RunningTransactions, pid: int, *, commit: bool) -> None:
     assert partition is not None
     assert partition.open_transactions() == []
     assert partition.last_stable_offset == partition.high_watermark
-    aborted = partition.aborted_transactions(0, partition.high_watermark)
+    aborted = aborted_in(partition, 0, partition.high_watermark)
     assert aborted == ([] if commit else [(pid, 0)])
     found = b.groups.committed("g", "t", 1)
     assert (found.offset if found else None) == (42 if commit else None)
