@@ -5,7 +5,7 @@ from pathlib import Path
 
 from kohort.broker.config.topic import TopicConfig
 from kohort.broker.storage.filesystem import FileSystem
-from kohort.broker.storage.log.appending import Appended
+from kohort.broker.storage.log.appending import Written
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.protocol.records.batch import placement_prefix, read_header, split_batches
@@ -74,7 +74,7 @@ def memory_log(**changes: object) -> tuple[PartitionLog, SimulatedFileSystem]:
     return open_log(files, config=settings(**changes)), files
 
 
-def append(log: PartitionLog, batch: bytes, *, wall_ms: int = WALL_MS) -> Appended:
+def append(log: PartitionLog, batch: bytes, *, wall_ms: int = WALL_MS) -> Written:
     """Append a batch in leader epoch 0."""
     return log.append(batch, read_header(batch), leader_epoch=0, wall_ms=wall_ms)
 

@@ -28,7 +28,7 @@ from kohort.protocol.records.batch import (
 logger = logging.getLogger(__name__)
 
 
-class Appended(NamedTuple):
+class Written(NamedTuple):
     """Where a batch went."""
 
     base_offset: int
@@ -47,7 +47,7 @@ class LogAppender:
 
     def append(
         self, batch: Buffer, header: BatchHeader, config: LogConfig, leader_epoch: int, wall_ms: int
-    ) -> Appended:
+    ) -> Written:
         """See PartitionLog.append."""
         state = self._state
         before = state.segments[-1]
@@ -74,7 +74,7 @@ class LogAppender:
                 self._note_control(active, batch, header, base_offset, wall_ms)
             else:
                 state.producers.note_appended(header, base_offset=base_offset, timestamp=wall_ms)
-        return Appended(base_offset, last_offset, active is not before)
+        return Written(base_offset, last_offset, active is not before)
 
     def _note_control(
         self, active: LogSegment, batch: Buffer, header: BatchHeader, base_offset: int, wall_ms: int

@@ -31,7 +31,7 @@ from kohort.broker.storage.errors import (
 )
 from kohort.broker.storage.filesystem import Buffer, FileSystem, OsFileSystem
 from kohort.broker.storage.layout import deleted_directory, parse_partition_directory
-from kohort.broker.storage.log.appending import Appended, LogAppender
+from kohort.broker.storage.log.appending import LogAppender, Written
 from kohort.broker.storage.log.detached import Detached
 from kohort.broker.storage.log.opening import OpeningTerms, open_log
 from kohort.broker.storage.log.queries import expired_segments, first_at_or_after, latest_record
@@ -223,7 +223,7 @@ class PartitionLog:
 
     def append(
         self, batch: Buffer, header: BatchHeader, *, leader_epoch: int, wall_ms: int
-    ) -> Appended:
+    ) -> Written:
         """Write one validated batch to the page cache; `flush` makes it durable.
 
         On StorageError the batch is not in the log; see `failed` for whether to try another one.
