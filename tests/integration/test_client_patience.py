@@ -12,7 +12,7 @@ import uvloop
 from kohort import Consumer, OffsetAndMetadata, TopicPartition
 from kohort.client.core.errors import ConsumerClosedError
 from kohort.client.net.config import ConnectionConfig
-from kohort.client.net.connection import Connection, open_connection
+from kohort.client.net.connection import BrokerConnection, open_connection
 from kohort.client.net.errors import DisconnectedError
 from kohort.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -45,7 +45,7 @@ async def create(broker: BrokerThread, partitions: int) -> list[TopicPartition]:
     return [TopicPartition(name, index) for index in range(partitions)]
 
 
-def keep_busy(connection: Connection, timeout_s: float) -> None:
+def keep_busy(connection: BrokerConnection, timeout_s: float) -> None:
     """Block the loop until an answer is in the socket, and the timeout is over."""
     transport = connection._transport
     assert transport is not None

@@ -29,7 +29,7 @@ from kohort.client.net.address import Address
 from kohort.client.net.blocking import BlockingConnection
 from kohort.client.net.cluster import Cluster, ClusterConfig
 from kohort.client.net.config import ConnectionConfig
-from kohort.client.net.connection import Connection, open_connection
+from kohort.client.net.connection import BrokerConnection, open_connection
 from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.security import SecurityConfig
 from kohort.protocol.errors import ErrorCode
@@ -211,7 +211,7 @@ async def test_a_session_that_ends_is_replaced_before_it_does(kafka: SecureKafka
     config = ConnectionConfig(request_timeout_ms=TIMEOUT_MS, security=security)
     address = Address("127.0.0.1", kafka.ports["SHORT"])
     cluster = Cluster(ClusterConfig([address], config))
-    used: list[Connection] = []
+    used: list[BrokerConnection] = []
     async with asyncio.timeout(20 * SESSION_MS / 1000):
         while len(used) < 3:
             connection = await cluster.connection(address)

@@ -34,7 +34,7 @@ from kohort.client.deserialising import DeserialisingTasks
 from kohort.client.fetch.position_checks import PositionChecks
 from kohort.client.fetch.resets import OffsetResets
 from kohort.client.net.cluster import FETCHING, Cluster
-from kohort.client.net.connection import Connection
+from kohort.client.net.connection import BrokerConnection
 from kohort.client.net.errors import DisconnectedError
 from kohort.protocol.messages.fetch import FetchRequest
 
@@ -57,7 +57,7 @@ CommittedLookup: TypeAlias = Callable[
 class _UnderWay(NamedTuple):
     """A request that was sent and has no response yet."""
 
-    connection: Connection
+    connection: BrokerConnection
     sent: SentFetch
     answer: asyncio.Future[Any]
 
@@ -346,7 +346,7 @@ class Fetcher:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _send(self, fetch: PlannedFetch, connection: Connection) -> _UnderWay | None:
+    def _send(self, fetch: PlannedFetch, connection: BrokerConnection) -> _UnderWay | None:
         """Build the request and send it; None if there is nothing to fetch any more."""
         sent = self.state.build_request(fetch, connection.versions.best(FetchRequest), now_ms())
         if sent is None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from kohort.client.core.group.requests import coordinator_in, coordinator_request
 from kohort.client.net.address import Address
 from kohort.client.net.cluster import Cluster
-from kohort.client.net.connection import Connection
+from kohort.client.net.connection import BrokerConnection
 from kohort.client.net.errors import DisconnectedError
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -47,7 +47,7 @@ class Coordinator:
             self._search.add_done_callback(_look_at)
         return await asyncio.shield(self._search)
 
-    async def connection(self, purpose: str) -> Connection:
+    async def connection(self, purpose: str) -> BrokerConnection:
         """A connection to it.
 
         Raises:

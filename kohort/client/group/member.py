@@ -48,7 +48,7 @@ from kohort.client.group.heartbeat_thread import HeartbeatThread, HeartbeatThrea
 from kohort.client.group.member_commits import MemberCommits
 from kohort.client.group.rebalance import Rebalance
 from kohort.client.metadata import MetadataKeeper
-from kohort.client.net.connection import Connection
+from kohort.client.net.connection import BrokerConnection
 from kohort.client.net.errors import DisconnectedError
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.join_group import JoinGroupRequest
@@ -102,7 +102,7 @@ class MembershipShell:
         """The identity that the heartbeat thread works for."""
         self._error: BaseException | None = None
         """What ended a round, for the next poll."""
-        self._parked_on: Connection | None = None
+        self._parked_on: BrokerConnection | None = None
         """Where the answer to a join or sync is waited for."""
         self._is_started = False
         self._is_leaving = False

@@ -36,7 +36,7 @@ from kohort.client.core.partitions import TopicPartition
 from kohort.client.group.commit_callbacks import CommitCallback, CommitCallbacks, Offsets
 from kohort.client.group.coordinator import Coordinator
 from kohort.client.net.cluster import Cluster
-from kohort.client.net.connection import Connection
+from kohort.client.net.connection import BrokerConnection
 from kohort.client.net.errors import DisconnectedError
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.offset_commit import OffsetCommitRequest
@@ -371,7 +371,7 @@ class GroupOffsets:
             if info.topic_id != ZERO_UUID
         }
 
-    async def _connection(self) -> Connection:
+    async def _connection(self) -> BrokerConnection:
         """To the coordinator; not one that a join holds up."""
         coordinator = self._coordinator
         if coordinator.address is None:
@@ -386,7 +386,7 @@ class GroupOffsets:
             self.on_coordinator_lost()
             raise
 
-    async def _call(self, connection: Connection, request: object, version: int) -> Any:  # noqa: ANN401
+    async def _call(self, connection: BrokerConnection, request: object, version: int) -> Any:  # noqa: ANN401
         try:
             return await connection.call(request, version=version)
         except DisconnectedError:

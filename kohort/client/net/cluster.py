@@ -25,7 +25,7 @@ from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.topics import KnownTopics, Leader, TopicInfo
 from kohort.client.net.address import Address
 from kohort.client.net.config import ConnectionConfig
-from kohort.client.net.connection import Connection, open_connection
+from kohort.client.net.connection import BrokerConnection, open_connection
 from kohort.client.net.errors import DisconnectedError
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.metadata import (
@@ -69,8 +69,8 @@ class Cluster:
         self.received_bytes = 0
         """By all connections, without what they said to begin with."""
         self._brokers: dict[int, Address] = {}
-        self._connections: dict[tuple[Address, str], asyncio.Task[Connection]] = {}
-        self._retiring: list[Connection] = []
+        self._connections: dict[tuple[Address, str], asyncio.Task[BrokerConnection]] = {}
+        self._retiring: list[BrokerConnection] = []
         """Replaced by others, and open until their last answer."""
         self._backoffs: dict[Address, Backoff] = {}
         self._may_connect_s: dict[Address, float] = {}
@@ -91,7 +91,7 @@ class Cluster:
         """A broker that another answer has named."""
         self._brokers[node_id] = address
 
-    async def connection(self, address: Address, purpose: str = "") -> Connection:
+    async def connection(self, address: Address, purpose: str = "") -> BrokerConnection:
         """An open connection; all that ask for the same purpose share it.
 
         Raises:
@@ -110,14 +110,14 @@ class Cluster:
         # A caller that gives up waiting does not end the attempt for the others.
         return await asyncio.shield(task)
 
-    def connected(self, address: Address, purpose: str = "") -> Connection | None:
+    def connected(self, address: Address, purpose: str = "") -> BrokerConnection | None:
         """The connection that `connection` would give, if it is there already; else None."""
         task = self._connections.get((address, purpose))
         if task is None or not task.done() or _is_useless(task):
             return None
         return task.result()
 
-    async def any_connection(self) -> Connection:
+    async def any_connection(self) -> BrokerConnection:
         """A connection to whatever broker answers, those that are connected first.
 
         Raises:
@@ -153,12 +153,12 @@ class Cluster:
             connection.close()
             await connection.wait_closed()
 
-    def _let_go(self, task: asyncio.Task[Connection]) -> None:
+    def _let_go(self, task: asyncio.Task[BrokerConnection]) -> None:
         self._retiring = [one for one in self._retiring if not one.is_closed]
         if not task.cancelled() and task.exception() is None:
             self._retiring.append(task.result())
 
-    async def _open(self, address: Address) -> Connection:
+    async def _open(self, address: Address) -> BrokerConnection:
         loop = asyncio.get_running_loop()
         wait_s = self._may_connect_s.get(address, 0) - loop.time()
         if wait_s > 0:
@@ -297,7 +297,7 @@ def _info(topic: MetadataResponseTopic) -> TopicInfo:
     )
 
 
-def _is_useless(task: asyncio.Task[Connection]) -> bool:
+def _is_useless(task: asyncio.Task[BrokerConnection]) -> bool:
     if task.cancelled() or task.exception() is not None:
         return True
     connection = task.result()

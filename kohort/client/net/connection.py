@@ -44,7 +44,7 @@ QUIET_ROUNDS: Final = 3
 their timers and at their sockets in this order or the other one."""
 
 
-class Connection(asyncio.BufferedProtocol):
+class BrokerConnection(asyncio.BufferedProtocol):
     """Made by `open_connection`."""
 
     def __init__(self, address: str, config: ConnectionConfig) -> None:
@@ -291,7 +291,7 @@ class Connection(asyncio.BufferedProtocol):
                 future.exception()
 
 
-async def open_connection(host: str, port: int, config: ConnectionConfig) -> Connection:
+async def open_connection(host: str, port: int, config: ConnectionConfig) -> BrokerConnection:
     """Connect, learn what the broker speaks, and say who we are.
 
     Raises:
@@ -299,7 +299,7 @@ async def open_connection(host: str, port: int, config: ConnectionConfig) -> Con
         AuthenticationError: it does not let us in, or does not prove that it is the right one.
     """
     address = f"{host}:{port}"
-    connection: Connection | None = None
+    connection: BrokerConnection | None = None
     try:
         async with asyncio.timeout(config.request_timeout_ms / 1000):
             connection = await _connect(host, port, config)
@@ -316,7 +316,7 @@ async def open_connection(host: str, port: int, config: ConnectionConfig) -> Con
     return connection
 
 
-async def _connect(host: str, port: int, config: ConnectionConfig) -> Connection:
+async def _connect(host: str, port: int, config: ConnectionConfig) -> BrokerConnection:
     """To whichever of the host's addresses answers first (RFC 8305).
 
     They are tried one after the other, each NEXT_ADDRESS_S after the one before it unless that has
@@ -329,7 +329,7 @@ async def _connect(host: str, port: int, config: ConnectionConfig) -> Connection
     except OSError as error:
         raise connect_error(address, error, config.security) from error
     places = list(dict.fromkeys(info[4][:2] for info in infos))
-    attempts: set[asyncio.Task[Connection]] = set()
+    attempts: set[asyncio.Task[BrokerConnection]] = set()
     failure: OSError = OSError("the name has no address")
     try:
         while places or attempts:
@@ -357,11 +357,11 @@ async def _connect(host: str, port: int, config: ConnectionConfig) -> Connection
 
 async def _connect_to(
     ip: str, port: int, address: str, host: str, config: ConnectionConfig
-) -> Connection:
+) -> BrokerConnection:
     context = config.security.tls_context
     async with asyncio.timeout(config.connect_timeout_ms / 1000):
         transport, connection = await asyncio.get_running_loop().create_connection(
-            lambda: Connection(address, config),
+            lambda: BrokerConnection(address, config),
             ip,
             port,
             ssl=context,
@@ -373,10 +373,10 @@ async def _connect_to(
     return connection
 
 
-async def _give_up(attempts: Iterable[asyncio.Task[Connection]]) -> None:
+async def _give_up(attempts: Iterable[asyncio.Task[BrokerConnection]]) -> None:
     """End what is under way, and close what has come of it."""
     for attempt in attempts:
         attempt.cancel()
     for made in await asyncio.gather(*attempts, return_exceptions=True):
-        if isinstance(made, Connection):
+        if isinstance(made, BrokerConnection):
             made.close()

@@ -19,7 +19,7 @@ from typing import Any, Self, TypeVar
 from kohort.client.group import heartbeat_thread
 from kohort.client.net.address import Address
 from kohort.client.net.config import ConnectionConfig
-from kohort.client.net.connection import Connection, open_connection
+from kohort.client.net.connection import BrokerConnection, open_connection
 from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.versions import ApiVersionTable
 
@@ -141,7 +141,7 @@ class ThreadsConnection:
         self.versions = ApiVersionTable()
         self.is_retiring = False
         self._config = config
-        self._connection: Connection | None = None
+        self._connection: BrokerConnection | None = None
         self._task: asyncio.Task[Any] | None = None
         self._is_closed = False
 

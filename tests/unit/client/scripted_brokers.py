@@ -21,7 +21,7 @@ from kohort.client.fetch.fetcher import Fetcher
 from kohort.client.net.address import Address
 from kohort.client.net.cluster import Cluster, ClusterConfig
 from kohort.client.net.config import ConnectionConfig
-from kohort.client.net.connection import Connection
+from kohort.client.net.connection import BrokerConnection
 from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.codec import codec
@@ -103,7 +103,7 @@ class ScriptedBroker:
         self._appended = asyncio.Event()
 
     def send(self, request: Any, *, version: int) -> asyncio.Future[Any]:  # noqa: ANN401
-        """In place of Connection.send, and so on."""
+        """In place of BrokerConnection.send, and so on."""
         self.sent_count += 1
         return asyncio.ensure_future(self.call(request, version=version, timeout_ms=0))
 
@@ -267,13 +267,13 @@ class ScriptedCluster(Cluster):
         if self.leaders_to_come is not None:
             self.lead(*self.leaders_to_come)
 
-    async def connection(self, address: Address, purpose: str = "") -> Connection:
+    async def connection(self, address: Address, purpose: str = "") -> BrokerConnection:
         del purpose
-        return cast("Connection", self.nodes[address.port])
+        return cast("BrokerConnection", self.nodes[address.port])
 
-    def connected(self, address: Address, purpose: str = "") -> Connection | None:
+    def connected(self, address: Address, purpose: str = "") -> BrokerConnection | None:
         del purpose
-        return cast("Connection", self.nodes[address.port]) if self.is_connected else None
+        return cast("BrokerConnection", self.nodes[address.port]) if self.is_connected else None
 
     @property
     def received_bytes(self) -> int:

@@ -24,7 +24,7 @@ from kohort.client.metadata import MetadataConfig, MetadataKeeper
 from kohort.client.net.address import Address
 from kohort.client.net.cluster import Cluster, ClusterConfig
 from kohort.client.net.config import ConnectionConfig
-from kohort.client.net.connection import Connection
+from kohort.client.net.connection import BrokerConnection
 from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.codec import codec
@@ -73,7 +73,7 @@ class ScriptedCoordinator:
         self.searches = 0
 
     async def call(self, request: Any, *, version: int, timeout_ms: int = 0) -> Any:  # noqa: ANN401
-        """In place of Connection.call."""
+        """In place of BrokerConnection.call."""
         del timeout_ms
         await asyncio.sleep(0.001)
         request = travelled(request, version)
@@ -161,12 +161,12 @@ class ScriptedCluster(Cluster):
         self.purposes: list[str] = []
         self.learn([TopicInfo(TOPIC, TOPIC_ID, False, ErrorCode.NONE, {}, 2, {}, {})])
 
-    async def connection(self, address: Address, purpose: str = "") -> Connection:
+    async def connection(self, address: Address, purpose: str = "") -> BrokerConnection:
         self.purposes.append(purpose)
-        return cast("Connection", self._broker)
+        return cast("BrokerConnection", self._broker)
 
-    async def any_connection(self) -> Connection:
-        return cast("Connection", self._broker)
+    async def any_connection(self) -> BrokerConnection:
+        return cast("BrokerConnection", self._broker)
 
 
 class Scene:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import pytest
 
 from kohort.client.net.config import ConnectionConfig
-from kohort.client.net.connection import Connection
+from kohort.client.net.connection import BrokerConnection
 from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.codec import codec
@@ -25,8 +25,8 @@ class Nowhere(asyncio.Transport):
     def abort(self) -> None: ...
 
 
-def connected() -> Connection:
-    connection = Connection("nowhere:1", ConnectionConfig())
+def connected() -> BrokerConnection:
+    connection = BrokerConnection("nowhere:1", ConnectionConfig())
     connection.connection_made(Nowhere())
     connection.versions = ApiVersionTable({12: (0, 4)})
     return connection
@@ -39,7 +39,7 @@ def answer_frame() -> bytes:
     return len(frame).to_bytes(4, "big") + frame
 
 
-def arrives(connection: Connection, data: bytes, *, rounds: int) -> None:
+def arrives(connection: BrokerConnection, data: bytes, *, rounds: int) -> None:
     """The rest of `data`, a byte in every so many rounds of the loop."""
 
     def receive(left: bytes, wait: int) -> None:

@@ -14,7 +14,7 @@ from kohort import Consumer, errors
 from kohort.client.config import config_from
 from kohort.client.net.aside import aside
 from kohort.client.net.config import ConnectionConfig
-from kohort.client.net.connection import Connection, open_connection
+from kohort.client.net.connection import BrokerConnection, open_connection
 from kohort.client.net.errors import DisconnectedError
 from kohort.protocol.codec import codec
 from kohort.protocol.framing import API_VERSIONS_KEY
@@ -45,8 +45,8 @@ class Broker(MemoryTransport):
         self.send(len(body).to_bytes(4, "big") + body)
 
 
-async def greeted(max_idle_ms: int) -> tuple[Connection, Broker]:
-    connection = Connection("broker:1", ConnectionConfig(max_idle_ms=max_idle_ms))
+async def greeted(max_idle_ms: int) -> tuple[BrokerConnection, Broker]:
+    connection = BrokerConnection("broker:1", ConnectionConfig(max_idle_ms=max_idle_ms))
     broker = Broker(connection)
     greeting = asyncio.create_task(connection.greet())
     await asyncio.sleep(0)
@@ -105,7 +105,7 @@ def test_without_a_limit_a_connection_may_rest_for_ever() -> None:
 
 
 async def test_the_system_looks_after_connections_that_are_silent() -> None:
-    made: list[Connection] = []
+    made: list[BrokerConnection] = []
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
