@@ -23,7 +23,7 @@ from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord, ConsumerRecord
 from kohort.client.processing.attempts import Attempts
-from kohort.client.processing.dead_letters import CallerBurial, DeadLetter
+from kohort.client.processing.dead_letters import CallerSink, DeadLetter
 from kohort.client.processing.figures import Counts
 from kohort.client.processing.options import RunOptions
 from kohort.client.processing.runner import Runner
@@ -316,7 +316,7 @@ class Member:
                 read_value=None,
                 timeout_ms=self.options.handler_timeout_ms,
             ),
-            CallerBurial(self.bury),
+            CallerSink(self.store),
             self.counts,
             group_id="g",
             commit_interval_ms=50,
@@ -352,7 +352,7 @@ class Member:
             raise LookupError(str(place))
         world.done(record)
 
-    async def bury(self, letter: DeadLetter) -> None:
+    async def store(self, letter: DeadLetter) -> None:
         world, record = self.world, letter.record
         await asyncio.sleep(world.chance.choice([0.0, 0.01, 0.2]))
         if world.happens(0.3):

@@ -32,7 +32,7 @@ class Phase(Enum):
 
     HANDLE = "handle"
     """Call the handler."""
-    BURY = "bury"
+    DEAD_LETTER = "dead letter"
     """Write it to where dead letters go: its handler is not called any more."""
 
 
@@ -53,8 +53,8 @@ class Item:
     __slots__ = (
         "attempts",
         "began_ms",
-        "burials",
         "byte_count",
+        "dead_letter_failures",
         "error",
         "failed_at_ms",
         "is_running",
@@ -78,7 +78,7 @@ class Item:
         self.phase = Phase.HANDLE
         self.attempts = 0
         """How often its handler has failed."""
-        self.burials = 0
+        self.dead_letter_failures = 0
         """How often it could not be written as a dead letter."""
         self.began_ms: int | None = None
         self.is_running = False
@@ -268,7 +268,7 @@ class Work:
             del share.lanes[lane.key]
 
     def rest(self, item: Item, until_ms: int) -> None:
-        """Its next attempt, or burial, is due then; its lane waits."""
+        """Its next attempt, or that of its dead letter, is due then; its lane waits."""
         self.abandon(item)
         if item.share.is_dropped:
             return

@@ -1,4 +1,4 @@
-"""Commits what is done, from time to time."""
+"""RunCommits what is done, from time to time."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ INTERVAL_S_MIN: Final = 0.01
 """So that a run with an interval of 0 does something else, too."""
 
 
-class Commits:
-    """Commits of one run. Only what has changed since it was stored is committed."""
+class RunCommits:
+    """RunCommits of one run. Only what has changed since it was stored is committed."""
 
     def __init__(
         self,

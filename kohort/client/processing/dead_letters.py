@@ -82,7 +82,7 @@ DeadLetterWriter: TypeAlias = Callable[[DeadLetter], Awaitable[object]]
 """Returns when the record is stored for good. If it raises it is called again, later."""
 
 
-class Burial(Protocol):
+class DeadLetterSink(Protocol):
     """Somewhere dead letters are written to."""
 
     async def start(self) -> None: ...
@@ -93,7 +93,7 @@ class Burial(Protocol):
     async def stop(self) -> None: ...
 
 
-class CallerBurial:
+class CallerSink:
     """What the application does with them."""
 
     def __init__(self, writer: DeadLetterWriter) -> None:
@@ -109,7 +109,7 @@ class CallerBurial:
         """Do nothing."""
 
 
-class TopicBurial:
+class TopicSink:
     """A topic of the same cluster, written to by aiokafka's idempotent producer.
 
     Keys stay, so records of one key stay in order; the timestamp is that of the failure, so that
@@ -166,7 +166,9 @@ class TopicBurial:
             logger.warning("the producer of dead letters was not closed: %r", error)
 
 
-def burial_for(wanted: str | DeadLetterWriter | None, config: ConsumerConfig) -> Burial | None:
+def sink_for(
+    wanted: str | DeadLetterWriter | None, config: ConsumerConfig
+) -> DeadLetterSink | None:
     """What `dead_letter` of `Consumer.run` stands for.
 
     Raises:
@@ -174,7 +176,7 @@ def burial_for(wanted: str | DeadLetterWriter | None, config: ConsumerConfig) ->
     """
     if wanted is None:
         return None
-    return TopicBurial(wanted, config) if isinstance(wanted, str) else CallerBurial(wanted)
+    return TopicSink(wanted, config) if isinstance(wanted, str) else CallerSink(wanted)
 
 
 def _producer_class() -> Any:  # noqa: ANN401 - aiokafka has no types.

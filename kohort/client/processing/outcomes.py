@@ -32,17 +32,17 @@ class Outcomes:
         self._counts = counts
         self._chance = chance
         self._group_id = group_id
-        self._burials_failing_since_ms: int | None = None
-        self._burial_error: str | None = None
+        self._dead_letters_failing_since_ms: int | None = None
+        self._dead_letter_error: str | None = None
 
     def succeeded(self, item: Item) -> None:
         """Its handler has returned, or it is stored as a dead letter."""
         self._work.finish(item)
         counts = self._counts
-        if item.phase is Phase.BURY:
+        if item.phase is Phase.DEAD_LETTER:
             # Even if its partition is gone: it is there.
             counts.dead_lettered += 1
-            self._burials_failing_since_ms = self._burial_error = None
+            self._dead_letters_failing_since_ms = self._dead_letter_error = None
         elif item.is_void:
             counts.dropped += 1
         else:
@@ -50,8 +50,8 @@ class Outcomes:
 
     def failed(self, item: Item, error: Exception, now_ms: int) -> HandlerError | None:
         """An attempt has raised. What is to be raised if that is the end of the run, else None."""
-        if item.phase is Phase.BURY:
-            self._burial_failed(item, error, now_ms)
+        if item.phase is Phase.DEAD_LETTER:
+            self._dead_letter_failed(item, error, now_ms)
             return None
         counts = self._counts
         counts.failed += 1
@@ -68,7 +68,7 @@ class Outcomes:
             self._work.rest(item, now_ms + wait_ms)
         elif self._options.dead_letter is not None:
             logger.warning("%s goes to the dead letters: %r", _name(item), error)
-            item.phase = Phase.BURY
+            item.phase = Phase.DEAD_LETTER
             self._work.rest(item, now_ms)
         elif self._options.on_failure == "skip":
             logger.error(
@@ -102,16 +102,16 @@ class Outcomes:
             return None
         return self._rules.wait_ms(item.attempts, self._chance) if is_retried else None
 
-    def _burial_failed(self, item: Item, error: Exception, now_ms: int) -> None:
+    def _dead_letter_failed(self, item: Item, error: Exception, now_ms: int) -> None:
         self._counts.dead_letter_failures += 1
-        if self._burials_failing_since_ms is None:
-            self._burials_failing_since_ms = now_ms
+        if self._dead_letters_failing_since_ms is None:
+            self._dead_letters_failing_since_ms = now_ms
             logger.warning(
                 "%s: no dead letter could be written, which is tried again: %r", _name(item), error
             )
-        self._burial_error = repr(error)
-        item.burials += 1
-        wait_ms = max(1, self._rules.backoff(item.burials, self._chance))
+        self._dead_letter_error = repr(error)
+        item.dead_letter_failures += 1
+        wait_ms = max(1, self._rules.backoff(item.dead_letter_failures, self._chance))
         self._work.rest(item, now_ms + wait_ms)
 
     def figures(self, now_ms: int, *, is_running: bool) -> RunFigures:
@@ -138,8 +138,8 @@ class Outcomes:
             oldest_in_flight_seconds=since(began_ms),
             oldest_in_flight=None if oldest is None else (oldest.partition, oldest.offset),
             handler_seconds=since(work.running_since_ms()),
-            dead_letters_failing_seconds=since(self._burials_failing_since_ms),
-            dead_letter_error=self._burial_error,
+            dead_letters_failing_seconds=since(self._dead_letters_failing_since_ms),
+            dead_letter_error=self._dead_letter_error,
         )
 
 

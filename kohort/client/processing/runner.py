@@ -21,8 +21,8 @@ from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord
 from kohort.client.core.work import Entry, Item, Phase, Work
 from kohort.client.processing.attempts import Attempts
-from kohort.client.processing.commits import SOON_S, Commits
-from kohort.client.processing.dead_letters import Burial
+from kohort.client.processing.commits import SOON_S, RunCommits
+from kohort.client.processing.dead_letters import DeadLetterSink
 from kohort.client.processing.figures import Counts, RunFigures
 from kohort.client.processing.options import RunOptions
 from kohort.client.processing.outcomes import Outcomes
@@ -56,7 +56,7 @@ class Runner:
         source: Source,
         options: RunOptions,
         attempts: Attempts,
-        burial: Burial | None,
+        dead_letters: DeadLetterSink | None,
         counts: Counts,
         *,
         group_id: str | None,
@@ -69,11 +69,11 @@ class Runner:
         self._clock = clock
         self._options = options
         self._attempts = attempts
-        self._burial = burial
+        self._dead_letters = dead_letters
         self._work = Work(options.limits)
         self._outcomes = Outcomes(self._work, options, counts, chance, group_id)
         self._counts = counts
-        self._commits = Commits(
+        self._commits = RunCommits(
             self._work, source, interval_ms=commit_interval_ms, clock=clock, random=chance
         )
         self._by_key = options.ordering == "key"
@@ -101,8 +101,8 @@ class Runner:
             whatever a poll raises.
         """
         try:
-            if self._burial is not None:
-                await self._burial.start()
+            if self._dead_letters is not None:
+                await self._dead_letters.start()
             await self._read()
         except ConsumerClosedError:
             logger.warning("the consumer was closed before its handlers were through")
@@ -251,8 +251,8 @@ class Runner:
     async def _handle(self, item: Item, me: asyncio.Task[None]) -> None:
         before = me.cancelling()
         try:
-            if item.phase is Phase.BURY:
-                await self._bury(item)
+            if item.phase is Phase.DEAD_LETTER:
+                await self._write_dead_letter(item)
             else:
                 await self._attempts.make(item)
         except asyncio.CancelledError as error:
@@ -270,9 +270,9 @@ class Runner:
         else:
             self._outcomes.succeeded(item)
 
-    async def _bury(self, item: Item) -> None:
-        assert self._burial is not None
-        await self._burial.write(self._outcomes.letter(item))
+    async def _write_dead_letter(self, item: Item) -> None:
+        assert self._dead_letters is not None
+        await self._dead_letters.write(self._outcomes.letter(item))
 
     def _failed(self, item: Item, error: Exception) -> None:
         failure = self._outcomes.failed(item, error, self._now_ms())
@@ -372,8 +372,8 @@ class Runner:
             await asyncio.wait(workers, timeout=CUT_GRACE_S)
         wanted = work.uncommitted(self._source.positions)
         await self._commits.commit_now(wanted, LAST_COMMIT_S)
-        if self._burial is not None:
-            await self._burial.stop()
+        if self._dead_letters is not None:
+            await self._dead_letters.stop()
 
     def committable(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Up to where all is done, of each partition."""

@@ -15,7 +15,7 @@ from kohort.client.core.records import ConsumerRecord
 from kohort.client.engine import Engine
 from kohort.client.group.listener import Partitions, RebalanceListener
 from kohort.client.processing.attempts import Attempts
-from kohort.client.processing.dead_letters import DeadLetterWriter, burial_for
+from kohort.client.processing.dead_letters import DeadLetterWriter, sink_for
 from kohort.client.processing.engine_source import EngineSource
 from kohort.client.processing.figures import Counts, RunFigures
 from kohort.client.processing.options import OnFailure, Ordering, RetryOn, RunOptions
@@ -149,7 +149,7 @@ class Runs(Generic[K, V]):
                 read_value=config.value_deserializer,
                 timeout_ms=options.handler_timeout_ms,
             ),
-            burial_for(options.dead_letter, config),
+            sink_for(options.dead_letter, config),
             counts,
             group_id=config.group_id,
             commit_interval_ms=(

@@ -10,7 +10,7 @@ import pytest
 from aiokafka.errors import ProducerClosed
 
 from kohort import Consumer, ConsumerRecord, TopicPartition, errors
-from kohort.client.processing.dead_letters import PREFIX, DeadLetter, TopicBurial
+from kohort.client.processing.dead_letters import PREFIX, DeadLetter, TopicSink
 from tests.interop.consumer.members import Members, Topics, read, values
 
 Record = ConsumerRecord[Any, Any]
@@ -165,14 +165,14 @@ async def test_a_producer_of_dead_letters_that_failed_for_good_is_made_anew(
     consumer = await members.start(source)
     (record,) = await read(consumer, 1)
     letter = DeadLetter(record, ValueError("no"), attempts=1, group_id="g", failed_at_ms=0)
-    burial = TopicBurial(dead_topic, consumer.config)
-    await burial.start()
-    await burial.write(letter)
-    await burial._producer.stop()
+    sink = TopicSink(dead_topic, consumer.config)
+    await sink.start()
+    await sink.write(letter)
+    await sink._producer.stop()
     with pytest.raises(ProducerClosed):
-        await burial.write(letter)
-    await burial.write(letter)
-    await burial.stop()
+        await sink.write(letter)
+    await sink.write(letter)
+    await sink.stop()
     reader = await members.start(group_id=None)
     reader.assign([TopicPartition(dead_topic, 0)])
     assert values(await read(reader, 2)) == ["poison", "poison"]

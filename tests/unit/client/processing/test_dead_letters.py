@@ -12,8 +12,8 @@ from kohort.client.processing.dead_letters import (
     STACK_LIMIT,
     TEXT_LIMIT,
     DeadLetter,
-    TopicBurial,
-    burial_for,
+    TopicSink,
+    sink_for,
 )
 from kohort.protocol.records.batch import TimestampType
 
@@ -93,7 +93,7 @@ def test_an_exception_that_cannot_say_what_it_is_is_written_all_the_same() -> No
 def test_a_topic_takes_aiokafka_and_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "aiokafka", None)
     with pytest.raises(ConfigError, match=r"pip install 'kohort\[dead-letters\]'"):
-        burial_for("dead", ConsumerConfig(group_id="g"))
+        sink_for("dead", ConsumerConfig(group_id="g"))
 
 
 def test_its_producer_connects_as_the_consumer_does() -> None:
@@ -104,7 +104,7 @@ def test_its_producer_connects_as_the_consumer_does() -> None:
         "sasl_plain_password": "secret",
     }
     config = ConsumerConfig(bootstrap_servers="one:1,two:2", client_id="c", **security)
-    settings = TopicBurial("dead", config)._settings
+    settings = TopicSink("dead", config)._settings
     assert settings.items() >= security.items()
     assert settings["bootstrap_servers"] == "one:1,two:2"
     assert settings["enable_idempotence"] is True

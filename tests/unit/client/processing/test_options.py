@@ -26,7 +26,7 @@ GOOD: dict[str, Any] = {
 }
 
 
-async def bury(letter: DeadLetter) -> None:
+async def store(letter: DeadLetter) -> None:
     raise AssertionError(letter)
 
 
@@ -56,7 +56,7 @@ def test_what_cannot_be_used_is_refused_by_its_name(wrong: dict[str, Any]) -> No
         RunOptions(**{**GOOD, **wrong})
 
 
-@pytest.mark.parametrize("good", [{"retries": None}, {"dead_letter": bury}, {"dead_letter": "d"}])
+@pytest.mark.parametrize("good", [{"retries": None}, {"dead_letter": store}, {"dead_letter": "d"}])
 def test_what_can_be_used_is_taken(good: dict[str, Any]) -> None:
     RunOptions(**{**GOOD, **good})
 
