@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from kohort.broker.core.group.events import Outcome, RebalanceEnded
+from kohort.broker.core.group.events import RebalanceEnd, RebalanceEnded
 from kohort.broker.core.group.requests import JoinResult, LeaveEntry, OffsetToCommit, SyncResult
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.scenario import Scenario, Ticket
@@ -42,7 +42,7 @@ class Witness:
             case JoinResult(ErrorCode.NONE, _, generation):
                 assert generation >= self.joined_generation, "a generation went back"
                 self.joined_generation = generation
-            case RebalanceEnded(Outcome.STABLE, generation):
+            case RebalanceEnded(RebalanceEnd.STABLE, generation):
                 assert generation > self.stable_generation, "a generation came again"
                 self.stable_generation = generation
 

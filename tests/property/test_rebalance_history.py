@@ -7,8 +7,8 @@ from hypothesis import settings
 from kohort.broker.core.group.events import (
     GroupRemoved,
     JoinPhaseEnded,
-    Outcome,
     RebalanceAvoided,
+    RebalanceEnd,
     RebalanceEnded,
     RebalanceStarted,
 )
@@ -48,7 +48,7 @@ class HistoryWitness(Witness):
                 self.avoided_count += 1
             case JoinPhaseEnded():
                 self.generations.append(answer_or_event.generation)
-            case RebalanceEnded(Outcome.EMPTY, generation):
+            case RebalanceEnded(RebalanceEnd.EMPTY, generation):
                 self.generations.append(generation)
         self.fold.observe(answer_or_event, self.scenario.now)
         self.collect()

@@ -16,8 +16,8 @@ from kohort.broker.core.group.events import (
     JoinReceived,
     MemberRemoved,
     MemberReplaced,
-    Outcome,
     RebalanceAvoided,
+    RebalanceEnd,
     RebalanceEnded,
     RebalanceStarted,
     SyncReceived,
@@ -346,21 +346,21 @@ class GroupLedger(KnownGroup):
         if event.leader not in may_lead:
             self.fail(f"{event.leader} leads, not {self.leader_id}; {joined} have joined")
 
-    def _end(self, outcome: Outcome, now: Now) -> None:
+    def _end(self, outcome: RebalanceEnd, now: Now) -> None:
         assert self.running is not None
-        if outcome is Outcome.EMPTY:
+        if outcome is RebalanceEnd.EMPTY:
             self.generation += 1
             self.running.generation = self.generation
             self.phase = EMPTY
             if self.members:
                 self.fail(f"it is empty with {self.members}")
-        elif outcome is Outcome.STABLE:
+        elif outcome is RebalanceEnd.STABLE:
             self.phase = STABLE
         elif self._due is None or self._due.kind is not TriggerKind.STORE_FAILED:
             self.fail("the assignment should have been stored")
         self.renew_syncing(now)
         self.running = None
-        if outcome is not Outcome.STORE_FAILED:
+        if outcome is not RebalanceEnd.STORE_FAILED:
             self.store(now.ms)
 
     def broker_died(self, *, killed: bool) -> None:

@@ -14,8 +14,8 @@ from kohort.broker.core.group.events import (
     MemberRemoved,
     OffsetsRemoved,
     OffsetsStored,
-    Outcome,
     RebalanceAvoided,
+    RebalanceEnd,
     RebalanceEnded,
     RebalanceStarted,
 )
@@ -120,14 +120,14 @@ class RebalanceMetrics:
             running.is_syncing = True
 
     def _on_ended(self, group_id: str, event: RebalanceEnded, now: Now) -> None:
-        self.completed_count += event.outcome is Outcome.STABLE
+        self.completed_count += event.outcome is RebalanceEnd.STABLE
         running = self.running.get(group_id)
         if running is None:
             return
         # A group that became empty has waited for joins to the last.
         phase = self.sync_phase if running.is_syncing else self.join_phase
         phase.observe((now.ms - running.phase_began_ms) / 1000)
-        if event.outcome is not Outcome.STORE_FAILED:
+        if event.outcome is not RebalanceEnd.STORE_FAILED:
             self.whole.observe((now.ms - running.began_ms) / 1000)
             del self.running[group_id]
 

@@ -16,10 +16,10 @@ from kohort.broker.core.group.events import (
     Event,
     MemberRemoved,
     MemberReplaced,
+    RebalanceEnd,
     RebalanceEnded,
     RebalanceStarted,
 )
-from kohort.broker.core.group.events import Outcome as EndOfRebalance
 
 _NOTHING: Final[frozenset[int]] = frozenset()
 
@@ -96,7 +96,7 @@ class Meter:
                 self._some_own = False
                 self.rebalances += now_ms >= self.begin_ms
                 self._before = {member.member_id for member in event.members}
-            case RebalanceEnded(outcome) if outcome is not EndOfRebalance.STABLE:
+            case RebalanceEnded(outcome) if outcome is not RebalanceEnd.STABLE:
                 self._close_joins(now_ms)
             case MemberRemoved():
                 self._gone(event.member.member_id, now_ms)

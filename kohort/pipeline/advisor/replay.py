@@ -32,10 +32,10 @@ from kohort.broker.core.group.events import (
     JoinReceived,
     MemberRemoved,
     MemberReplaced,
+    RebalanceEnd,
     RebalanceEnded,
     RebalanceStarted,
 )
-from kohort.broker.core.group.events import Outcome as EndOfRebalance
 from kohort.broker.core.group.requests import JoinRequest, LeaveEntry, Now
 from kohort.broker.core.group.states import GroupState
 from kohort.pipeline.advisor.beats import Beats
@@ -332,7 +332,7 @@ class Replay:
                 joining = self._by_id.get(member_id)
                 owns = joining is not None and self.setting.cooperative and bool(joining.owned)
                 self.meter.joined(member_id, self.now_ms, owns=owns)
-            case RebalanceEnded(EndOfRebalance.STABLE):
+            case RebalanceEnded(RebalanceEnd.STABLE):
                 self._shares = self._handed_in[1]
                 self.meter.assigned(self._shares, self.now_ms)
             case MemberReplaced():

@@ -68,7 +68,7 @@ class JoinPhaseEnd(Enum):
     INITIAL_DELAY = "initial_delay"
 
 
-class Outcome(Enum):
+class RebalanceEnd(Enum):
     """How a rebalance ended."""
 
     STABLE = "stable"
@@ -192,7 +192,7 @@ class RebalanceEnded(NamedTuple):
     now.
     """
 
-    outcome: Outcome
+    outcome: RebalanceEnd
     generation: int
     assignments: Mapping[str, bytes]
     """By member id; empty unless STABLE."""

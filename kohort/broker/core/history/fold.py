@@ -25,8 +25,8 @@ from kohort.broker.core.group.events import (
     MemberRemoved,
     MemberReplaced,
     MemberTold,
-    Outcome,
     RebalanceAvoided,
+    RebalanceEnd,
     RebalanceEnded,
     RebalanceStarted,
     SyncAnswered,
@@ -64,9 +64,9 @@ _FATES: Final = {
 }
 
 _OUTCOMES: Final = {
-    Outcome.STABLE: RebalanceOutcome.STABLE,
-    Outcome.EMPTY: RebalanceOutcome.EMPTY,
-    Outcome.STORE_FAILED: RebalanceOutcome.STORE_FAILED,
+    RebalanceEnd.STABLE: RebalanceOutcome.STABLE,
+    RebalanceEnd.EMPTY: RebalanceOutcome.EMPTY,
+    RebalanceEnd.STORE_FAILED: RebalanceOutcome.STORE_FAILED,
 }
 
 
@@ -179,13 +179,13 @@ class GroupFold:
         facts.end(_OUTCOMES[event.outcome], now.ms)
         facts.error = event.error
         facts.generation = self.generation = event.generation
-        if event.outcome is Outcome.STORE_FAILED:
+        if event.outcome is RebalanceEnd.STORE_FAILED:
             return  # The rebalance that follows in the same step closes it.
         self._assignments = dict(event.assignments)
         self._renamed = {}
         self._is_known = True
         facts.after = Holdings(self._assignments, {})
-        if event.outcome is Outcome.EMPTY:
+        if event.outcome is RebalanceEnd.EMPTY:
             self._leader = None
         elif facts.join_phase is not None:
             ids = {member.member_id for member in facts.join_phase.members}

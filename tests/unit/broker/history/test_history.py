@@ -16,8 +16,8 @@ from kohort.broker.core.group.events import (
     JoinReceived,
     MemberRef,
     OffsetsStored,
-    Outcome,
     RebalanceAvoided,
+    RebalanceEnd,
     RebalanceEnded,
     RebalanceStarted,
     SyncReceived,
@@ -80,7 +80,7 @@ def rebalance(
     for ref in refs:
         history.observe(group_id, SyncReceived(ref.member_id, is_leader=ref is refs[0]), now)
     assignments = dict.fromkeys((ref.member_id for ref in refs), b"")
-    history.observe(group_id, RebalanceEnded(Outcome.STABLE, 2, assignments), now)
+    history.observe(group_id, RebalanceEnded(RebalanceEnd.STABLE, 2, assignments), now)
 
 
 def start_one(history: RebalanceHistory, group_id: str = "g", *, at_ms: int = 0) -> None:
@@ -279,7 +279,7 @@ async def test_members_that_never_fetch_their_assignment_hold_a_record_up_for_a_
     end = JoinPhaseEnded(JoinPhaseEnd.ALL_JOINED, 2, "range", "m0", refs, (), ())
     history.observe("g", end, now)
     history.observe("g", SyncReceived("m0", is_leader=True), now)
-    history.observe("g", RebalanceEnded(Outcome.STABLE, 2, {"m0": b"", "m1": b""}), now)
+    history.observe("g", RebalanceEnded(RebalanceEnd.STABLE, 2, {"m0": b"", "m1": b""}), now)
     await asyncio.sleep(SETTLE_MS / 1_000 - 2)
     assert log.entries == []
     assert outcomes(history.records("g")) == ["stable"]

@@ -13,8 +13,8 @@ from kohort.broker.core.group.events import (
     MemberRemoved,
     OffsetsRemoved,
     OffsetsStored,
-    Outcome,
     RebalanceAvoided,
+    RebalanceEnd,
     RebalanceEnded,
     RebalanceStarted,
     SyncReceived,
@@ -50,7 +50,7 @@ def join_ended() -> Event:
     return JoinPhaseEnded(JoinPhaseEnd.ALL_JOINED, 2, "range", "member", (MEMBER,), (), ())
 
 
-def ended(outcome: Outcome) -> Event:
+def ended(outcome: RebalanceEnd) -> Event:
     return RebalanceEnded(outcome, 2, {})
 
 
@@ -91,7 +91,7 @@ def test_a_rebalance_counts_by_its_cause_and_its_phases_are_timed() -> None:
         (1000, started(TriggerKind.MEMBER_LEFT)),
         (4000, join_ended()),
         (4000, SyncReceived("member", is_leader=True)),
-        (4250, ended(Outcome.STABLE)),
+        (4250, ended(RebalanceEnd.STABLE)),
     )
     assert metrics.started == {"member_left": 1}
     assert metrics.completed_count == 1
@@ -105,8 +105,8 @@ def test_a_rebalance_that_is_superseded_is_not_completed() -> None:
         (1000, join_ended()),
         (1500, started(TriggerKind.SYNC_EXPIRED)),
         (2000, join_ended()),
-        (2000, ended(Outcome.STORE_FAILED)),
-        (3000, ended(Outcome.EMPTY)),
+        (2000, ended(RebalanceEnd.STORE_FAILED)),
+        (3000, ended(RebalanceEnd.EMPTY)),
     )
     assert metrics.started == {"member_left": 1, "sync_expired": 1}
     assert metrics.completed_count == 0
@@ -130,7 +130,7 @@ def test_offsets_are_counted_one_by_one() -> None:
 
 
 def test_a_group_that_became_empty_has_waited_for_joins_to_the_last() -> None:
-    metrics = observed((0, started(TriggerKind.MEMBER_LEFT)), (700, ended(Outcome.EMPTY)))
+    metrics = observed((0, started(TriggerKind.MEMBER_LEFT)), (700, ended(RebalanceEnd.EMPTY)))
     assert (sum(metrics.join_phase.counts), metrics.join_phase.total) == (1, 0.7)
     assert sum(metrics.sync_phase.counts) == 0
     assert (sum(metrics.whole.counts), metrics.whole.total) == (1, 0.7)
@@ -142,10 +142,10 @@ def test_superseded_rebalances_are_part_of_the_whole() -> None:
         (1000, join_ended()),
         (1500, started(TriggerKind.SYNC_EXPIRED)),
         (2000, join_ended()),
-        (2500, ended(Outcome.STORE_FAILED)),
+        (2500, ended(RebalanceEnd.STORE_FAILED)),
         (2500, started(TriggerKind.STORE_FAILED)),
         (4000, join_ended()),
-        (4500, ended(Outcome.STABLE)),
+        (4500, ended(RebalanceEnd.STABLE)),
     )
     assert (sum(metrics.whole.counts), metrics.whole.total) == (1, 4.5)
     assert metrics.running == {}
@@ -161,7 +161,7 @@ def test_a_rebalance_that_hangs_is_shown_since_when_until_it_ends() -> None:
     since = "kohort_consumergroup_rebalance_waiting_since_seconds"
     assert found[since] == {("readers",): 1000.0}
     assert found["kohort_rebalances_running"] == {(): 1}
-    observed((9000, join_ended()), (9000, ended(Outcome.STABLE)), metrics=metrics)
+    observed((9000, join_ended()), (9000, ended(RebalanceEnd.STABLE)), metrics=metrics)
     found = collected(metrics)
     assert since not in found
     assert found["kohort_rebalances_running"] == {(): 0}
@@ -245,7 +245,7 @@ def test_all_of_it_is_shown() -> None:
     metrics = observed(
         (0, started(TriggerKind.MEMBER_ADDED)),
         (0, join_ended()),
-        (0, ended(Outcome.STABLE)),
+        (0, ended(RebalanceEnd.STABLE)),
         (0, RebalanceAvoided(Trigger(TriggerKind.LEADER_REJOINED, reason=stated))),
         (0, MemberRemoved(MEMBER, Fate.SESSION_EXPIRED)),
         (0, OffsetsStored(5)),

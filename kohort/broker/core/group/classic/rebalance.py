@@ -21,7 +21,7 @@ from kohort.broker.core.group.events import (
     JoinPhaseStalled,
     JoinReceived,
     MemberRef,
-    Outcome,
+    RebalanceEnd,
     RebalanceEnded,
     RebalanceStarted,
     Trigger,
@@ -201,7 +201,7 @@ def _become_empty(group: GroupData, now: Now) -> None:
     group.note_subscriptions()
     group.move_to(GroupState.EMPTY, now)
     durable.store_emptied(group)
-    group.outbox.note(RebalanceEnded(Outcome.EMPTY, group.generation, {}))
+    group.outbox.note(RebalanceEnded(RebalanceEnd.EMPTY, group.generation, {}))
 
 
 def _begin_generation(group: GroupData, end: JoinPhaseEnd, now: Now) -> None:

@@ -8,7 +8,7 @@ from kohort.broker.core.group.classic.data import GroupData
 from kohort.broker.core.group.classic.member import Member
 from kohort.broker.core.group.effects import Replies, Reply
 from kohort.broker.core.group.events import (
-    Outcome,
+    RebalanceEnd,
     RebalanceEnded,
     SyncAnswered,
     SyncReceived,
@@ -116,7 +116,7 @@ class AssignmentWrite:
         group = self.group
         durable.apply(group, self.record, now)
         assignments = {member.member_id: member.assignment for member in group.roster}
-        group.outbox.note(RebalanceEnded(Outcome.STABLE, group.generation, assignments))
+        group.outbox.note(RebalanceEnded(RebalanceEnd.STABLE, group.generation, assignments))
         tickets: list[tuple[Ticket, bytes]] = []
         for member in group.roster:
             ticket, member.sync_ticket = member.sync_ticket, None
@@ -133,7 +133,7 @@ class AssignmentWrite:
             return
         group = self.group
         rebalance.abandon_assignment(group, error, now)
-        group.outbox.note(RebalanceEnded(Outcome.STORE_FAILED, group.generation, {}, error))
+        group.outbox.note(RebalanceEnded(RebalanceEnd.STORE_FAILED, group.generation, {}, error))
         trigger = Trigger(TriggerKind.STORE_FAILED, error=error)
         rebalance.begin(group, trigger, now)
         rebalance.proceed(group, now)

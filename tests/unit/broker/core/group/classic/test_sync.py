@@ -5,7 +5,7 @@ import pytest
 from kohort.broker.core.group.events import (
     Fate,
     MemberRemoved,
-    Outcome,
+    RebalanceEnd,
     RebalanceEnded,
     SyncAnswered,
     SyncReceived,
@@ -83,7 +83,7 @@ class TestCompleting:
         s = Scenario()
         members = s.stable(2)
         (ended,) = s.told(RebalanceEnded)
-        assert (ended.outcome, ended.generation) == (Outcome.STABLE, 1)
+        assert (ended.outcome, ended.generation) == (RebalanceEnd.STABLE, 1)
         assert ended.assignments == {m: f"of {m}".encode() for m in members}
 
     def test_syncs_are_told_to_the_history_once_each(self) -> None:
@@ -142,7 +142,7 @@ class TestDurability:
         assert s.state == "PreparingRebalance"
         assert s.trigger().kind is TriggerKind.STORE_FAILED
         assert s.trigger().error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert s.told(RebalanceEnded)[-1].outcome is Outcome.STORE_FAILED
+        assert s.told(RebalanceEnded)[-1].outcome is RebalanceEnd.STORE_FAILED
 
     def test_the_generation_after_a_failure_is_a_new_one(self) -> None:
         s = Scenario()
