@@ -467,6 +467,7 @@ class Broker:
             history=self.history,
             purgatory=services.purgatory,
             network=network,
+            clock=self._clock,
             node_id=services.node_id,
             address=f"{services.advertised_host}:{services.advertised_port}",
             version=VERSION,

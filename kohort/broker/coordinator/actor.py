@@ -50,6 +50,7 @@ from kohort.broker.core.group.write_pacing import WritePacing
 from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.steps import Steps
 from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.slices import Slice
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -315,13 +316,20 @@ class GroupActor:
             return None
 
     def _continue_steps(self, unfinished: _Unfinished) -> Awaitable[None] | None:
-        """Take the next step of a command that has several; returns an append as `_run_batch`."""
-        culprit = unfinished.ticket
+        """Take a slice of the steps of a command that has several; returns an append as
+        `_run_batch`.
+        """
+        piece = Slice(self._host)
+        culprit: Later[Any] | None = None
         try:
-            if next(unfinished.steps, _END) is _END:
-                self._unfinished = None
-            culprit = None
-            return self._apply_effects_and_append(self._host.now())
+            while True:
+                culprit = unfinished.ticket
+                if next(unfinished.steps, _END) is _END:
+                    self._unfinished = None
+                culprit = None
+                pending = self._apply_effects_and_append(self._host.now())
+                if pending is not None or self._unfinished is None or piece.is_over():
+                    return pending
         except Exception:
             logger.exception("A step of group %r failed", self.group.group_id)
             self._start_over(culprit, ())

@@ -1,4 +1,4 @@
-"""Gives out a group's answers, a bounded number in an iteration of the loop.
+"""Gives out a group's answers, a slice in an iteration of the loop.
 
 The end of a phase answers every member: thousands of responses to be made and written. Each of them
 is settled by the step that asked for it, so other work may come in between; answers that come
@@ -9,18 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
-from kohort.broker.coordinator.round_robin import RoundRobin
 from kohort.broker.core.group.effects import Reply
-from kohort.broker.core.group.requests import JoinResult
+from kohort.broker.core.steps import FEW
 from kohort.broker.runtime.later import Later
-
-ANSWERS_PER_TURN: Final = 100
-"""To encode one and have it written at the end of the iteration takes some 20 microseconds."""
-
-MEMBERS_PER_ANSWER: Final = 25
-"""Members that are as much work as an answer without members: the leader's names all of them."""
+from kohort.broker.runtime.slices import RoundRobin, Slice
 
 
 class AnswerQueue:
@@ -60,7 +54,7 @@ class AnswerQueue:
         self._queue.append(replies)
         if self._is_turn_coming:
             return
-        if count > ANSWERS_PER_TURN or self.take_turn():
+        if count > FEW or self.take_turn(self._turns.new_slice()):
             self._is_turn_coming = True
             self._turns.add(self)
 
@@ -70,18 +64,16 @@ class AnswerQueue:
             for reply in self._queue.popleft():
                 self._answer(reply)
 
-    def take_turn(self) -> bool:
+    def take_turn(self, piece: Slice) -> bool:
         """Called by the queue of all groups; True if there is more for another turn."""
-        left = ANSWERS_PER_TURN
-        while self._queue and left > 0:
+        while self._queue:
             reply = next(self._queue[0], None)
             if reply is None:
                 self._queue.popleft()
                 continue
             self._answer(reply)
-            left -= 1
-            if isinstance(reply.body, JoinResult):
-                left -= len(reply.body.members) // MEMBERS_PER_ANSWER
+            if piece.is_over():
+                break
         self._is_turn_coming = bool(self._queue)
         return self._is_turn_coming
 

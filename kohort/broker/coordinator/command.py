@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from kohort.broker.coordinator.log.offsets_log import OffsetsLog
-from kohort.broker.coordinator.round_robin import RoundRobin
 from kohort.broker.core.group.effects import TimerKey
 from kohort.broker.core.group.events import Event
 from kohort.broker.core.group.group import Group
@@ -14,6 +13,7 @@ from kohort.broker.core.group.requests import Now
 from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.steps import Steps
 from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.slices import RoundRobin
 
 Step = Callable[[Group, Now], Steps[None] | None]
 
@@ -26,8 +26,8 @@ class Command(NamedTuple):
     """One thing to do to a group, in the order in which commands come."""
 
     step: Step
-    """Does it. An exclusive command may return further steps, to be taken one in each iteration of
-    the loop.
+    """Does it. An exclusive command may return further steps, to be taken a slice in each iteration
+    of the loop.
     """
     ticket: Later[Any] | None = None
     """Answered by the step, or by a later one."""

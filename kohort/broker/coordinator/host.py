@@ -16,7 +16,6 @@ from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.loading import load_groups, read_group
 from kohort.broker.coordinator.log.offsets_log import OffsetsLog, partition_of
 from kohort.broker.coordinator.log.rehoming import former_partition_of
-from kohort.broker.coordinator.round_robin import RoundRobin
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.effects import TimerKey
 from kohort.broker.core.group.events import Event
@@ -26,22 +25,14 @@ from kohort.broker.core.group.states import GroupState
 from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.slices import RoundRobin, Slice
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
-GROUPS_PER_ITERATION: Final = 20
-"""Groups that a start restores, or a stop lets go of, before others get the loop."""
-
-SWEPT_PER_ITERATION: Final = 5
-"""Groups that a sweep looks at before others get the loop: one that goes is a write to the log."""
-
-SWEEP_ITERATION_MS: Final = 5
-"""How long a sweep goes on in an iteration of the loop: one group that had thousands of members
-takes that long."""
-
-SIZE_OF_A_GROUP: Final = 50
-"""Members and positions that count as one group there: five thousand are a few milliseconds."""
+ANSWERS_MS: Final = 1
+ANSWERS_MAX: Final = 100
+"""Answers of a turn of the loop. At its end they are written, which takes as long again."""
 
 CLOSE_WAIT_S: Final = 5.0
 """How long a stop waits for appends under way."""
@@ -87,8 +78,8 @@ class GroupHost:
         self.config = config
         self.inbox_max = config.inbox_max
         self.commit_timeout_ms = config.commit_timeout_ms
-        self.session_turns = RoundRobin()
-        self.answer_turns = RoundRobin()
+        self.session_turns = RoundRobin(clock)
+        self.answer_turns = RoundRobin(clock, ANSWERS_MS, ANSWERS_MAX)
         self.log = log
         self._purgatory = purgatory
         self._clock = clock
@@ -117,19 +108,16 @@ class GroupHost:
         self._refused = loaded.refused_groups
         self._pending = loaded.pending
         now = self.now()
-        work = 0
+        piece = Slice(self._clock)
         for group_id, records in loaded.records_by_group.items():
             group = self._new_group(group_id)
             group.restore(records, now, loaded.earlier_by_group.get(group_id, ()))
             self._adopt(group)
-            work += 1 + group.size // SIZE_OF_A_GROUP
-            if work >= GROUPS_PER_ITERATION:
-                # No client is served yet, but probes are answered.
-                work = 0
-                await asyncio.sleep(0)
+            # No client is served yet, but probes are answered.
+            await piece.pause()
         count = len(self._actors)
         logger.info("Loaded %d %s", count, "group" if count == 1 else "groups")
-        self._forget_lost_topics()
+        await self._forget_lost_topics(piece)
         self._sweeper = asyncio.create_task(self._sweep_for_ever(), name="sweep of groups")
 
     async def close(self) -> None:
@@ -140,13 +128,10 @@ class GroupHost:
             await asyncio.wait([self._sweeper])
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CLOSE_WAIT_S)
-        work = 0
+        piece = Slice(self._clock)
         for actor in list(self._actors.values()):
-            work += 1 + actor.group.size // SIZE_OF_A_GROUP
             await actor.unload(ErrorCode.NOT_COORDINATOR)
-            if work >= GROUPS_PER_ITERATION:
-                work = 0
-                await asyncio.sleep(0)
+            await piece.pause()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -309,7 +294,7 @@ class GroupHost:
                 "%s ended by a mistake of ours", task.get_name(), exc_info=task.exception()
             )
 
-    def _forget_lost_topics(self) -> None:
+    async def _forget_lost_topics(self, piece: Slice) -> None:
         """Finish what a crash may have cut short: offsets go with their topic, also where another
         has its name by now.
         """
@@ -317,15 +302,16 @@ class GroupHost:
             return
         living: dict[str, bytes | None] = {}
         lost: dict[str, bytes | None] = {}
-        for group in self.groups():
+        for group in list(self.groups()):
             for (topic, _), committed in chain(
-                group.offsets.items(), group.offsets.pending_items()
+                list(group.offsets.items()), list(group.offsets.pending_items())
             ):
                 if topic not in living:
                     living[topic] = self._topic_id(topic)
                 topic_id = living[topic]
                 if topic_id is None or not committed.is_of(topic_id):
                     lost[topic] = topic_id
+            await piece.pause()
         if lost:
             logger.info("Dropping offsets of topics that are gone: %s", ", ".join(sorted(lost)))
             self._forget(lost)
@@ -338,18 +324,12 @@ class GroupHost:
     async def sweep(self) -> None:
         """Have every group drop what has expired, a few of them at a time."""
         command = Command(lambda group, now: group.expire_offsets(now), is_exclusive=True)
-        work, began_ms = 0, self._clock.monotonic_ms()
+        piece = Slice(self._clock)
         actors = list(self._actors.values())
         actors.reverse()
         while actors:
             # Popped, so that each group is freed as it goes: all at once would hold up the loop.
             actor = actors.pop()
-            work += 1 + actor.group.size // SIZE_OF_A_GROUP
             if actor.group.state is not GroupState.DEAD:
                 actor.submit(command)
-            if (
-                work >= SWEPT_PER_ITERATION
-                or self._clock.monotonic_ms() - began_ms >= SWEEP_ITERATION_MS
-            ):
-                await asyncio.sleep(0)
-                work, began_ms = 0, self._clock.monotonic_ms()
+            await piece.pause()

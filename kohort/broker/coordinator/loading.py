@@ -8,7 +8,6 @@ groups would seem to have no offsets, and their consumers would start over, so t
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -31,7 +30,9 @@ from kohort.broker.core.group.records import (
     decode_key,
     decode_record,
 )
+from kohort.broker.core.steps import FEW
 from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.slices import Slice
 from kohort.protocol.errors import DecodeError, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -44,9 +45,6 @@ RECENT_MS: Final = 60_000
 
 EARLIER_BYTES_MAX: Final = 4 * 1024 * 1024
 """Bytes of the generations of a group that are kept beside the last."""
-
-RECORDS_PER_TURN: Final = 2_000
-"""Before probes get the loop; when they are decoded, each member of a group counts as one."""
 
 
 class LoadedGroups(NamedTuple):
@@ -69,7 +67,8 @@ async def load_groups(log: OffsetsLog, clock: Clock) -> LoadedGroups:
     """All groups, as the last record of each of their keys, each in its own partition: what lies
     elsewhere is moved.
     """
-    found = _Found(log, clock.wall_ms())
+    found = _Found(log, clock)
+    piece = Slice(clock)  # No client is served yet, but probes are answered.
     load_times_ms: list[int] = []
     earlier: dict[str, list[GroupRecord]] = {}
     unreadable: set[int] = set()
@@ -77,7 +76,7 @@ async def load_groups(log: OffsetsLog, clock: Clock) -> LoadedGroups:
         begun_ms = clock.monotonic_ms()
         content = _PartitionContent()
         try:
-            await content.read(log, partition)
+            await content.read(log, partition, piece)
         except KafkaError as error:
             logger.error(  # noqa: TRY400 - what is wrong is the disk, not this code.
                 "Partition %d of the groups' log cannot be read, its groups are unavailable: %s",
@@ -86,7 +85,7 @@ async def load_groups(log: OffsetsLog, clock: Clock) -> LoadedGroups:
             )
             unreadable.add(partition)
             continue
-        await found.add(partition, content)
+        await found.add(partition, content, piece)
         earlier.update(content.earlier())
         if content.count:
             load_times_ms.append(clock.monotonic_ms() - begun_ms)
@@ -104,18 +103,17 @@ async def load_groups(log: OffsetsLog, clock: Clock) -> LoadedGroups:
 class _Found:
     """What the partitions hold, group by group."""
 
-    def __init__(self, log: OffsetsLog, wall_ms: int) -> None:
+    def __init__(self, log: OffsetsLog, clock: Clock) -> None:
         self.by_group: dict[str, list[DurableRecord]] = {}
         self.pending: dict[tuple[int, int], set[str]] = {}
         """See `LoadedGroups`."""
         self._partition_count = log.partition_count
-        self._rehoming = Rehoming(log, wall_ms)
+        self._rehoming = Rehoming(log, clock)
         self._pending_elsewhere: list[PendingOffset] = []
 
-    async def add(self, partition: int, content: _PartitionContent) -> None:
-        work = 0
+    async def add(self, partition: int, content: _PartitionContent, piece: Slice) -> None:
         is_home: dict[str, bool] = {}
-        for stored, durable in content.decode():
+        for count, (stored, durable) in enumerate(content.decode()):
             group_id = durable.group_id
             if group_id not in is_home:
                 is_home[group_id] = partition_of(group_id, self._partition_count) == partition
@@ -128,10 +126,8 @@ class _Found:
                 self._pending_elsewhere.append(durable)
             else:
                 self._rehoming.add(Stray(partition, stored, durable))
-            work += 1 + (len(durable.members) if isinstance(durable, GroupRecord) else 0)
-            if work >= RECORDS_PER_TURN:
-                work = 0
-                await asyncio.sleep(0)
+            if isinstance(durable, GroupRecord) or count % FEW == 0:
+                await piece.pause()
 
     async def bring_home(self, unreadable: Iterable[int]) -> frozenset[str]:
         """Move what lies elsewhere; returns groups that could not be moved."""
@@ -186,13 +182,13 @@ class _PartitionContent:
         self._generations: dict[bytes, _Recent] = {}
         self._settler = Settler()
 
-    async def read(self, log: OffsetsLog, partition: int) -> None:
+    async def read(self, log: OffsetsLog, partition: int, piece: Slice) -> None:
         """Raises KafkaError: it cannot be read to its end."""
         for entry in log.read(partition):
             self.count += 1
             self.take(entry)
-            if self.count % RECORDS_PER_TURN == 0:
-                await asyncio.sleep(0)
+            if self.count % FEW == 0:
+                await piece.pause()
 
     def take(self, entry: Stored) -> None:
         """The next entry of the log."""

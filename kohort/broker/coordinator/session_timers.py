@@ -1,4 +1,4 @@
-"""The deadlines of groups' sessions, a bounded number in an iteration of the loop.
+"""The deadlines of groups' sessions, a slice in an iteration of the loop.
 
 The sessions of all members start again when a generation begins or is loaded: thousands of timers
 to be moved, and of many groups at once after a start. None of them comes for seconds, so that may
@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import islice
-from typing import Final
 
-from kohort.broker.coordinator.round_robin import RoundRobin
 from kohort.broker.core.group.effects import TimerKey
 from kohort.broker.core.keyed_timers import KeyedTimers
-
-SCHEDULED_PER_TURN: Final = 500
-"""One takes some three microseconds."""
+from kohort.broker.core.steps import FEW
+from kohort.broker.runtime.slices import RoundRobin, Slice
 
 
 class SessionTimers:
@@ -39,7 +36,7 @@ class SessionTimers:
 
     def schedule_soon(self, deadlines: Mapping[TimerKey, int]) -> None:
         """The same for many, within the next turns; until then they keep the deadlines they had."""
-        if not self._pending and len(deadlines) <= SCHEDULED_PER_TURN:
+        if not self._pending and len(deadlines) <= FEW:
             for key, deadline_ms in deadlines.items():
                 self._timers.schedule(key, deadline_ms)
             return
@@ -59,13 +56,16 @@ class SessionTimers:
         self._pending = {}
         self._timers.cancel_all()
 
-    def take_turn(self) -> bool:
+    def take_turn(self, piece: Slice) -> bool:
         """Called by the queue; True if there is more for another turn."""
         pending = self._pending
-        if len(pending) <= SCHEDULED_PER_TURN:
+        while pending:
+            for key in list(islice(pending, FEW)):
+                self._timers.schedule(key, pending.pop(key))
+            if piece.is_over():
+                break
+        if not pending:
             # A new one, because an emptied dict keeps the table of its largest size.
             self._pending = {}
-        for key in list(islice(pending, SCHEDULED_PER_TURN)):
-            self._timers.schedule(key, pending.pop(key))
         self._is_turn_coming = bool(self._pending)
         return self._is_turn_coming

@@ -11,7 +11,7 @@ from kohort.broker.core.transaction.listing import STATE_NAMES, ListFilter
 from kohort.broker.core.transaction.patterns import Pattern, PatternError
 from kohort.broker.dispatch.context import RequestContext, transactions_of
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.runtime.pacer import Pacer
+from kohort.broker.runtime.slices import Slice
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.list_transactions import (
     ListTransactionsRequest,
@@ -34,9 +34,9 @@ async def list_transactions(
     host = transactions_of(ctx).host
     now = ctx.broker.clock.wall_ms()
     found: list[TransactionState] = []
-    pacer = Pacer()
+    piece = Slice(ctx.broker.clock)
     for name in host.names():
-        await pacer.pause()
+        await piece.pause()
         one = host.transactional_id(name)
         if one is None or one.record is None or not wanted.accepts(one.record, now):
             continue

@@ -37,6 +37,7 @@ from kohort.broker.handlers.shared.in_transaction import (
 )
 from kohort.broker.network.service import CloseConnection
 from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.slices import Slice
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.produce import DelayedProduce, PendingAppend
@@ -159,8 +160,7 @@ async def _finish(
 def _append_steps(ctx: RequestContext, request: ProduceRequest) -> _AppendSteps:
     """Append batch by batch; yields wherever the loop should get a turn."""
     outcome = _Outcome(ProduceResponse(responses=[]))
-    clock = ctx.broker.clock
-    turn_ends_ms = clock.monotonic_ms() + TURN_MS
+    piece = Slice(ctx.broker.clock, TURN_MS)
     for topic_data in request.topic_data:
         if not topic_data.partition_data:
             continue
@@ -174,9 +174,9 @@ def _append_steps(ctx: RequestContext, request: ProduceRequest) -> _AppendSteps:
             )
         )
         for data in topic_data.partition_data:
-            if clock.monotonic_ms() >= turn_ends_ms:
+            if piece.is_over():
                 yield _Pause.BETWEEN_BATCHES
-                turn_ends_ms = clock.monotonic_ms() + TURN_MS
+                piece.begin()
             answer = PartitionProduceResponse(
                 index=data.index, error_code=ErrorCode.NONE, base_offset=-1
             )

@@ -27,7 +27,7 @@ from kohort.broker.history.rings import Rings, pack
 from kohort.broker.history.shelf import Kept, Packed
 from kohort.broker.history.topic import RUNNING, SLOW_FROM_BYTES, Entry, HistoryLog
 from kohort.broker.runtime.clock import Clock, SystemClock
-from kohort.broker.runtime.turns import in_turns
+from kohort.broker.runtime.slices import Slice, run
 
 if TYPE_CHECKING:
     # A start needs none of these; see `RebalanceHistory._making`.
@@ -61,9 +61,6 @@ MORE_AFTER_MS: Final = 100
 CLOSE_WAIT_S: Final = 5.0
 """How long a stop waits for what is still to be written."""
 
-RECORDS_PER_TURN: Final = 20
-"""Small ones, before others get the loop."""
-
 
 class HistoryLimits(NamedTuple):
     """How much is kept."""
@@ -81,6 +78,8 @@ class RebalanceHistory:
     def __init__(self, limits: HistoryLimits | None = None, clock: Clock | None = None) -> None:
         self._limits = limits or HistoryLimits()
         self._clock = clock or SystemClock()
+        self._piece = Slice(self._clock)
+        """The slice in which records are made now."""
         self._rings = Rings(self._limits.size, self._limits.memory_bytes)
         self._folds: dict[str, GroupFold] = {}
         self._under_way: dict[str, bool] = {}
@@ -110,7 +109,7 @@ class RebalanceHistory:
         self._topic = topic
         self._executor = executor
         self._recorded = RecordedGenerations(is_whole=topic.is_whole())
-        for entry in await restore(topic, self._rings, self._recorded):
+        for entry in await restore(topic, self._rings, self._clock, self._recorded):
             self._cut_short[entry.group_id] = entry
         self._wake = asyncio.Event()
         self._worker = asyncio.create_task(self._work(), name="rebalance history")
@@ -308,6 +307,10 @@ class RebalanceHistory:
             self._made = _import_making()(self._clock)
         return self._made
 
+    async def _go_through(self, steps: Steps[T], *, is_small: bool) -> T:
+        """Take the steps slice by slice, unless that is not worth it."""
+        return at_once(steps) if is_small else await run(steps, self._piece)
+
     async def _elsewhere(self, work: Callable[..., T], *args: object) -> T:
         """Do what takes milliseconds in the executor, if there is one."""
         if self._executor is None:
@@ -332,13 +335,13 @@ class RebalanceHistory:
             self._wake.clear()
             if self._queue and self._made is None:
                 await self._elsewhere(_import_making)
-            count = 0
+            self._piece.begin()
             while self._queue:
                 await self._close_next()
-                count += 1
-                if count % RECORDS_PER_TURN == 0:
+                if self._piece.is_over():
                     await self._write()
                     await asyncio.sleep(0)
+                    self._piece.begin()
             await self._write()
 
     async def _close_next(self) -> None:
@@ -355,15 +358,15 @@ class RebalanceHistory:
         if isinstance(facts, RebalanceFacts):
             remains = remains_of(facts)
             del facts
-            await _go_through(self._making.let_go(remains), is_small=waiting.is_small)
+            await self._go_through(self._making.let_go(remains), is_small=waiting.is_small)
 
     async def _close_one(self, waiting: Waiting) -> None:
         if waiting.is_running:
             await self._write_running(waiting)
             return
         is_small = waiting.is_small
-        record = await _go_through(self._making.record_steps(waiting), is_small=is_small)
-        text = await _go_through(self._making.text_steps(record), is_small=is_small)
+        record = await self._go_through(self._making.record_steps(waiting), is_small=is_small)
+        text = await self._go_through(self._making.text_steps(record), is_small=is_small)
         is_slow = len(text) >= SLOW_FROM_BYTES
         packed = await self._elsewhere(pack, text) if is_slow else pack(text)
         self._keep(record, text, packed)
@@ -447,15 +450,10 @@ class RebalanceHistory:
         facts = waiting.closed
         assert isinstance(facts, RebalanceFacts)
         steps = self._making.open_text_steps(waiting.group_id, facts, waiting.until_ms)
-        self._add_entry(waiting.group_id, RUNNING, facts.sequence, await in_turns(steps))
+        self._add_entry(waiting.group_id, RUNNING, facts.sequence, await run(steps, self._piece))
 
 
 def _import_making() -> type[Making]:
     from kohort.broker.history.making import Making  # noqa: PLC0415 - 30 ms that a start saves.
 
     return Making
-
-
-async def _go_through(steps: Steps[T], *, is_small: bool = False) -> T:
-    """Turn by turn, unless that is not worth it."""
-    return at_once(steps) if is_small else await in_turns(steps)

@@ -6,49 +6,40 @@ no record after it, is looked into: the broker ended before it did, so it become
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterator
-from typing import Final
 
 from kohort.broker.core.history.names import AVOIDED, REBALANCE
 from kohort.broker.history.recovery import RecordedGenerations
 from kohort.broker.history.rings import Rings, pack
 from kohort.broker.history.topic import RUNNING, Entry, HistoryLog
+from kohort.broker.runtime.slices import Monotonic, Slice
 from kohort.protocol.errors import KafkaError
 
 logger = logging.getLogger(__name__)
 
-ENTRIES_PER_TURN: Final = 200
-BYTES_PER_TURN: Final = 256 * 1024
-"""Bytes of the entries' texts, which are packed: some milliseconds, before probes get the loop."""
-
 
 async def restore(
-    log: HistoryLog, rings: Rings, recorded: RecordedGenerations | None = None
+    log: HistoryLog, rings: Rings, clock: Monotonic, recorded: RecordedGenerations | None = None
 ) -> list[Entry]:
     """Fill the rings, and tell what has its record; returns entries to be written, of rebalances
     that the last stop cut short.
     """
     running: dict[str, Entry] = {}
+    piece = Slice(clock)  # Nobody is served yet, but probes are answered.
     try:
-        count = size = 0
         for entry in log.read():
             _take(entry, rings, running)
             if recorded is not None:
                 recorded.add(entry)
-            count += 1
-            size += len(entry.text)
-            if count >= ENTRIES_PER_TURN or size >= BYTES_PER_TURN:
-                count = size = 0
-                await asyncio.sleep(0)
+            await piece.pause()
     except KafkaError as error:
         logger.warning("The rest of the rebalance history cannot be read: %s", error)
     entries: list[Entry] = []
     for entry in _unfinished(running):
         entries.append(entry)
         rings.add(entry.group_id, entry.sequence, pack(entry.text), is_rebalance=True)
-        await asyncio.sleep(0)
+        await piece.pause()
     if len(rings):
         noun = "group" if len(rings) == 1 else "groups"
         logger.info("The rebalance history knows of %d %s", len(rings), noun)

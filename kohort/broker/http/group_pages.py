@@ -13,7 +13,6 @@ from kohort.broker.coordinator import GroupCoordinator
 from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.states import GroupState
 from kohort.broker.core.history.names import AVOIDED, REBALANCE, SCHEMA
-from kohort.broker.core.steps import Steps
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.history.shelf import Kept
 from kohort.broker.http.group_json import (
@@ -26,7 +25,7 @@ from kohort.broker.http.group_json import (
 )
 from kohort.broker.http.messages import JSON, BadRequestError, HttpRequest, HttpResponse
 from kohort.broker.http.queries import Query
-from kohort.broker.runtime.pacer import Pacer
+from kohort.broker.runtime.slices import Slice, run
 from kohort.protocol.errors import ErrorCode
 
 GROUPS_DEFAULT: Final = 1_000
@@ -39,7 +38,12 @@ RECORDS_MAX: Final = 1_000
 ANSWER_BYTES: Final = 8 << 20
 """Nothing is added to a list that has become so long. Thirty connections may each hold one."""
 
-_IDS_PER_STEP: Final = 2_000
+SLICE_MS: Final = 1
+"""Budget in a turn of the loop: short, because a person who looks can wait."""
+
+_SORTED_TOGETHER: Final = 2_000
+"""Ids that go into the order at once: the more, the less it costs, and this takes well below a
+millisecond."""
 
 _AVOIDED: Final = b'{"schema":%d,"kind":"%b"' % (SCHEMA, AVOIDED.encode())
 """How the text of an avoided rebalance begins."""
@@ -65,9 +69,9 @@ class GroupPages:
     async def _list(self, request: HttpRequest) -> HttpResponse:
         query = Query(request.query, "limit", "after")
         limit = query.number("limit", GROUPS_DEFAULT, at_most=GROUPS_MAX)
-        pacer = Pacer()
-        ids, total = await self._ids_after(query.text("after"), limit + 1, pacer)
-        items = _Items(pacer)
+        piece = Slice(self._groups.host, SLICE_MS)
+        ids, total = await self._ids_after(query.text("after"), limit + 1, piece)
+        items = _Items(piece)
         last = None
         for group_id in ids[:limit]:
             if items.is_full:
@@ -82,7 +86,7 @@ class GroupPages:
         return _answer([b'{"groups":[', *items.parts, b"],", tail[1:]])
 
     async def _ids_after(
-        self, after: str | None, count: int, pacer: Pacer
+        self, after: str | None, count: int, piece: Slice
     ) -> tuple[list[str], int]:
         """The first `count` ids behind `after`, in order, and how many groups there are.
 
@@ -90,13 +94,13 @@ class GroupPages:
         """
         every_id = self._groups.host.group_ids()
         found: list[str] = []
-        for start in range(0, len(every_id), _IDS_PER_STEP):
-            step = every_id[start : start + _IDS_PER_STEP]
+        for start in range(0, len(every_id), _SORTED_TOGETHER):
+            step = every_id[start : start + _SORTED_TOGETHER]
             found += step if after is None else [one for one in step if one > after]
             # Nearly in order already, which the sort makes use of.
             found.sort()
             del found[count:]
-            await pacer.pause()
+            await piece.pause()
         return found, len(every_id)
 
     # One group.
@@ -112,7 +116,7 @@ class GroupPages:
         group = self._group(group_id)
         if group is None:
             return self._without_group(group_id)
-        pacer = Pacer()
+        piece = Slice(self._groups.host, SLICE_MS)
         told = group_json(group, self._groups.host.now(), self._history.totals(group_id))
         told["at_ms"] = self._groups.host.now().wall_ms
         told["protocol"] = group.protocol_name if group.state is GroupState.STABLE else None
@@ -120,24 +124,24 @@ class GroupPages:
         if "waiting" in told:
             told["waiting"]["members"] = waiting_members(group, told["waiting"])
         count = told.pop("members")
-        items = _Items(pacer)
+        items = _Items(piece)
         for member in list(group.roster)[:limit]:
             if items.is_full:
                 break
             await items.add(_dump(member_json(group, member)))
         told["member_count"] = count
         told["members_dropped"] = max(count - items.count, 0)
-        last = await self._last_rebalance(group_id, pacer)
+        last = await self._last_rebalance(group_id, piece)
         head = _dump(told)[:-1]
         return _answer(
             [head, b',"last_rebalance":', last, b',"members":[', *items.parts, b"]}"],
         )
 
-    async def _last_rebalance(self, group_id: str, pacer: Pacer) -> bytes:
+    async def _last_rebalance(self, group_id: str, piece: Slice) -> bytes:
         """Without its members, which the record's own page lists."""
         steps = self._history.open_text_steps(group_id)
         if steps is not None:
-            return with_sentence(without_members(await _walk(steps, pacer)))
+            return with_sentence(without_members(await run(steps, piece)))
         for packed in reversed(self._history.kept(group_id)):
             if not _is_avoided(packed):
                 return with_sentence(without_members(packed.text))
@@ -157,7 +161,7 @@ class GroupPages:
         kind = query.text("kind")
         if kind not in {None, REBALANCE, AVOIDED}:
             raise BadRequestError(f"kind is {REBALANCE} or {AVOIDED}")
-        pacer = Pacer()
+        piece = Slice(self._groups.host, SLICE_MS)
         group = self._group(group_id)
         steps = self._history.open_text_steps(group_id)
         kept = self._history.kept(group_id)
@@ -178,7 +182,7 @@ class GroupPages:
             told["waiting"]["members"] = waiting_members(group, told["waiting"])
         texts: list[bytes] = []
         if steps is not None and kind != AVOIDED:
-            texts.append(with_sentence(await _walk(steps, pacer)))
+            texts.append(with_sentence(await run(steps, piece)))
         size = sum(map(len, texts))
         for packed in reversed(kept):
             if len(texts) >= last or size >= ANSWER_BYTES:
@@ -186,7 +190,7 @@ class GroupPages:
             if kind is None or (kind == AVOIDED) == _is_avoided(packed):
                 texts.append(with_sentence(packed.text))
                 size += len(texts[-1])
-                await pacer.pause()
+                await piece.pause()
         parts = [part for text in reversed(texts) for part in (text, b",")][:-1]
         return _answer([_dump(told)[:-1], b',"rebalances":[', *parts, b"]}"])
 
@@ -211,8 +215,8 @@ class GroupPages:
 class _Items:
     """The items of a JSON array, joined to pieces that are worth sending."""
 
-    def __init__(self, pacer: Pacer) -> None:
-        self._pacer = pacer
+    def __init__(self, piece: Slice) -> None:
+        self._piece = piece
         self.parts: list[bytes] = []
         self.count = 0
         self._size_bytes = 0
@@ -226,22 +230,12 @@ class _Items:
         self.parts.append(b"," + item if self.parts else item)
         self.count += 1
         self._size_bytes += len(item)
-        await self._pacer.pause()
+        await self._piece.pause()
 
 
 def _is_avoided(packed: Kept) -> bool:
     # What is compressed is large, and what is large is a rebalance.
     return not packed.is_compressed and packed.data.startswith(_AVOIDED)
-
-
-async def _walk(steps: Steps[bytes], pacer: Pacer) -> bytes:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as stop:
-            text: bytes = stop.value
-            return text
-        await pacer.pause()
 
 
 def _dump(data: Any) -> bytes:  # noqa: ANN401 - whatever JSON takes.

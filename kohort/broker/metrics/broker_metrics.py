@@ -16,6 +16,7 @@ from kohort.broker.metrics.sources import (
     PurgatorySource,
     TopicsSource,
 )
+from kohort.broker.runtime.slices import Monotonic
 
 
 class BrokerMetrics:
@@ -46,6 +47,7 @@ class MetricsSource(NamedTuple):
     history: HistorySource
     purgatory: PurgatorySource
     network: NetworkSource
+    clock: Monotonic
     node_id: int
     address: str
     """Address as advertised: host:port."""

@@ -12,7 +12,7 @@ from kohort.broker.metrics.families import Family, Labels, Rows, WideFamily, sin
 from kohort.broker.metrics.metric_info import OTHER
 from kohort.broker.metrics.sources import GroupSource, GroupsSource, TopicsSource
 from kohort.broker.metrics.topics import high_watermark
-from kohort.broker.runtime.pacer import Pacer
+from kohort.broker.runtime.slices import Slice
 
 
 @dataclass(slots=True, eq=False)
@@ -77,7 +77,7 @@ class GroupCollector:
         """How many have no series of their own, by kind."""
         return {GROUPS: self._seen.folded}
 
-    async def refresh(self, pacer: Pacer) -> None:
+    async def refresh(self, piece: Slice) -> None:
         """Look at every group, with pauses: no two were seen at quite the same moment."""
         seen = _Seen()
         group_budget = SeriesBudget(self._groups_max)
@@ -96,12 +96,12 @@ class GroupCollector:
             )
             if has_series:
                 seen.groups.append(_look_at(group))
-                await self._look_at_offsets(group, seen, pacer)
+                await self._look_at_offsets(group, seen, piece)
             else:
                 seen.folded += 1
                 rest.member_count += group.member_count
-                await self._sum_offsets(group, rest_offsets, pacer)
-            await pacer.pause()
+                await self._sum_offsets(group, rest_offsets, piece)
+            await piece.pause()
         if seen.folded:
             seen.groups.append(rest)
             seen.offsets.append(rest_offsets)
@@ -141,7 +141,7 @@ class GroupCollector:
         yield single(rebalance_catalogue.PARKED_SYNCS, seen.parked_syncs)
         yield single(rebalance_catalogue.PENDING_IDS, seen.pending_ids)
 
-    async def _look_at_offsets(self, group: GroupSource, seen: _Seen, pacer: Pacer) -> None:
+    async def _look_at_offsets(self, group: GroupSource, seen: _Seen, piece: Slice) -> None:
         group_id = group.group_id
         for topic, partitions in list(group.offsets.topics().items()):
             topic_sum = OffsetSample(Labels({"consumergroup": group_id, "topic": topic}))
@@ -150,14 +150,14 @@ class GroupCollector:
                 labels = _labels(group_id, topic, str(partition))
                 seen.offsets.append(OffsetSample(labels, committed.offset, lag))
                 topic_sum.add(committed.offset, lag)
-                await pacer.pause()
+                await piece.pause()
             seen.topic_sums.append(topic_sum)
 
-    async def _sum_offsets(self, group: GroupSource, total: OffsetSample, pacer: Pacer) -> None:
+    async def _sum_offsets(self, group: GroupSource, total: OffsetSample, piece: Slice) -> None:
         for topic, partitions in list(group.offsets.topics().items()):
             for partition, committed in list(partitions.items()):
                 total.add(committed.offset, self._lag(topic, partition, committed.offset))
-                await pacer.pause()
+                await piece.pause()
 
     def _lag(self, topic: str, partition: int, offset: int) -> int | None:
         end = high_watermark(self._topics, topic, partition)

@@ -13,7 +13,7 @@ from kohort.broker.metrics.families import Labels, Rows, WideFamily
 from kohort.broker.metrics.families import single as one_sample
 from kohort.broker.metrics.metric_info import OTHER, MetricInfo
 from kohort.broker.metrics.sources import PartitionSource, TopicSource, TopicsSource
-from kohort.broker.runtime.pacer import Pacer
+from kohort.broker.runtime.slices import Slice
 
 
 @dataclass(slots=True, eq=False)
@@ -94,7 +94,7 @@ class TopicCollector:
         """How many have no series of their own, by kind."""
         return {TOPICS: self._seen.folded_topics, PARTITIONS: self._seen.folded_partitions}
 
-    async def refresh(self, pacer: Pacer) -> None:
+    async def refresh(self, piece: Slice) -> None:
         """Look at every partition, with pauses: no two were seen at quite the same moment."""
         seen = _Seen()
         budget = SeriesBudget(self._partitions_max)
@@ -113,7 +113,7 @@ class TopicCollector:
                     seen.partitions.append(seen_partition)
                 else:
                     rest_partitions.add(seen_partition)
-                await pacer.pause()
+                await piece.pause()
             if has_series:
                 seen.topics.append(sample)
             else:

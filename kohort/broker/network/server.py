@@ -10,7 +10,6 @@ import logging
 import socket
 import sys
 from collections.abc import Iterable, Iterator
-from itertools import islice
 
 from kohort.broker.network.admission import Admission
 from kohort.broker.network.connection import Connection
@@ -26,12 +25,12 @@ from kohort.broker.network.timeouts import ServingTime
 from kohort.broker.network.turns import Turns
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.memory.trim import give_back_free_memory
+from kohort.broker.runtime.slices import Slice
 
 logger = logging.getLogger(__name__)
 
 CHECK_INTERVAL_MS_MAX = 1_000
 CHECKS_PER_TIMEOUT = 10
-CONNECTIONS_PER_TURN = 500
 
 LARGE_REQUESTS_BYTES = 4 * 1024 * 1024
 """What requests of ordinary sizes leave behind is used again by the next."""
@@ -194,10 +193,10 @@ class NetworkServer:
     def _check_some(self, left: Iterator[Connection]) -> None:
         """Look at the next slice of the connections there were, those that are gone included."""
         now_ms = self._serving_time.at(self._clock.monotonic_ms())
-        some = list(islice(left, CONNECTIONS_PER_TURN))
-        for connection in some:
+        piece = Slice(self._clock)
+        for connection in left:
             connection.check(now_ms)
-        if len(some) == CONNECTIONS_PER_TURN:
-            self._check_handle = self._loop.call_soon(self._check_some, left)
-        else:
-            self._check_later()
+            if piece.is_over():
+                self._check_handle = self._loop.call_soon(self._check_some, left)
+                return
+        self._check_later()

@@ -1,6 +1,6 @@
 """Runs the purgatory on an event loop: one timer for all deadlines, and drains in small turns.
 
-Promises: one turn works no longer than `TURN_MS` or one batch of entries before the loop gets to
+Promises: one turn works no longer than a slice, or one batch of entries, before the loop gets to
 its sockets again; no deadline is acted upon before every socket was read once more, so that after
 a pause of the process (a suspended laptop, a long stall) the heartbeats that lie in the buffers
 count before the sessions end.
@@ -12,11 +12,12 @@ from itertools import chain, repeat
 
 from kohort.broker.core.purgatory import ENTRIES_PER_TURN, Purgatory
 from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.slices import Slice
 
 TURN_MS = 5
-"""Long enough to be worth the switch, short enough that no fetch notices."""
+"""Longer than other work may take: who waits in the purgatory is late already."""
 
-_SLICE = 10
+_STEP = 10
 """Entries between two looks at the clock."""
 
 _HOPS_BEFORE_EXPIRY = 3
@@ -40,6 +41,8 @@ class PurgatoryShell:
         self._drain_turn: asyncio.Handle | None = None
         self._expiry_turn: asyncio.Handle | None = None
         self._is_closed = False
+        # Operations that complete cause answers, which no look at the clock here shows.
+        self._piece = Slice(clock, TURN_MS, ENTRIES_PER_TURN // _STEP)
         purgatory.attach(self)
 
     def wake_soon(self) -> None:
@@ -96,7 +99,7 @@ class PurgatoryShell:
             # What the timer was for has been cancelled. The purgatory believes in the timer until
             # it is called, and would announce only what is earlier than that.
             purgatory.expire(now_ms, 0)
-        sizes = chain((1, 2, 4, 8), repeat(_SLICE))
+        sizes = chain((1, 2, 4, 8), repeat(_STEP))
         self._work(is_due, lambda: purgatory.expire(now_ms, next(sizes)))
         if is_due():
             self._expiry_turn = self._loop.call_soon(self._expire)
@@ -108,17 +111,15 @@ class PurgatoryShell:
 
     def _drain(self) -> None:
         purgatory = self._purgatory
-        self._work(lambda: purgatory.has_work, lambda: purgatory.drain(_SLICE))
+        self._work(lambda: purgatory.has_work, lambda: purgatory.drain(_STEP))
         self._drain_turn = None
         if purgatory.has_work:
             self.wake_soon()
 
     def _work(self, is_left: Callable[[], bool], step: Callable[[], object]) -> None:
         """Take steps until nothing is left or the turn is over."""
-        turn_ends_ms = self._clock.monotonic_ms() + TURN_MS
-        steps_left = ENTRIES_PER_TURN // _SLICE
-        while steps_left and is_left():
+        self._piece.begin()
+        while is_left():
             step()
-            steps_left -= 1
-            if self._clock.monotonic_ms() >= turn_ends_ms:
+            if self._piece.is_over():
                 return

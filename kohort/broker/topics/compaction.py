@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 
 from kohort.broker.config.current import CurrentConfig
 from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.slices import Slice
 from kohort.broker.storage.checkpoints.offset_checkpoint import (
     CLEANER_OFFSET_FILE,
     read_offsets,
@@ -110,10 +111,11 @@ class Compactor:
 
     async def compact_one(self) -> bool:
         """Compact the log that needs it most; whether there was one."""
-        found = self._dirtiest()
-        if found is None:
+        partition = await self._dirtiest()
+        # Planned anew: segments may have gone while the others were looked at.
+        plan = None if partition is None else self._plan(partition)
+        if partition is None or plan is None:
             return False
-        partition, plan = found
         try:
             clean_up_to = await self._compact(partition, plan)
         except CorruptBatchError as error:
@@ -128,15 +130,18 @@ class Compactor:
                 logger.info("%r is compacted again", partition)
         return True
 
-    def _dirtiest(self) -> tuple[Partition, CompactionPlan] | None:
-        best: tuple[Partition, CompactionPlan] | None = None
+    async def _dirtiest(self) -> Partition | None:
+        best: Partition | None = None
+        best_ratio = -1.0
+        piece = Slice(self._clock)
         for topic in self._topics():
             if "compact" not in topic.config.cleanup_policy:
                 continue
-            for partition in topic.partitions.opened():
+            for partition in list(topic.partitions.opened()):
                 plan = self._plan(partition)
-                if plan is not None and (best is None or plan.dirty_ratio > best[1].dirty_ratio):
-                    best = partition, plan
+                if plan is not None and plan.dirty_ratio > best_ratio:
+                    best, best_ratio = partition, plan.dirty_ratio
+                await piece.pause()
         return best
 
     def _plan(self, partition: Partition) -> CompactionPlan | None:

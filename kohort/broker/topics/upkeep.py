@@ -2,7 +2,7 @@
 expiry.
 
 Each kind of work is a task of its own. Whatever touches a log that may be appended to runs on the
-loop's thread, a few partitions at a turn; fsyncs and the removal of files run in the executor. A
+loop's thread, slice by slice; fsyncs and the removal of files run in the executor. A
 partition that fails is taken offline and does not keep the others from their turn.
 """
 
@@ -17,6 +17,7 @@ from typing import Final
 from kohort.broker.config.current import CurrentConfig
 from kohort.broker.config.settings import LONG_MAX
 from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.slices import Slice
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.topics.partition import Partition
@@ -26,7 +27,6 @@ logger = logging.getLogger(__name__)
 
 FIRST_RETENTION_MS: Final = 30_000
 """Kafka's log.initial.task.delay.ms: a broker that starts has better things to do."""
-PARTITIONS_PER_TURN: Final = 50
 FILE_REMOVAL_INTERVAL_MS: Final = 30_000
 """How late, at most, the files of deleted segments go after file.delete.delay.ms."""
 FLUSH_TICK_MS_MIN: Final = 5
@@ -78,21 +78,6 @@ class Upkeep:
             ),
         )
 
-    def flush_due(self, now_ms: int) -> None:
-        """Start a flush of every partition whose oldest unflushed record has reached flush.ms."""
-        for topic in self._topics():
-            if topic.config.flush_ms == LONG_MAX:
-                continue
-            for partition in topic.partitions.opened():
-                log = partition.log
-                if partition.failure is not None or log.flushed_offset >= log.log_end_offset:
-                    self._unflushed_since.pop(partition, None)
-                elif now_ms - self._unflushed_since.setdefault(partition, now_ms) >= (
-                    topic.config.flush_ms
-                ):
-                    del self._unflushed_since[partition]
-                    partition.start_flush()
-
     def forget(self, partition: Partition) -> None:
         """The partition is deleted."""
         self._unflushed_since.pop(partition, None)
@@ -127,9 +112,27 @@ class Upkeep:
                 self._configs_changed.clear()
                 await self._configs_changed.wait()
                 continue
-            self.flush_due(self._clock.monotonic_ms())
+            await self._flush_due()
             tick_ms = min(max(shortest_ms // 4, FLUSH_TICK_MS_MIN), FLUSH_TICK_MS_MAX)
             await asyncio.sleep(tick_ms / 1000)
+
+    async def _flush_due(self) -> None:
+        """Start a flush of every partition whose oldest unflushed record has reached flush.ms."""
+        now_ms = self._clock.monotonic_ms()
+        piece = Slice(self._clock)
+        for topic in self._topics():
+            if topic.config.flush_ms == LONG_MAX:
+                continue
+            for partition in list(topic.partitions.opened()):
+                log = partition.log
+                if partition.failure is not None or log.flushed_offset >= log.log_end_offset:
+                    self._unflushed_since.pop(partition, None)
+                elif now_ms - self._unflushed_since.setdefault(partition, now_ms) >= (
+                    topic.config.flush_ms
+                ):
+                    del self._unflushed_since[partition]
+                    partition.start_flush()
+                await piece.pause()
 
     async def _checkpoint(self) -> None:
         while True:
@@ -155,11 +158,11 @@ class Upkeep:
             )
 
     async def _visit(self, work: Callable[[Partition], None]) -> None:
-        for number, partition in enumerate(list(self._partitions())):
+        piece = Slice(self._clock)
+        for partition in list(self._partitions()):
             if partition.failure is None:
                 work(partition)
-            if number % PARTITIONS_PER_TURN == 0:
-                await asyncio.sleep(0)
+            await piece.pause()
 
     def _partitions(self) -> Iterator[Partition]:
         for topic in self._topics():

@@ -1,4 +1,4 @@
-"""Work on many ids at once, a few milliseconds of it in each turn of the loop."""
+"""Work on many ids at once, a slice of it in each iteration of the loop."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Final
 
 from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.slices import Slice
 
 logger = logging.getLogger(__name__)
-
-TURN_MS: Final = 3
-"""How long a turn goes on; the piece that it ends with may take two milliseconds more."""
 
 
 class Backlog:
@@ -37,7 +34,7 @@ class Backlog:
         self._pieces.clear()
 
     def _take_turn(self) -> None:
-        ends_ms = self._clock.monotonic_ms() + TURN_MS
+        turn = Slice(self._clock)
         while self._pieces:
             try:
                 self._pieces[0]()
@@ -45,7 +42,7 @@ class Backlog:
                 logger.exception("A fault of ours in what transactions do by and by")
             if self._pieces:
                 self._pieces.popleft()
-            if self._clock.monotonic_ms() >= ends_ms:
+            if turn.is_over():
                 break
         if self._pieces:
             asyncio.get_running_loop().call_soon(self._take_turn)

@@ -37,6 +37,7 @@ from kohort.broker.core.transaction.requests import (
 from kohort.broker.core.transaction.transactional_id import TransactionalId
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.slices import Slice
 from kohort.broker.transactions.backlog import Backlog
 from kohort.broker.transactions.events import EventCounts
 from kohort.broker.transactions.log import TransactionLog, load_ids
@@ -51,9 +52,6 @@ MARKERS_PER_TURN: Final = 100
 
 RETRY_MS: Final = 1_000
 """How long a partition that could not take its marker is left alone."""
-
-IDS_PER_TURN: Final = 100
-"""Ids that a start or a sweep looks at before others get the loop."""
 
 TOLD_MAX: Final = 10
 """Partitions that one line of the broker's log names."""
@@ -127,14 +125,14 @@ class TransactionHost:
             find_open: every transaction that is open in a partition, after an unclean stop; asked
                 again at the end, when the coordinator must know all there are.
         """
-        loaded = await load_ids(self._log)
+        loaded = await load_ids(self._log, self._clock)
         self._unreadable = loaded.unreadable_partitions
-        for count, (transactional_id, record) in enumerate(loaded.records.items()):
+        piece = Slice(self._clock)
+        for transactional_id, record in loaded.records.items():
             one = self._ids[transactional_id] = self._make(transactional_id)
             one.apply(record)
             self._note_idle(one)
-            if count % IDS_PER_TURN == 0:
-                await asyncio.sleep(0)
+            await piece.pause()
         logger.info("Loaded %d transactional ids", len(self._ids))
         reconciler = Reconciler(self, self.markers)
         await reconciler.repair(find_open())
@@ -487,13 +485,13 @@ class TransactionHost:
     async def _complete_all(self) -> None:
         """Complete what was decided; what a partition cannot take is tried again by and by."""
         started: list[TransactionalId] = []
-        for count, one in enumerate(list(self._ids.values())):
+        piece = Slice(self._clock)
+        for one in list(self._ids.values()):
             if one.record is not None and one.record.state.is_prepared:
                 one.complete(self._clock.wall_ms())
                 self._go_on(one)
                 started.append(one)
-            if count % IDS_PER_TURN == 0:
-                await asyncio.sleep(0)
+            await piece.pause()
         for one in started:
             await self.wait_settled(one)
         if started:
@@ -506,7 +504,8 @@ class TransactionHost:
 
     async def sweep(self) -> None:
         """Forget ids that have expired, a few at a time."""
-        for count, name in enumerate(list(self._idle)):
+        piece = Slice(self._clock)
+        for name in list(self._idle):
             one = self._ids.get(name)
             now = self._clock.wall_ms()
             if (
@@ -517,5 +516,4 @@ class TransactionHost:
                 self.counts["expired"] += 1
                 one.forget()
                 self._go_on(one)
-            if count % IDS_PER_TURN == 0:
-                await asyncio.sleep(0)
+            await piece.pause()

@@ -5,11 +5,11 @@ An id lives in one partition, chosen as Kafka does, so that tools find it.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Iterator
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+from kohort.broker.core.steps import FEW
 from kohort.broker.core.transaction.encoding import (
     decode_key,
     decode_value,
@@ -17,15 +17,14 @@ from kohort.broker.core.transaction.encoding import (
     encode_value,
 )
 from kohort.broker.core.transaction.records import DurableTransaction, TransactionRecord
+from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.slices import Slice
 from kohort.broker.topics.internal_log import Batch, InternalLog
 from kohort.protocol.errors import DecodeError, EncodeError, ErrorCode, KafkaError
 from kohort.protocol.records.builder import make_batch
 from kohort.protocol.records.record import Record
 
 logger = logging.getLogger(__name__)
-
-RECORDS_PER_TURN: Final = 2_000
-"""Records that a start reads before probes get the loop."""
 
 
 class StoredRecord(NamedTuple):
@@ -113,13 +112,14 @@ class LoadedIds(NamedTuple):
     """Ids that live there are not known, so that they must not seem to be new."""
 
 
-async def load_ids(log: TransactionLog) -> LoadedIds:
+async def load_ids(log: TransactionLog, clock: Clock) -> LoadedIds:
     """Read the last record of every id. What cannot be understood is left out and reported."""
+    piece = Slice(clock)  # No client is served yet, but probes are answered.
     records: list[TransactionRecord] = []
     unreadable: set[int] = set()
     for partition in range(log.partition_count):
         try:
-            latest = await _read_latest(log, partition)
+            latest = await _read_latest(log, partition, piece)
         except KafkaError as error:
             logger.error(  # noqa: TRY400 - what is wrong is the disk, not this code.
                 "Partition %d of the transactions' log cannot be read, its ids are unavailable: %s",
@@ -132,14 +132,14 @@ async def load_ids(log: TransactionLog) -> LoadedIds:
             record = _decode(*stored)
             if record is not None:
                 records.append(record)
-            if count % RECORDS_PER_TURN == 0:
-                await asyncio.sleep(0)
+            if count % FEW == 0:
+                await piece.pause()
     records.sort(key=lambda record: record.last_update_ms)
     by_id = {record.transactional_id: record for record in records}
     return LoadedIds(by_id, frozenset(unreadable))
 
 
-async def _read_latest(log: TransactionLog, partition: int) -> dict[bytes, bytes]:
+async def _read_latest(log: TransactionLog, partition: int, piece: Slice) -> dict[bytes, bytes]:
     """The last value of each key that has one."""
     latest: dict[bytes, bytes] = {}
     for count, record in enumerate(log.read(partition)):
@@ -147,8 +147,8 @@ async def _read_latest(log: TransactionLog, partition: int) -> dict[bytes, bytes
             latest.pop(record.key, None)
         else:
             latest[record.key] = record.value
-        if count % RECORDS_PER_TURN == 0:
-            await asyncio.sleep(0)
+        if count % FEW == 0:
+            await piece.pause()
     return latest
 
 

@@ -24,7 +24,6 @@ refused, until the next start, if it cannot be.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
@@ -37,14 +36,15 @@ from kohort.broker.coordinator.log.offsets_log import (
 )
 from kohort.broker.coordinator.log.settle import Settler
 from kohort.broker.core.group.records import DurableRecord, encode_key
+from kohort.broker.core.steps import FEW
+from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.slices import Slice
 from kohort.protocol.errors import KafkaError
 
 logger = logging.getLogger(__name__)
 
 BATCH_BYTES: Final = 256 * 1024
 """Keys and values that become one batch, unless a single record is larger."""
-
-RECORDS_PER_TURN: Final = 2_000
 
 
 def former_partition_of(group_id: str, partition_count: int) -> int:
@@ -63,9 +63,10 @@ class Stray(NamedTuple):
 class Rehoming:
     """The moves of one start."""
 
-    def __init__(self, log: OffsetsLog, wall_ms: int) -> None:
+    def __init__(self, log: OffsetsLog, clock: Clock) -> None:
         self._log = log
-        self._wall_ms = wall_ms
+        self._clock = clock
+        self._wall_ms = clock.wall_ms()
         self._strays: list[Stray] = []
 
     def add(self, stray: Stray) -> None:
@@ -140,12 +141,13 @@ class Rehoming:
         """When the last record of each key was appended there, tombstones included."""
         times: dict[bytes, int] = {}
         settler = Settler()
+        piece = Slice(self._clock)
         for count, entry in enumerate(self._log.read(partition), start=1):
             for record in settler.take(entry):
                 if record.key in keys:
                     times[record.key] = record.timestamp
-            if count % RECORDS_PER_TURN == 0:
-                await asyncio.sleep(0)
+            if count % FEW == 0:
+                await piece.pause()
         return times
 
     async def _remove_moved(self, moved: Iterable[Stray]) -> set[str]:

@@ -15,7 +15,7 @@ from kohort.broker.coordinator.log.offsets_log import (
     is_large,
 )
 from kohort.broker.core.group.records import DurableRecord
-from kohort.broker.runtime.turns import in_turns
+from kohort.broker.runtime.slices import Slice, run
 from kohort.broker.topics.internal import internal_topic_configs
 from kohort.broker.topics.internal_log import InternalLog
 from kohort.broker.topics.manager import TopicManager
@@ -28,6 +28,7 @@ class TopicOffsetsLog:
     """An OffsetsLog over the broker's own topics."""
 
     def __init__(self, topics: TopicManager, config: BrokerConfig) -> None:
+        self._clock = topics.clock
         self._log = InternalLog(
             topics,
             CONSUMER_OFFSETS,
@@ -73,7 +74,7 @@ class TopicOffsetsLog:
         self, partition: int, records: Sequence[DurableRecord], wall_ms: int
     ) -> None:
         """Others have the loop in between; the group that waits for this is not stepped."""
-        batch = await in_turns(batch_steps(records, wall_ms))
+        batch = await run(batch_steps(records, wall_ms), Slice(self._clock))
         waiting = self._log.append(partition, batch, wall_ms=wall_ms)
         if waiting is not None:
             await waiting

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from kohort.broker.core.steps import Steps
-
-MEMBERS_PER_STEP: Final = 500
-"""About a millisecond."""
+from kohort.broker.core.steps import FEW, Steps
 
 _LENGTH = Struct(">h").pack
 _TIMEOUTS = Struct(">ii").pack
@@ -57,10 +54,10 @@ def encode_members(members: Sequence[StoredMember]) -> Steps[bytes]:
         struct.error: a text or a number does not fit.
     """
     parts: list[bytes] = []
-    for start in range(0, len(members), MEMBERS_PER_STEP):
+    for start in range(0, len(members), FEW):
         if start:
             yield
-        _write(members[start : start + MEMBERS_PER_STEP], parts)
+        _write(members[start : start + FEW], parts)
     return b"".join(parts)
 
 

@@ -6,7 +6,7 @@ yields whenever others should have a turn, and returns the record at its end.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from kohort.broker.core.group.events import MemberRef
 from kohort.broker.core.group.protocols import CONSUMER
@@ -25,16 +25,10 @@ from kohort.broker.core.history.model import (
     Timeline,
     WaitedFor,
 )
-from kohort.broker.core.history.moves import NONE_TAKEN, PARTITIONS_PER_STEP, Moves, TakenPartitions
+from kohort.broker.core.history.moves import NONE_TAKEN, Moves, TakenPartitions
 from kohort.broker.core.history.shares import NOTHING, owns_partitions, parse_share
 from kohort.broker.core.history.triggers import cut_or_none, stated_fields, trigger_record
-from kohort.broker.core.steps import Steps
-
-MEMBERS_PER_STEP: Final = 50
-"""About a millisecond."""
-
-LOOKS_PER_STEP: Final = 500
-"""Where there is next to nothing to do for a member."""
+from kohort.broker.core.steps import FEW, SOME, Steps
 
 Built: TypeAlias = tuple[RebalanceRecord, TakenPartitions]
 """The record, and the partitions that stand still after it."""
@@ -71,7 +65,7 @@ def build_steps(
 def let_go(remains: list[Any]) -> Steps[None]:
     """Empty `remains` in steps: to free thousands of objects takes milliseconds too."""
     while remains:
-        del remains[-LOOKS_PER_STEP:]
+        del remains[-FEW:]
         yield
 
 
@@ -147,13 +141,13 @@ class _Builder:
             row.owns = self._owns(member.member_id, protocol)
             self._is_cooperative |= row.owns
             self._rows.append(row)
-            if count % MEMBERS_PER_STEP == 0:
+            if count % SOME == 0:
                 yield
         listed = dict.fromkeys(member.member_id for member in members)
         for count, gone in enumerate(facts.gone.values(), start=1):
             if gone.member.member_id not in listed:
                 self._rows.append(_Row(gone.member, gone, is_new=False))
-            if count % LOOKS_PER_STEP == 0:
+            if count % FEW == 0:
                 yield
 
     def _find_those_before(self) -> Steps[dict[str, None]]:
@@ -166,7 +160,7 @@ class _Builder:
         before: dict[str, None] = {}
         for count, member in enumerate(started.members, start=1):
             before[member.member_id] = None
-            if count % LOOKS_PER_STEP == 0:
+            if count % FEW == 0:
                 yield
         # Those who are gone because of the trigger were members as well.
         removed = {one for one in started.trigger.removed if one not in before}
@@ -175,7 +169,7 @@ class _Builder:
         for count, gone in enumerate(facts.gone.values(), start=1):
             if gone.replaced_by:
                 before[gone.replaced_by] = None
-            if count % LOOKS_PER_STEP == 0:
+            if count % FEW == 0:
                 yield
         return before
 
@@ -184,11 +178,11 @@ class _Builder:
         found: dict[str, MemberRef] = {}
         for count, (_, join) in enumerate(self.facts.joins.values(), start=1):
             found[join.member.member_id] = join.member
-            if count % LOOKS_PER_STEP == 0:
+            if count % FEW == 0:
                 yield
         for count, member in enumerate(self.facts.started.members, start=1):
             found[member.member_id] = member
-            if count % LOOKS_PER_STEP == 0:
+            if count % FEW == 0:
                 yield
         return tuple(found.values())
 
@@ -214,7 +208,7 @@ class _Builder:
             elif row.gone.replaced_by is None:
                 # The member that replaced another has what that one had.
                 self._moves.add(member_id, before.of(member_id), b"")
-            if count % MEMBERS_PER_STEP == 0:
+            if count % SOME == 0:
                 yield
 
     # How long they stood still.
@@ -227,12 +221,12 @@ class _Builder:
                 self._taken_at[row.member.member_id] = row.gone.at_ms
             elif answered_ms is not None:
                 self._taken_at[row.member.member_id] = answered_ms
-            if count % LOOKS_PER_STEP == 0:
+            if count % FEW == 0:
                 yield
         for count, row in enumerate(self._rows, start=1):
             self._measure(row, is_cooperative=is_cooperative)
             self._moves.count_moved(row.member.member_id)
-            if count % MEMBERS_PER_STEP == 0:
+            if count % SOME == 0:
                 yield
         if self.facts.after is None:
             self.taken_after = self.taken_before
@@ -248,7 +242,7 @@ class _Builder:
         for count, (partition, taken) in enumerate(self.taken_before.items(), start=1):
             if partition in self._moves.gained_by:
                 self._follows = max(self._follows or taken.sequence, taken.sequence)
-            if count % PARTITIONS_PER_STEP == 0:
+            if count % FEW == 0:
                 yield
 
     def _measure(self, row: _Row, *, is_cooperative: bool) -> None:
@@ -311,7 +305,7 @@ class _Builder:
             rows = yield from self._choose()
         for count, row in enumerate(rows, start=1):
             self._listed.append(self._timeline_of(row))
-            if count % MEMBERS_PER_STEP == 0:
+            if count % SOME == 0:
                 yield
 
     def _choose(self) -> Steps[list[_Row]]:
@@ -328,7 +322,7 @@ class _Builder:
             rank = 2 * (row.member.member_id in important) + is_gone
             # One number, all different: thousands of them are sorted in a millisecond.
             weights.append(((rank << 64) + (row.stopped_ms or 0)) * size - index)
-            if index % LOOKS_PER_STEP == 0:
+            if index % FEW == 0:
                 yield
         least = sorted(weights)[-self.members_listed]
         yield

@@ -7,9 +7,7 @@ from typing import Final, NamedTuple, TypeAlias
 from kohort.broker.core.history.limits import PARTITIONS_COUNTED, PARTITIONS_LISTED, cut_id
 from kohort.broker.core.history.model import MemberPartitions, PartitionCounts
 from kohort.broker.core.history.shares import NOTHING, Share, TopicPartition, parse_share
-
-PARTITIONS_PER_STEP: Final = 5_000
-"""About a millisecond."""
+from kohort.broker.core.steps import FEW
 
 
 class Taken(NamedTuple):
@@ -149,12 +147,12 @@ class Moves:
         for count, (partition, taken) in enumerate(self.taken_before.items()):
             if partition not in self.gained_by:
                 left[partition] = taken
-            if count % PARTITIONS_PER_STEP == 0:
+            if count % FEW == 0:
                 yield
         for count, (partition, owner) in enumerate(self.given_up_by.items()):
             if partition not in self.gained_by and owner in taken_at:
                 left[partition] = Taken(owner, taken_at[owner], sequence)
-            if count % PARTITIONS_PER_STEP == 0:
+            if count % FEW == 0:
                 yield
         return left
 

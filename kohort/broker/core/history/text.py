@@ -3,15 +3,12 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from kohort.broker.core.history.json_form import as_json, from_json
 from kohort.broker.core.history.member_text import member_text
 from kohort.broker.core.history.model import HistoryRecord, RebalanceRecord
-from kohort.broker.core.steps import Steps
-
-MEMBERS_PER_STEP: Final = 100
-"""About a millisecond."""
+from kohort.broker.core.steps import SOME, Steps
 
 
 def text_steps(record: HistoryRecord) -> Steps[bytes]:
@@ -24,8 +21,8 @@ def text_steps(record: HistoryRecord) -> Steps[bytes]:
     head = _dump(data)[:-1]
     yield
     parts: list[str] = []
-    for start in range(0, len(record.members), MEMBERS_PER_STEP):
-        members = record.members[start : start + MEMBERS_PER_STEP]
+    for start in range(0, len(record.members), SOME):
+        members = record.members[start : start + SOME]
         parts.append(",".join(map(member_text, members)))
         yield
     return f'{head},"members":[{",".join(parts)}]}}'.encode()

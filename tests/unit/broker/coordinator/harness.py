@@ -167,6 +167,7 @@ class Harness:
         leader, *others = members.values()
         shares = {member_id: member_id.encode() for member_id in members.values()}
         expected = SyncResult(ErrorCode.NONE, "consumer", "range", leader.encode())
+        await asyncio.sleep(0)  # Until it is known that there are no more answers.
         assert self.ask_sync(leader, 1, shares) == expected
         for member_id in others:
             self.ask_sync(member_id, 1)

@@ -16,6 +16,7 @@ from kohort.broker.core.group.records import DurableRecord
 from kohort.broker.core.group.requests import JoinResult, LeaveEntry, Now, SyncResult
 from kohort.broker.core.steps import Steps
 from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.slices import SLICE_MS
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock
@@ -321,7 +322,9 @@ def raising(group: Group, now: Now) -> None:
     raise RuntimeError("a mistake of ours")
 
 
-def raising_later(group: Group, now: Now) -> Steps[None]:
+def raising_later(clock: VirtualClock) -> Steps[None]:
+    """Fails in an iteration of the loop after the one in which it begins."""
+    clock.advance(SLICE_MS)
     yield
     raise RuntimeError("a mistake of ours")
 
@@ -400,7 +403,8 @@ class TestFaults:
         async with running(clock) as h:
             await h.do_commit()
             ticket: Later[object] = Later()
-            h.groups.host.submit("g", Command(raising_later, ticket, is_exclusive=True))
+            command = Command(lambda *_: raising_later(clock), ticket, is_exclusive=True)
+            h.groups.host.submit("g", command)
             behind = h.commit(2)
             with pytest.raises(KafkaError) as raised:
                 await ticket

@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 
-from kohort.broker.coordinator.answers import ANSWERS_PER_TURN, MEMBERS_PER_ANSWER, AnswerQueue
-from kohort.broker.coordinator.round_robin import RoundRobin
+from kohort.broker.coordinator.answers import AnswerQueue
+from kohort.broker.coordinator.host import ANSWERS_MAX, ANSWERS_MS
 from kohort.broker.core.group.effects import Reply
-from kohort.broker.core.group.requests import JoinedMember, JoinResult
 from kohort.broker.runtime.later import Later
-from kohort.protocol.errors import ErrorCode
+from kohort.broker.runtime.slices import RoundRobin
+from kohort.testing.virtual_clock import VirtualClock
+
+
+def new_turns(clock: VirtualClock | None = None) -> RoundRobin:
+    return RoundRobin(clock or VirtualClock(), ANSWERS_MS, ANSWERS_MAX)
 
 
 class Clients:
@@ -20,7 +24,7 @@ class Clients:
     def __init__(self, count: int, turns: RoundRobin | None = None) -> None:
         self.tickets = [Later[int]() for _ in range(count)]
         self.waiting: dict[Later[Any], None] = dict.fromkeys(self.tickets)
-        self.queue = AnswerQueue(self.waiting, turns or RoundRobin())
+        self.queue = AnswerQueue(self.waiting, turns or new_turns())
 
     def replies(self) -> Iterator[Reply]:
         return (Reply(ticket, number) for number, ticket in enumerate(self.tickets))
@@ -34,27 +38,27 @@ class Clients:
 
 
 async def test_a_few_answers_are_given_at_once() -> None:
-    clients = Clients(ANSWERS_PER_TURN - 1)
+    clients = Clients(ANSWERS_MAX - 1)
     clients.give_all()
-    assert clients.answered_count == ANSWERS_PER_TURN - 1
+    assert clients.answered_count == ANSWERS_MAX - 1
     assert not clients.waiting
 
 
 async def test_others_have_a_turn_between_two_slices_of_many() -> None:
-    clients = Clients(5 * ANSWERS_PER_TURN)
+    clients = Clients(5 * ANSWERS_MAX)
     clients.give_all()
     seen = []
     while clients.answered_count < len(clients.tickets):
         seen.append(clients.answered_count)
         await asyncio.sleep(0)
-    assert seen == [ANSWERS_PER_TURN * turn for turn in range(5)], "none in the turn of the step"
+    assert seen == [ANSWERS_MAX * turn for turn in range(5)], "none in the turn of the step"
     assert not clients.waiting
 
 
 async def test_a_fault_in_one_answer_costs_that_one_and_none_behind_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    clients = Clients(2 * ANSWERS_PER_TURN)
+    clients = Clients(2 * ANSWERS_MAX)
     clients.tickets[3].give(0)
     clients.give_all()
     later = Clients(1)
@@ -68,26 +72,26 @@ async def test_a_fault_in_one_answer_costs_that_one_and_none_behind_it(
 
 
 async def test_no_turn_gives_more_than_that_to_all_groups_together() -> None:
-    turns = RoundRobin()
-    groups = [Clients(2 * ANSWERS_PER_TURN, turns) for _ in range(5)]
+    turns = new_turns()
+    groups = [Clients(2 * ANSWERS_MAX, turns) for _ in range(5)]
     for one in groups:
         one.give_all()
     seen = [0]
-    while seen[-1] < 10 * ANSWERS_PER_TURN:
+    while seen[-1] < 10 * ANSWERS_MAX:
         await asyncio.sleep(0)
         seen.append(sum(one.answered_count for one in groups))
-    assert seen == [ANSWERS_PER_TURN * turn for turn in range(11)]
+    assert seen == [ANSWERS_MAX * turn for turn in range(11)]
     for _ in groups:
         await asyncio.sleep(0)
     assert not any(one.queue.has_more for one in groups)
-    again = Clients(2 * ANSWERS_PER_TURN, turns)
+    again = Clients(2 * ANSWERS_MAX, turns)
     again.give_all()
     await asyncio.sleep(0)
-    assert again.answered_count == ANSWERS_PER_TURN, "the queue has stopped"
+    assert again.answered_count == ANSWERS_MAX, "the queue has stopped"
 
 
 async def test_what_comes_meanwhile_stands_behind() -> None:
-    clients = Clients(2 * ANSWERS_PER_TURN)
+    clients = Clients(2 * ANSWERS_MAX)
     clients.give_all()
     await asyncio.sleep(0)
     late: Later[str] = Later()
@@ -96,13 +100,13 @@ async def test_what_comes_meanwhile_stands_behind() -> None:
     clients.queue.give_all(later.replies(), 1)
     assert (late.is_done, later.answered_count) == (False, 0)
     await asyncio.sleep(0)
-    assert clients.answered_count == 2 * ANSWERS_PER_TURN
+    assert clients.answered_count == 2 * ANSWERS_MAX
     await asyncio.sleep(0)
     assert (late.is_done, later.answered_count) == (True, 1)
 
 
 async def test_a_flush_gives_what_is_left_and_nothing_twice() -> None:
-    clients = Clients(3 * ANSWERS_PER_TURN)
+    clients = Clients(3 * ANSWERS_MAX)
     clients.give_all()
     clients.queue.flush()
     assert clients.answered_count == len(clients.tickets)
@@ -113,15 +117,12 @@ async def test_a_flush_gives_what_is_left_and_nothing_twice() -> None:
     assert late.is_done
 
 
-async def test_an_answer_that_names_thousands_has_a_turn_of_its_own() -> None:
-    clients = Clients(ANSWERS_PER_TURN)
-    all_of_them = [JoinedMember(member_id="m", metadata=b"")] * (
-        ANSWERS_PER_TURN * MEMBERS_PER_ANSWER
-    )
-    replies = list(clients.replies())
-    first = JoinResult(ErrorCode.NONE, "leader", 1, members=all_of_them)
-    replies[0] = replies[0]._replace(body=first)
-    clients.queue.give_all(iter(replies), len(replies))
+async def test_an_answer_that_takes_long_has_a_turn_of_its_own() -> None:
+    clock = VirtualClock()
+    clients = Clients(ANSWERS_MAX, new_turns(clock))
+    # The leader's names thousands of members.
+    clients.tickets[0].then(lambda _: clock.advance(ANSWERS_MS))
+    clients.give_all()
     assert clients.answered_count == 1
     await asyncio.sleep(0)
-    assert clients.answered_count == len(replies)
+    assert clients.answered_count == len(clients.tickets)

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Iterator, Sequence
 import pytest
 
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
-from kohort.broker.coordinator.host import SWEEP_ITERATION_MS
 from kohort.broker.coordinator.loading import read_group
 from kohort.broker.coordinator.log.offsets_log import Stored, partition_of
 from kohort.broker.core.group.config import GroupConfig
@@ -25,10 +24,12 @@ from kohort.broker.core.group.requests import (
     TopicPartition,
 )
 from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.slices import SLICE_MS
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.types import ZERO_UUID
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock
+from tests.support.measures.bytecodes import BYTECODES_PER_MS, WorkClock, metered
 from tests.unit.broker.coordinator.harness import TOPIC_ID, running, virtual
 
 
@@ -269,6 +270,10 @@ async def turns_during(work: Awaitable[None]) -> int:
     return turns
 
 
+SLICE_BYTECODES = (SLICE_MS + 1) * BYTECODES_PER_MS
+"""With the last step."""
+
+
 class TestUpkeep:
     @virtual
     async def test_the_sweep_comes_round(self, clock: VirtualClock) -> None:
@@ -284,19 +289,24 @@ class TestUpkeep:
     async def test_a_sweep_of_many_groups_lets_others_have_the_loop(
         self, clock: VirtualClock
     ) -> None:
-        async with running(clock) as h:
+        work = WorkClock(clock)
+        async with running(work) as h:
             for index in range(1_000):
                 await h.do_commit(group_id=f"g{index}")
-            assert await turns_during(h.groups.host.sweep()) >= 10
+            with metered(work) as meter:
+                turns = await turns_during(h.groups.host.sweep())
+        assert turns >= meter.count // SLICE_BYTECODES > 3
 
     @virtual
     async def test_a_sweep_of_a_few_large_groups_does_so_too(self, clock: VirtualClock) -> None:
         positions = tuple(OffsetToCommit("t", number, 1) for number in range(5_000))
-        async with running(clock) as h:
+        work = WorkClock(clock)
+        async with running(work) as h:
             for index in range(10):
                 request = CommitRequest(positions)
                 await h.groups.commit(f"g{index}", request, may_answer_group_not_found=True)
-            assert await turns_during(h.groups.host.sweep()) >= 10
+            with metered(work):
+                assert await turns_during(h.groups.host.sweep()) >= 10
 
     @virtual
     async def test_a_sweep_lets_others_have_the_loop_when_groups_take_long(
@@ -306,7 +316,7 @@ class TestUpkeep:
             def append(
                 self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
             ) -> Awaitable[None] | None:
-                clock.advance(SWEEP_ITERATION_MS)
+                clock.advance(SLICE_MS)
                 return super().append(partition, records, wall_ms=wall_ms)
 
         # By hand alone, not again because time has passed.

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from kohort.broker.coordinator.loading import RECORDS_PER_TURN, load_groups, read_group
+from kohort.broker.coordinator.loading import load_groups, read_group
 from kohort.broker.coordinator.log.offsets_log import Stored, StoredRecord, partition_of
-from kohort.broker.core.group.group_value import StoredMember
 from kohort.broker.core.group.records import (
     DurableRecord,
     GroupRecord,
@@ -17,9 +16,11 @@ from kohort.broker.core.group.records import (
     OffsetTombstone,
 )
 from kohort.broker.core.group.requests import CommittedOffset
+from kohort.broker.runtime.slices import SLICE_MS
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock
+from tests.support.measures.busy_clock import BusyClock
 
 
 def offset(group_id: str, position: int, topic: str = "t") -> OffsetRecord:
@@ -105,14 +106,16 @@ async def test_a_partition_that_cannot_be_read_to_its_end_gives_nothing(
 
 
 async def test_the_time_of_each_partition_that_has_records_is_told() -> None:
-    log = Log()
+    clock = VirtualClock()
+
+    class SlowLog(Log):
+        def read(self, partition: int) -> Iterator[Stored]:
+            clock.advance(7)
+            return super().read(partition)
+
+    log = SlowLog()
     log.write(offset("g", 1), offset("payments", 1))
-
-    class Clock(VirtualClock):
-        def monotonic_ms(self) -> int:
-            return self.advance(7)
-
-    assert (await load_groups(log, Clock())).load_times_ms == (7, 7)
+    assert (await load_groups(log, clock)).load_times_ms == (7, 7)
 
 
 async def test_one_group_is_read_without_its_neighbours() -> None:
@@ -124,12 +127,11 @@ async def test_one_group_is_read_without_its_neighbours() -> None:
     assert read_group(log, "nobody") == []
 
 
-@pytest.mark.parametrize(("size", "is_slow"), [(1, False), (RECORDS_PER_TURN, True)])
-async def test_probes_are_answered_between_large_groups(size: int, is_slow: bool) -> None:
+@pytest.mark.parametrize("group_ms", [0, SLICE_MS])
+async def test_probes_are_answered_between_large_groups(group_ms: int) -> None:
     log, turns = Log(), 0
-    members = tuple(StoredMember(f"m{n}", None, "", "", 1, 1, b"", b"") for n in range(size))
     for number in range(20):
-        log.write(group(f"g{number}", 1)._replace(members=members))
+        log.write(group(f"g{number}", 1))
 
     async def count_turns() -> None:
         nonlocal turns
@@ -138,6 +140,6 @@ async def test_probes_are_answered_between_large_groups(size: int, is_slow: bool
             await asyncio.sleep(0)
 
     counting = asyncio.create_task(count_turns())
-    assert len(await loaded(log)) == 20
+    assert len((await load_groups(log, BusyClock(group_ms))).records_by_group) == 20
     counting.cancel()
-    assert (turns >= 20) == is_slow
+    assert (turns >= 20) == (group_ms > 0)

@@ -5,16 +5,17 @@ import gc
 from collections import Counter
 
 from kohort.broker.coordinator.actor import GroupActor
-from kohort.broker.coordinator.answers import ANSWERS_PER_TURN
+from kohort.broker.coordinator.host import ANSWERS_MAX
 from kohort.broker.core.group.classic.group import ClassicGroup
-from kohort.broker.core.group.classic.leave import ENTRIES_PER_STEP
 from kohort.broker.core.group.classic.member import Member
 from kohort.broker.core.group.events import MemberRemoved, RebalanceStarted
 from kohort.broker.core.group.requests import JoinResult, LeaveEntry, SyncResult
 from kohort.broker.core.keyed_timers import KeyedEntry, KeyedTimers
 from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.slices import SLICE_MS
 from kohort.protocol.errors import ErrorCode
 from kohort.testing.virtual_clock import VirtualClock
+from tests.support.measures.bytecodes import BYTECODES_PER_MS, WorkClock, metered
 from tests.unit.broker.coordinator.harness import Harness, running, virtual
 
 SIZES = {"large": 2_000} | {f"small-{number}": 10 for number in range(200)}
@@ -105,21 +106,25 @@ async def test_thousands_that_leave_with_one_request_go_over_several_turns(
     clock: VirtualClock,
 ) -> None:
     """And make one rebalance, with everybody else served in between and nobody let in."""
-    async with running(clock) as harness:
+    work, spent = WorkClock(clock), list[int]()
+    async with running(work) as harness:
         joined = await asyncio.gather(*[join(harness, "g") for _ in range(1_000)])
         *going, staying = [member.member_id for member in joined]
         assert isinstance(harness.ask_sync(going[0], 1, {staying: b"all"}), SyncResult)
         harness.watcher.events.clear()
-        left = harness.groups.leave("g", [LeaveEntry(one) for one in going]).then(lambda it: it)
-        assert isinstance(left, Later)
-        given = harness.ask_join("g")
-        assert isinstance(given, Later), "the new one has to wait as well"
-        turns = 0
-        while not left.is_done:
-            assert harness.groups.heartbeat("g", staying, None, 1) is ErrorCode.NONE
-            await asyncio.sleep(0)
-            turns += 1
-        assert turns >= len(going) // ENTRIES_PER_STEP
+        with metered(work) as meter:
+            left = harness.groups.leave("g", [LeaveEntry(one) for one in going]).then(lambda it: it)
+            assert isinstance(left, Later)
+            given = harness.ask_join("g")
+            assert isinstance(given, Later), "the new one has to wait as well"
+            while not left.is_done:
+                assert harness.groups.heartbeat("g", staying, None, 1) is ErrorCode.NONE
+                before = meter.count
+                await asyncio.sleep(0)
+                spent.append(meter.count - before)
+        *slices, _ = spent  # The last one is the rebalance.
+        assert len(slices) > 3
+        assert max(slices) < (SLICE_MS + 1) * BYTECODES_PER_MS
         events = [event for _, event in harness.watcher.events]
         starts = [event for event in events if isinstance(event, RebalanceStarted)]
         removals = [event for event in events if isinstance(event, MemberRemoved)]
@@ -143,7 +148,7 @@ async def test_a_stop_answers_thousands_over_several_turns(clock: VirtualClock) 
             before = sum(answer.is_done for answer in waiting)
             await asyncio.sleep(0)
             most = max(most, sum(answer.is_done for answer in waiting) - before)
-        assert 0 < most <= ANSWERS_PER_TURN
+        assert 0 < most <= ANSWERS_MAX
         answers = await asyncio.gather(*waiting)
         assert {answer.error for answer in answers} == {ErrorCode.NOT_COORDINATOR}
 

@@ -2,15 +2,25 @@
 
 import asyncio
 
-from kohort.broker.coordinator.round_robin import RoundRobin
-from kohort.broker.coordinator.session_timers import SCHEDULED_PER_TURN, SessionTimers
+from kohort.broker.coordinator.session_timers import SessionTimers
 from kohort.broker.core.group.effects import TimerKey
 from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.core.steps import FEW
+from kohort.broker.runtime.slices import SLICE_MS, RoundRobin
+from tests.support.measures.busy_clock import BusyClock
 
 
 def report(doing: str, error: Exception) -> None:
     raise AssertionError(doing) from error
+
+
+SCHEDULED_PER_TURN = SLICE_MS * FEW
+"""With a clock by which a few take a millisecond."""
+
+
+def new_queue() -> RoundRobin:
+    return RoundRobin(BusyClock())
 
 
 class Sessions:
@@ -19,7 +29,7 @@ class Sessions:
         self.inner: KeyedTimers[TimerKey] = Purgatory(report=report).keyed_timers(
             lambda keys, now_ms: None, kind="Heartbeat"
         )
-        self.timers = SessionTimers(self.inner, queue or RoundRobin())
+        self.timers = SessionTimers(self.inner, queue or new_queue())
 
 
 async def test_no_turn_schedules_more_than_its_share() -> None:
@@ -33,7 +43,7 @@ async def test_no_turn_schedules_more_than_its_share() -> None:
 
 
 async def test_no_turn_schedules_more_than_that_of_all_groups_together() -> None:
-    queue = RoundRobin()
+    queue = new_queue()
     groups = [Sessions(SCHEDULED_PER_TURN + 1, queue) for _ in range(5)]
     for one in groups:
         one.timers.schedule_soon(dict.fromkeys(one.keys, 5))

@@ -7,12 +7,15 @@ import pytest
 from kohort.broker.core.group.events import JoinReceived
 from kohort.broker.core.group.reasons import NO_REASON
 from kohort.broker.core.group.requests import Now
+from kohort.broker.core.steps import FEW
 from kohort.broker.history.history import LONG_RUNNING_MS, MORE_AFTER_MS, RebalanceHistory
-from kohort.broker.history.restoring import BYTES_PER_TURN, restore
+from kohort.broker.history.restoring import restore
 from kohort.broker.history.rings import Rings
 from kohort.broker.history.topic import RUNNING, Entry
+from kohort.broker.runtime.slices import SLICE_MS
 from kohort.testing.virtual_clock import VirtualClock
-from tests.support.measures.bytecodes import metered
+from tests.support.measures.busy_clock import BusyClock
+from tests.support.measures.bytecodes import BYTECODES_PER_MS, WorkClock, metered
 from tests.unit.broker.coordinator.harness import virtual
 from tests.unit.broker.history.test_history import (
     MemoryHistoryLog,
@@ -23,18 +26,19 @@ from tests.unit.broker.history.test_history import (
 
 SIZE = 2_500
 
-BYTECODES_PER_TURN = 60_000
-"""Two milliseconds or so. The whole of such a record takes thirty times as many."""
+BYTECODES_PER_TURN = (SLICE_MS + 1) * BYTECODES_PER_MS
+"""A slice, and its last step. The whole of such a record takes twenty times as many."""
 
 
 @virtual
 async def test_no_turn_of_a_record_looks_at_all_members(clock: VirtualClock) -> None:
-    history, most = RebalanceHistory(clock=clock), 0
+    work, most = WorkClock(clock), 0
+    history = RebalanceHistory(clock=work)
     await history.start(MemoryHistoryLog())
     rebalance(history, "warm up")
     await asyncio.sleep(1)
     rebalance(history, size=SIZE)
-    with metered() as meter:
+    with metered(work) as meter:
         while history.totals("g") == (0, 0) or len(history._queue):
             before = meter.count
             await asyncio.sleep(0)
@@ -48,7 +52,8 @@ async def test_no_turn_of_a_record_looks_at_all_members(clock: VirtualClock) -> 
 async def test_what_was_known_of_a_large_rebalance_is_let_go_of_in_slices(
     clock: VirtualClock,
 ) -> None:
-    history = RebalanceHistory(clock=clock)
+    assert clock.monotonic_ms(), "the loop's own; the history has one by which work takes time"
+    history = RebalanceHistory(clock=BusyClock())
     await history.start(MemoryHistoryLog())
     rebalance(history, size=SIZE)
     while history.totals("g") == (0, 0):  # noqa: ASYNC110 - turns are what is counted.
@@ -59,7 +64,7 @@ async def test_what_was_known_of_a_large_rebalance_is_let_go_of_in_slices(
         turns += 1
         await asyncio.sleep(0)
     # Its members, twice, and their joins.
-    assert turns >= 3 * SIZE // 500
+    assert turns >= 3 * SIZE // (SLICE_MS * FEW)
     await history.close()
 
 
@@ -88,9 +93,9 @@ async def test_large_rebalances_that_take_long_are_written_down_one_by_one(
     await history.close()
 
 
-@pytest.mark.parametrize("size", [10, BYTES_PER_TURN])
-async def test_a_start_that_reads_large_records_answers_probes_meanwhile(size: int) -> None:
-    entries = [Entry(f"g{n}", "rebalance", 1, b"x" * size, 0) for n in range(20)]
+@pytest.mark.parametrize("entry_ms", [0, SLICE_MS])
+async def test_a_start_that_reads_large_records_answers_probes_meanwhile(entry_ms: int) -> None:
+    entries = [Entry(f"g{n}", "rebalance", 1, b"x", 0) for n in range(20)]
     turns = 0
 
     async def count_turns() -> None:
@@ -100,6 +105,7 @@ async def test_a_start_that_reads_large_records_answers_probes_meanwhile(size: i
             await asyncio.sleep(0)
 
     counting = asyncio.create_task(count_turns())
-    assert await restore(MemoryHistoryLog(entries), Rings(100, 1 << 30)) == []
+    clock, log = BusyClock(entry_ms), MemoryHistoryLog(entries)
+    assert await restore(log, Rings(100, 1 << 30), clock) == []
     counting.cancel()
-    assert (turns >= 20) == (size == BYTES_PER_TURN)
+    assert (turns >= 20) == (entry_ms > 0)

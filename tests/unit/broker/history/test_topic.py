@@ -21,6 +21,7 @@ from kohort.protocol.records.batch import read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from kohort.testing.virtual_clock import VirtualClock
 from tests.support.brokers.running_topics import InlineExecutor, running_topics
 from tests.support.records.storage_tools import memory_store
 from tests.unit.broker.core.history.test_json_form import AVOIDED, TRIGGER
@@ -150,7 +151,7 @@ async def test_a_damaged_log_restores_what_comes_before_the_damage(
     file.write_bytes(data)
     async with running_topics(tmp_path) as topics:
         rings = Rings(100, 1 << 20)
-        await restore(log_of(topics), rings)
+        await restore(log_of(topics), rings, VirtualClock())
         ring = rings.get("g")
         assert ring is not None
         assert ring.last_sequence == 1
@@ -181,7 +182,7 @@ async def test_a_rebalance_that_ran_when_the_broker_died_is_unfinished(tmp_path:
             ]
         )
         rings = Rings(100, 1 << 20)
-        (unfinished,) = await restore(log, rings)
+        (unfinished,) = await restore(log, rings, VirtualClock())
         ring = rings.get("g")
         assert ring is not None
         assert (ring.last_sequence, len(ring.records)) == (4, 3)
@@ -192,4 +193,4 @@ async def test_a_rebalance_that_ran_when_the_broker_died_is_unfinished(tmp_path:
         assert (unfinished.kind, unfinished.sequence) == ("rebalance", 4)
         # Once it is written, another start finds nothing to finish.
         await log.append([unfinished])
-        assert await restore(log, Rings(100, 1 << 20)) == []
+        assert await restore(log, Rings(100, 1 << 20), VirtualClock()) == []

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from kohort.broker.core.group.states import GroupState
 from kohort.broker.metrics.groups import GroupCollector
-from kohort.broker.runtime.pacer import Pacer
+from kohort.broker.runtime.slices import Slice
+from kohort.testing.virtual_clock import VirtualClock
 from tests.unit.broker.metrics.sources import (
     Group,
     Groups,
@@ -35,7 +36,7 @@ async def collected(
         groups_max=groups_max,
         group_partitions_max=group_partitions_max,
     )
-    await collector.refresh(Pacer())
+    await collector.refresh(Slice(VirtualClock()))
     return collector, values(collector.collect())
 
 
@@ -167,14 +168,14 @@ async def test_requests_that_wait_and_unused_ids_are_counted_over_all_groups() -
 
 
 async def test_a_look_pauses_at_every_group_also_at_those_without_offsets() -> None:
-    class CountingPacer(Pacer):
+    class CountingSlice(Slice):
         count = 0
 
         async def pause(self) -> None:
             self.count += 1
 
-    pacer = CountingPacer()
+    piece = CountingSlice(VirtualClock())
     groups = Groups([Group(f"group {number}") for number in range(50)])
     collector = GroupCollector(groups, TOPICS, groups_max=20, group_partitions_max=100)
-    await collector.refresh(pacer)
-    assert pacer.count == 50
+    await collector.refresh(piece)
+    assert piece.count == 50

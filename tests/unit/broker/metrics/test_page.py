@@ -28,6 +28,7 @@ from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
 from kohort.broker.metrics.catalogue import METRICS
 from kohort.broker.metrics.docs import document
 from kohort.broker.metrics.page import MetricsPage, prefers_openmetrics
+from kohort.broker.runtime.clock import SystemClock
 from tests.unit.broker.metrics.sources import (
     Group,
     Groups,
@@ -85,6 +86,7 @@ async def make_page() -> AsyncIterator[MakePage]:
             history=History(),
             purgatory=Purgatory(),
             network=Network(),
+            clock=SystemClock(),
             node_id=1,
             address="localhost:9092",
             version="1.2.3",

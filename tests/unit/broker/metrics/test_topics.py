@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from kohort.broker.metrics.topics import TopicCollector, high_watermark
-from kohort.broker.runtime.pacer import Pacer
+from kohort.broker.runtime.slices import Slice
+from kohort.testing.virtual_clock import VirtualClock
 from tests.unit.broker.metrics.sources import (
     Compaction,
     Log,
@@ -28,7 +29,7 @@ async def collected(
     topics: Sequence[Topic], *, partitions_max: int = 100
 ) -> tuple[TopicCollector, dict[str, dict[tuple[str, ...], float]]]:
     collector = TopicCollector(Topics(topics), node_id=7, partitions_max=partitions_max)
-    await collector.refresh(Pacer())
+    await collector.refresh(Slice(VirtualClock()))
     return collector, values(collector.collect())
 
 
@@ -57,7 +58,7 @@ async def test_compaction_that_fails_is_shown() -> None:
     topics = Topics([])
     topics.compaction = Compaction(uncleanable_count=2, failure_count=5)
     collector = TopicCollector(topics, node_id=7, partitions_max=1)
-    await collector.refresh(Pacer())
+    await collector.refresh(Slice(VirtualClock()))
     found = values(collector.collect())
     assert found["kafka_log_logcleanermanager_uncleanable_partitions_count"] == {(): 2}
     assert found["kohort_compaction_failures_total"] == {(): 5}
@@ -141,12 +142,12 @@ async def test_a_topic_that_is_deleted_during_a_look_is_not_opened_again() -> No
     partitions = Partitions([Partition(0), Partition(1)], unopened=[0, 1])
     topics = Topics([Topic("orders", partitions)])
 
-    class DeletingPacer(Pacer):
+    class DeletingSlice(Slice):
         async def pause(self) -> None:
             topics.by_name.clear()
 
     collector = TopicCollector(topics, node_id=1, partitions_max=10)
-    await collector.refresh(DeletingPacer())
+    await collector.refresh(DeletingSlice(VirtualClock()))
     assert partitions.peek(0) is not None
     assert partitions.peek(1) is None
 

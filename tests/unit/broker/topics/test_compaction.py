@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kohort.broker.runtime.slices import SLICE_MS
 from kohort.broker.storage.checkpoints.offset_checkpoint import CLEANER_OFFSET_FILE
 from kohort.broker.topics.compaction import Compactor
 from kohort.broker.topics.manager import TopicManager
@@ -19,6 +20,7 @@ from kohort.protocol.records.record import Record, decode_records
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.brokers.running_topics import InlineExecutor, append, running_topics
+from tests.support.measures.busy_clock import BusyClock
 from tests.support.records.storage_tools import memory_store
 
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
@@ -189,7 +191,7 @@ async def test_a_full_disk_delays_compaction_and_does_not_end_it(
             assert await compactor.compact_one()
             assert compactor.uncleanable_count == 1
             waited_ms = 0
-            while not compactor._dirtiest():
+            while not await compactor._dirtiest():
                 waited_ms += 1000
                 clock.advance(1000)
             waits.append(waited_ms // 1000)
@@ -267,3 +269,35 @@ async def test_reads_after_records_are_deleted_see_none_of_them(tmp_path: Path) 
         with pytest.raises(KafkaError) as caught:
             partition.reads.read(0, 1 << 20, min_one=True)
         assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def test_others_have_the_loop_while_many_logs_are_looked_at(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        topic = await topics.changes.create_topic("t", partition_count=10, configs=COMPACTED)
+        for partition in topic.partitions:
+            append(partition, b"value", b"key")
+        looking = asyncio.ensure_future(compactor_of(topics, BusyClock(SLICE_MS)).compact_one())
+        turns = 0
+        while not looking.done():
+            turns += 1
+            await asyncio.sleep(0)
+        assert not looking.result()
+        assert turns > 10
+
+
+async def test_a_log_that_goes_offline_while_others_are_looked_at_is_left_alone(
+    tmp_path: Path,
+) -> None:
+    async with running_topics(tmp_path) as topics:
+        topic = await topics.changes.create_topic("t", partition_count=3, configs=COMPACTED)
+        for partition in topic.partitions:
+            fill(partition, rounds=2)
+        dirtiest = topic.partitions[0]
+        before = len(dirtiest.log.segments)
+        compactor = compactor_of(topics, BusyClock(SLICE_MS))
+        looking = asyncio.ensure_future(compactor.compact_one())
+        await asyncio.sleep(0)
+        dirtiest.take_offline("as if its disk had failed")
+        assert not await looking
+        assert len(dirtiest.log.segments) == before
+        assert compactor.failure_count == 0

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from kohort.broker.runtime.slices import SLICE_MS
 from kohort.broker.storage.checkpoints.offset_checkpoint import RECOVERY_POINT_FILE, read_offsets
 from kohort.broker.topics.manager import TopicManager
+from kohort.broker.topics.partition import Partition
 from kohort.protocol.records.batch import read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
@@ -186,5 +188,29 @@ def test_producers_that_are_silent_for_long_are_forgotten() -> None:
         assert len(partition.log.producers) == 1
         await asyncio.sleep(86_400)
         assert len(partition.log.producers) == 0
+
+    on_virtual_time(scenario)
+
+
+@pytest.mark.parametrize(("work_ms", "turns_wanted"), [(0, 1), (SLICE_MS, 10)])
+def test_others_have_the_loop_between_partitions_that_take_long(
+    work_ms: int, turns_wanted: int
+) -> None:
+    async def scenario(topics: TopicManager, clock: VirtualClock) -> None:
+        topic = await topics.changes.create_topic("orders", partition_count=10)
+        for partition in topic.partitions:
+            append(partition)
+        turn, seen = 0, list[int]()
+
+        def work(_: Partition) -> None:
+            seen.append(turn)
+            clock.advance(work_ms)
+
+        visit = asyncio.ensure_future(topics._upkeep._visit(work))
+        while not visit.done():
+            turn += 1
+            await asyncio.sleep(0)
+        assert len(seen) == 10
+        assert len(set(seen)) == turns_wanted
 
     on_virtual_time(scenario)

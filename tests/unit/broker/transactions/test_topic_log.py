@@ -31,7 +31,7 @@ async def test_the_topic_is_made_with_its_first_id_and_a_look_makes_nothing(
     async with running_topics(tmp_path) as topics:
         log = log_of(topics)
         assert log.partition_count == 7
-        assert (await load_ids(log)).records == {}
+        assert (await load_ids(log, topics.clock)).records == {}
         assert directories(tmp_path, "__transaction*") == []
         made = log.append(3, stored(S.EMPTY), wall_ms=WALL_MS)
         assert made is not None
@@ -59,7 +59,7 @@ async def test_the_last_record_of_each_id_is_read_back(tmp_path: Path) -> None:
                 await waiting
     async with running_topics(tmp_path) as topics:
         log = log_of(topics)
-        loaded = await load_ids(log)
+        loaded = await load_ids(log, topics.clock)
         # The one that was updated first comes first.
         assert list(loaded.records.values()) == [
             stored(S.EMPTY, transactional_id="other", last_update_ms=5),

@@ -2,8 +2,9 @@
 
 import pytest
 
-from kohort.broker.core.group.group_value import MEMBERS_PER_STEP, StoredMember
+from kohort.broker.core.group.group_value import StoredMember
 from kohort.broker.core.group.records import GroupRecord, encode_value, value_steps
+from kohort.broker.core.steps import FEW
 from kohort.protocol.codec import encode_versioned
 from kohort.protocol.errors import EncodeError
 from kohort.protocol.messages.offsets_topic import GroupMetadataValue, MemberMetadata
@@ -16,15 +17,15 @@ MEMBERS = (
 )
 
 
-MANY = tuple(MEMBERS[0]._replace(member_id=str(n)) for n in range(2 * MEMBERS_PER_STEP + 1))
+MANY = tuple(MEMBERS[0]._replace(member_id=str(n)) for n in range(2 * FEW + 1))
 
 
 @pytest.mark.parametrize(
     "members",
     [
         *(MEMBERS[:count] for count in range(len(MEMBERS) + 1)),
-        MANY[:MEMBERS_PER_STEP],
-        MANY[: MEMBERS_PER_STEP + 1],
+        MANY[:FEW],
+        MANY[: FEW + 1],
         MANY[:-1],
         MANY,
     ],

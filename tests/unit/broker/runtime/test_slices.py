@@ -1,0 +1,125 @@
+"""Long work lets others have their turns: by time, and where time stands still by steps."""
+
+import asyncio
+
+import pytest
+
+from kohort.broker.core.steps import Steps
+from kohort.broker.runtime.slices import LOOKS_MAX, SLICE_MS, RoundRobin, Slice, run
+from kohort.testing.virtual_clock import VirtualClock
+
+
+def counted_steps(count: int, clock: VirtualClock, step_ms: int) -> Steps[int]:
+    for _ in range(count):
+        clock.advance(step_ms)
+        yield
+    return count
+
+
+async def turns_of(steps: Steps[int], clock: VirtualClock) -> int:
+    """Returns how often others had the loop until the steps were done."""
+    work = asyncio.ensure_future(run(steps, Slice(clock)))
+    turns = -1
+    while not work.done():
+        turns += 1
+        await asyncio.sleep(0)
+    return turns
+
+
+class Worker:
+    """Takes turns until its pieces are done, each of which takes some time."""
+
+    def __init__(self, name: str, pieces: int, clock: VirtualClock, done: list[str]) -> None:
+        self.name = name
+        self._left = pieces
+        self._clock = clock
+        self._done = done
+
+    def take_turn(self, piece: Slice) -> bool:
+        while self._left:
+            self._left -= 1
+            self._clock.advance(1)
+            self._done.append(self.name)
+            if piece.is_over():
+                break
+        return self._left > 0
+
+
+class Faulty(Worker):
+    """Fails at each of its pieces."""
+
+    def take_turn(self, piece: Slice) -> bool:
+        super().take_turn(piece)
+        if self._left:
+            raise ValueError("as if it were a fault of ours")
+        return False
+
+
+def test_a_slice_is_over_when_its_time_is() -> None:
+    clock = VirtualClock()
+    piece = Slice(clock)
+    clock.advance(SLICE_MS - 1)
+    assert not piece.is_over()
+    clock.advance(1)
+    assert piece.is_over()
+    piece.begin()
+    assert not piece.is_over()
+
+
+def test_a_slice_ends_though_time_stands_still() -> None:
+    piece = Slice(VirtualClock())
+    assert [piece.is_over() for _ in range(LOOKS_MAX)] == [False] * (LOOKS_MAX - 1) + [True]
+
+
+async def test_a_pause_lets_others_have_the_loop_only_when_the_slice_is_over() -> None:
+    clock, others = VirtualClock(), list[str]()
+    piece = Slice(clock)
+    loop = asyncio.get_running_loop()
+    loop.call_soon(others.append, "first")
+    await piece.pause()
+    assert others == []
+    clock.advance(SLICE_MS)
+    await piece.pause()
+    assert others == ["first"]
+    loop.call_soon(others.append, "second")
+    await piece.pause()
+    assert others == ["first"], "a new slice has begun"
+
+
+async def test_others_have_a_turn_after_each_step_that_takes_long() -> None:
+    clock = VirtualClock()
+    assert await turns_of(counted_steps(20, clock, SLICE_MS), clock) == 20
+
+
+async def test_steps_that_take_no_time_are_one_slice() -> None:
+    clock = VirtualClock()
+    assert await turns_of(counted_steps(20, clock, 0), clock) == 0
+
+
+async def test_what_the_steps_make_is_returned() -> None:
+    clock = VirtualClock()
+    assert await run(counted_steps(5, clock, 1), Slice(clock)) == 5
+
+
+async def test_those_of_one_kind_of_work_have_one_slice_in_a_turn_between_them() -> None:
+    clock, done = VirtualClock(), list[str]()
+    turns = RoundRobin(clock, budget_ms=2)
+    for name in "abc":
+        turns.add(Worker(name, 4, clock, done))
+    seen = []
+    for _ in range(7):
+        await asyncio.sleep(0)
+        seen.append("".join(done))
+        done.clear()
+    assert seen == ["aa", "bb", "cc", "aa", "bb", "cc", ""]
+
+
+async def test_a_fault_of_one_costs_others_no_turn(caplog: pytest.LogCaptureFixture) -> None:
+    clock, done = VirtualClock(), list[str]()
+    turns = RoundRobin(clock, budget_ms=2)
+    turns.add(Faulty("x", 4, clock, done))
+    turns.add(Worker("a", 4, clock, done))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert "".join(done) == "xxaaxxaa"
+    assert len(caplog.records) == 1
