@@ -56,7 +56,7 @@ class AnswerQueue:
             return
         if count > FEW or self.take_turn(self._turns.new_slice()):
             self._is_turn_coming = True
-            self._turns.add(self)
+            self._turns.add(self.take_turn)
 
     def flush(self) -> None:
         """Give all that there are."""

@@ -2,7 +2,7 @@
 
 The sessions of all members start again when a generation begins or is loaded: thousands of timers
 to be moved, and of many groups at once after a start. None of them comes for seconds, so that may
-take a few iterations: those of one group in each.
+take a few iterations.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SessionTimers:
         self._pending.update(deadlines)
         if not self._is_turn_coming:
             self._is_turn_coming = True
-            self._queue.add(self)
+            self._queue.add(self.take_turn)
 
     def cancel(self, key: TimerKey) -> None:
         """Cancel the timer of a key, like `KeyedTimers.cancel`."""

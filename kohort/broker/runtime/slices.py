@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import Final, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from kohort.broker.core.steps import Steps
 
@@ -84,18 +85,16 @@ async def run(steps: Steps[T], piece: Slice) -> T:
             piece.begin()
 
 
-class TurnTaker(Protocol):
-    """Work that can wait for a few iterations of the loop."""
-
-    def take_turn(self, piece: Slice) -> bool:
-        """Work until the slice is over; True if there is more. What it fails at must not come
-        again.
-        """
-        ...
+Work: TypeAlias = Callable[[Slice], bool | None]
+"""Work that can wait for a few iterations of the loop: it goes on until its slice is over, and
+returns True if there is more. If it raises, it is called again: what it fails at must not come
+again.
+"""
 
 
 class RoundRobin:
-    """A queue of those who do the same kind of work: each iteration of the loop is the turn of one.
+    """A queue of those who do the same kind of work, which have one slice in each iteration of the
+    loop between them.
 
     A slice for each of twenty groups in one iteration is together not bounded.
     """
@@ -107,32 +106,45 @@ class RoundRobin:
         self._clock = clock
         self._budget_ms = budget_ms
         self._looks_max = looks_max
-        self._waiting: deque[TurnTaker] = deque()
+        self._waiting: deque[Work] = deque()
+        self._next: asyncio.Handle | None = None
 
-    def add(self, one: TurnTaker) -> None:
-        """Have it take turns until it has no more to do. Not to be called for one that still takes
-        turns, nor from its `take_turn`.
-        """
-        self._waiting.append(one)
-        if len(self._waiting) == 1:
+    @property
+    def waiting_count(self) -> int:
+        """How many have more to do."""
+        return len(self._waiting)
+
+    def add(self, work: Work) -> None:
+        """Have it take turns until it has no more to do."""
+        self._waiting.append(work)
+        if self._next is None:
             self._come_back()
+
+    def clear(self) -> None:
+        """Forget what is left."""
+        self._waiting.clear()
 
     def new_slice(self) -> Slice:
         """Make a slice for a turn that is taken at once, outside the queue."""
         return Slice(self._clock, self._budget_ms, self._looks_max)
 
     def _come_back(self) -> None:
-        asyncio.get_running_loop().call_soon(self._take_turn)
+        self._next = asyncio.get_running_loop().call_soon(self._take_turns)
 
-    def _take_turn(self) -> None:
-        one = self._waiting.popleft()
-        try:
-            is_more = one.take_turn(self.new_slice())
-        except Exception:
-            # It expects another turn, and would never be added again without one.
-            logger.exception("A fault of ours in work over several turns")
-            is_more = True
-        if is_more:
-            self._waiting.append(one)
+    def _take_turns(self) -> None:
+        piece = self.new_slice()
+        while self._waiting:
+            work = self._waiting.popleft()
+            try:
+                is_more = work(piece)
+            except Exception:
+                # It expects another turn, and would never be added again without one.
+                logger.exception("A fault of ours in work over several turns")
+                is_more = True
+            if is_more:
+                self._waiting.append(work)
+            if piece.is_over():
+                break
+        self._next = None
         if self._waiting:
             self._come_back()

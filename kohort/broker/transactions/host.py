@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, assert_never
 
 from kohort.broker.coordinator.log.offsets_log import partition_of
@@ -37,8 +38,7 @@ from kohort.broker.core.transaction.requests import (
 from kohort.broker.core.transaction.transactional_id import TransactionalId
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.later import Later
-from kohort.broker.runtime.slices import Slice
-from kohort.broker.transactions.backlog import Backlog
+from kohort.broker.runtime.slices import RoundRobin, Slice
 from kohort.broker.transactions.events import EventCounts
 from kohort.broker.transactions.log import TransactionLog, load_ids
 from kohort.broker.transactions.markers import MarkerWriter
@@ -46,9 +46,6 @@ from kohort.broker.transactions.reconciling import Reconciler
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
-
-MARKERS_PER_TURN: Final = 100
-"""Markers that one transaction writes before others get the loop: about two milliseconds."""
 
 RETRY_MS: Final = 1_000
 """How long a partition that could not take its marker is left alone."""
@@ -108,7 +105,8 @@ class TransactionHost:
         self._settling: dict[str, list[Later[None]]] = {}
         self._timeouts = purgatory.keyed_timers(self._on_overdue, kind="Transaction")
         self._retries = purgatory.keyed_timers(self._on_retry, kind="TransactionMarkers")
-        self._backlog = Backlog(clock)
+        self._turns = RoundRobin(clock)
+        """What many ids have to do at once."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweeper: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -153,7 +151,7 @@ class TransactionHost:
             await asyncio.wait(self._tasks, timeout=CLOSE_PATIENCE_S)
         self._timeouts.cancel_all()
         self._retries.cancel_all()
-        self._backlog.clear()
+        self._turns.clear()
         unanswered, self._unanswered = self._unanswered, {}
         for ticket in unanswered:
             ticket.fail(KafkaError(ErrorCode.NOT_COORDINATOR))
@@ -202,7 +200,7 @@ class TransactionHost:
             "unanswered": len(self._unanswered),
             "settling": len(self._settling),
             "retries": len(self._retries),
-            "backlog": len(self._backlog),
+            "turns": self._turns.waiting_count,
             "tasks": len(self._tasks),
             "stuck": len(self._stuck),
             "broken": len(self._broken),
@@ -328,7 +326,7 @@ class TransactionHost:
             case Append():
                 self._append(one, effect)
             case Mark():
-                self._mark(one, effect, 0)
+                self._mark(one, effect, 0, self._turns.new_slice())
             case Stuck(partitions):
                 self._tell_stuck(one, partitions)
                 deadline_ms = self._clock.monotonic_ms() + RETRY_MS
@@ -407,17 +405,19 @@ class TransactionHost:
 
     # Markers.
 
-    def _mark(self, one: TransactionalId, mark: Mark, begin: int) -> None:
-        """Write markers from the index `begin` on, so many in a turn."""
-        end = begin + MARKERS_PER_TURN
-        for partition in mark.partitions[begin:end]:
-            self._mark_one(one, mark.record, partition)
-        if end < len(mark.partitions):
-            one.on_waiting()
-            self._backlog.add(lambda: self._mark_more(one, mark, end))
+    def _mark(self, one: TransactionalId, mark: Mark, begin: int, piece: Slice) -> None:
+        """Write markers from the index `begin` on; those that the slice has no room for have
+        another turn.
+        """
+        for index in range(begin, len(mark.partitions)):
+            if index > begin and piece.is_over():
+                one.on_waiting()
+                self._turns.add(partial(self._mark_more, one, mark, index))
+                return
+            self._mark_one(one, mark.record, mark.partitions[index])
 
-    def _mark_more(self, one: TransactionalId, mark: Mark, begin: int) -> None:
-        self._take(one, lambda: self._mark(one, mark, begin))
+    def _mark_more(self, one: TransactionalId, mark: Mark, begin: int, piece: Slice) -> None:
+        self._take(one, lambda: self._mark(one, mark, begin, piece))
 
     def _mark_one(
         self, one: TransactionalId, record: TransactionRecord, partition: TopicPartition
@@ -465,9 +465,9 @@ class TransactionHost:
     def _on_overdue(self, names: list[str], now_ms: int) -> None:
         del now_ms
         for name in names:
-            self._backlog.add(lambda name=name: self._check_timeout(name))  # type: ignore[misc]
+            self._turns.add(partial(self._check_timeout, name))
 
-    def _check_timeout(self, name: str) -> None:
+    def _check_timeout(self, name: str, _: Slice) -> None:
         one = self._ids.get(name)
         if one is not None:
             self._take(one, lambda: one.abort_overdue(self._clock.wall_ms()))
@@ -475,9 +475,9 @@ class TransactionHost:
     def _on_retry(self, names: list[str], now_ms: int) -> None:
         del now_ms
         for name in names:
-            self._backlog.add(lambda name=name: self._retry(name))  # type: ignore[misc]
+            self._turns.add(partial(self._retry, name))
 
-    def _retry(self, name: str) -> None:
+    def _retry(self, name: str, _: Slice) -> None:
         one = self._ids.get(name)
         if one is not None:
             self._take(one, lambda: one.retry(self._clock.wall_ms()))

@@ -105,7 +105,7 @@ async def test_those_of_one_kind_of_work_have_one_slice_in_a_turn_between_them()
     clock, done = VirtualClock(), list[str]()
     turns = RoundRobin(clock, budget_ms=2)
     for name in "abc":
-        turns.add(Worker(name, 4, clock, done))
+        turns.add(Worker(name, 4, clock, done).take_turn)
     seen = []
     for _ in range(7):
         await asyncio.sleep(0)
@@ -114,11 +114,45 @@ async def test_those_of_one_kind_of_work_have_one_slice_in_a_turn_between_them()
     assert seen == ["aa", "bb", "cc", "aa", "bb", "cc", ""]
 
 
+async def test_those_with_little_to_do_share_a_turn() -> None:
+    clock, done = VirtualClock(), list[str]()
+    turns = RoundRobin(clock, budget_ms=2)
+    for name in "abc":
+        turns.add(Worker(name, 1, clock, done).take_turn)
+    await asyncio.sleep(0)
+    assert done == ["a", "b"]
+    await asyncio.sleep(0)
+    assert done == ["a", "b", "c"]
+    assert turns.waiting_count == 0
+
+
+async def test_work_may_ask_for_more_work_and_what_is_cleared_is_not_done() -> None:
+    clock, done = VirtualClock(), list[str]()
+    turns = RoundRobin(clock, budget_ms=1)
+
+    def ask(piece: Slice) -> None:
+        turns.add(Worker("asked for", 1, clock, done).take_turn)
+
+    turns.add(ask)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert done == ["asked for"]
+    turns.add(Worker("cleared", 1, clock, done).take_turn)
+    turns.clear()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert done == ["asked for"]
+    turns.add(Worker("later", 1, clock, done).take_turn)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert done == ["asked for", "later"]
+
+
 async def test_a_fault_of_one_costs_others_no_turn(caplog: pytest.LogCaptureFixture) -> None:
     clock, done = VirtualClock(), list[str]()
     turns = RoundRobin(clock, budget_ms=2)
-    turns.add(Faulty("x", 4, clock, done))
-    turns.add(Worker("a", 4, clock, done))
+    turns.add(Faulty("x", 4, clock, done).take_turn)
+    turns.add(Worker("a", 4, clock, done).take_turn)
     for _ in range(5):
         await asyncio.sleep(0)
     assert "".join(done) == "xxaaxxaa"

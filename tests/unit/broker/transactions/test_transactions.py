@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from kohort.broker.core.transaction.requests import (
     TransactionConfig,
 )
 from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.slices import SLICE_MS
 from kohort.broker.transactions.host import RETRY_MS, TransactionsConfig
 from kohort.broker.transactions.transactions import Transactions
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -179,13 +181,21 @@ async def test_a_transaction_of_many_partitions_ends_over_several_turns(
     clock: VirtualClock,
 ) -> None:
     many = [TopicPartition("wide", index) for index in range(1_050)]
-    async with running(clock, partitions=MarkedPartitions(*many)) as harness:
+
+    class SlowPartitions(MarkedPartitions):
+        def write(self, *place: Any, **marker: Any) -> Later[ErrorCode] | ErrorCode:  # noqa: ANN401
+            clock.advance(1)
+            return super().write(*place, **marker)
+
+    async with running(clock, partitions=SlowPartitions(*many)) as harness:
         harness.init()
         harness.add(*many)
         ended = harness.end(COMMIT)
         assert isinstance(ended, Later)
         written = harness.partitions.markers
-        assert sum(map(len, written.values())) == 100
+        assert sum(map(len, written.values())) == SLICE_MS
+        await asyncio.sleep(0)
+        assert sum(map(len, written.values())) == 2 * SLICE_MS
         assert await ended == given(1)
         assert all(len(markers) == 1 for markers in written.values())
 
