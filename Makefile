@@ -36,7 +36,7 @@ TYPES := $(wildcard $(foreach depth,* */* */*/*,$(addprefix kohort/,$(addsuffix 
 COMPILED := $(TYPES) $(TYPES:.pxd=.py) \
             kohort/protocol/hot.py \
             $(wildcard kohort/accelerated/codecs/* kohort/protocol/compiler/*.py kohort/protocol/messages/*.py)
-SUITES := $(wildcard $(addprefix tests/,unit property simulation integration interop crash fuzz pipeline))
+SUITES := $(wildcard $(addprefix tests/,unit property simulation integration interop crash histories fuzz pipeline))
 PYTEST := $(BIN)/python -m pytest $(ARGS)
 
 .PHONY: help run test test-long lint types imports format unit property simulation simulate integration \

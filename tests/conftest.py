@@ -41,6 +41,7 @@ class Scale:
 SCALES: Final = (
     Scale("--crash-runs", 20, 200, "how often tests/crash kills the broker"),
     Scale("--history-kills", 4, 500, "how often tests/crash kills the broker around rebalances"),
+    Scale("--transaction-kills", 2, 200, "how often tests/crash kills the broker in transactions"),
     Scale("--fuzz-frames", 50_000, 2_000_000, "how many frames tests/fuzz sends"),
     Scale("--captured-frames", 20_000, 5_000_000, "how many of what clients sent, damaged"),
     Scale("--pipeline-kills", 1, 20, "how often tests/pipeline kills the driver, and the broker"),
@@ -126,6 +127,11 @@ def captured_frames(request: pytest.FixtureRequest) -> int:
 @pytest.fixture(scope="session")
 def history_kills(request: pytest.FixtureRequest) -> int:
     return scale_of(request, "--history-kills")
+
+
+@pytest.fixture(scope="session")
+def transaction_kills(request: pytest.FixtureRequest) -> int:
+    return scale_of(request, "--transaction-kills")
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,7 @@ BUDGETS_S: Final[Mapping[str, float]] = {
     "integration": 220,
     "interop": 1_200,
     "crash": 60,
+    "histories": 30,
     "fuzz": 60,
     "pipeline": 90,
 }

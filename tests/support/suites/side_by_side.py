@@ -47,6 +47,7 @@ OF_MODULES: Final[Mapping[str, str]] = {
 OF_SUITES: Final[Mapping[str, str]] = {
     "pipeline": "tables",
     "crash": "kills",
+    "histories": "kills",
     # They hold a broker to times and to memory: one after another, at least.
     "integration": "integration",
 }

@@ -1,0 +1,187 @@
+"""Kohort as the histories need it: with a wall clock that can be stepped, and faults planted.
+
+A clock in a file of eight bytes is ahead of the machine's by so many milliseconds, for all brokers
+that are forked here. A planted fault is what shows that the checker is not blind: each is one that
+a broker might have, and a run against it must not be without anomalies.
+"""
+
+from __future__ import annotations
+
+import argparse
+import mmap
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from kohort.broker.coordinator.coordinator import GroupCoordinator
+from kohort.broker.runtime.clock import SystemClock
+from kohort.broker.runtime.later import Later
+from kohort.broker.topics.partition import Partition
+from kohort.broker.transactions.markers import PartitionMarkers
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.records.control import ControlType
+from tests.support.brokers.forking import serve
+
+_AHEAD: Final = struct.Struct("<q")
+
+
+class SteppedClock:
+    """The file, for the one who steps."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        file.write_bytes(_AHEAD.pack(0))
+
+    def set_ahead(self, ms: int) -> None:
+        """Negative is behind."""
+        with self.file.open("r+b") as clock:
+            clock.write(_AHEAD.pack(ms))
+
+
+def _follow(file: Path) -> None:
+    with file.open("rb") as opened:
+        clock = mmap.mmap(opened.fileno(), _AHEAD.size, prot=mmap.PROT_READ)
+
+    def wall_ms(self: SystemClock) -> int:
+        del self
+        (ahead_ms,) = _AHEAD.unpack_from(clock)
+        return int(time.time_ns() // 1_000_000 + ahead_ms)
+
+    SystemClock.wall_ms = wall_ms  # type: ignore[method-assign]
+
+
+def _is_chosen(topic: str, partition: int) -> bool:
+    """Whether a fault in one partition of each topic is in this one."""
+    return partition == 1 and not topic.startswith("__")
+
+
+def _wrong_marker() -> None:
+    """In one partition of each topic markers say the opposite."""
+    write = PartitionMarkers.write
+
+    def wrong(
+        self: PartitionMarkers,
+        topic: str,
+        partition: int,
+        producer_id: int,
+        producer_epoch: int,
+        result: ControlType,
+        *,
+        coordinator_epoch: int,
+        transaction_version: int,
+    ) -> Later[ErrorCode] | ErrorCode:
+        if _is_chosen(topic, partition):
+            result = ControlType(1 - result)
+        return write(
+            self,
+            topic,
+            partition,
+            producer_id,
+            producer_epoch,
+            result,
+            coordinator_epoch=coordinator_epoch,
+            transaction_version=transaction_version,
+        )
+
+    PartitionMarkers.write = wrong  # type: ignore[method-assign]
+
+
+def _missing_marker() -> None:
+    """In one partition of each topic every fourth marker is not written."""
+    write = PartitionMarkers.write
+    count = 0
+
+    def forgetful(
+        self: PartitionMarkers,
+        topic: str,
+        partition: int,
+        producer_id: int,
+        producer_epoch: int,
+        result: ControlType,
+        *,
+        coordinator_epoch: int,
+        transaction_version: int,
+    ) -> Later[ErrorCode] | ErrorCode:
+        nonlocal count
+        count += _is_chosen(topic, partition)
+        if _is_chosen(topic, partition) and count % 4 == 0:
+            return ErrorCode.NONE
+        return write(
+            self,
+            topic,
+            partition,
+            producer_id,
+            producer_epoch,
+            result,
+            coordinator_epoch=coordinator_epoch,
+            transaction_version=transaction_version,
+        )
+
+    PartitionMarkers.write = forgetful  # type: ignore[method-assign]
+
+
+def _stable_offset_ignored() -> None:
+    """Whoever reads what is committed is given what is undecided as well."""
+    Partition.last_stable_offset = property(lambda self: self.high_watermark)  # type: ignore[method-assign, assignment]
+
+
+def _aborts_untold() -> None:
+    """Whoever reads what is committed is not told what was aborted."""
+    Partition.aborted_in_read = lambda *_: []  # type: ignore[method-assign]
+
+
+def _positions_always_committed() -> None:
+    """Positions of aborted transactions become those of the group."""
+    end = GroupCoordinator.end_transaction
+
+    def always(
+        self: GroupCoordinator, offsets_partition: int, producer_id: int, *, commit: bool
+    ) -> None:
+        del commit
+        end(self, offsets_partition, producer_id, commit=True)
+
+    GroupCoordinator.end_transaction = always  # type: ignore[method-assign]
+
+
+def _positions_never_committed() -> None:
+    """Positions of committed transactions are forgotten."""
+    end = GroupCoordinator.end_transaction
+
+    def never(
+        self: GroupCoordinator, offsets_partition: int, producer_id: int, *, commit: bool
+    ) -> None:
+        del commit
+        end(self, offsets_partition, producer_id, commit=False)
+
+    GroupCoordinator.end_transaction = never  # type: ignore[method-assign]
+
+
+FAULTS: Final[dict[str, Callable[[], None]]] = {
+    "wrong-marker": _wrong_marker,
+    "missing-marker": _missing_marker,
+    "stable-offset-ignored": _stable_offset_ignored,
+    "aborts-untold": _aborts_untold,
+    "positions-always-committed": _positions_always_committed,
+    "positions-never-committed": _positions_never_committed,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.histories.broker")
+    parser.add_argument("--clock", type=Path, required=True)
+    parser.add_argument("--fault", choices=FAULTS)
+    parser.add_argument("overrides", nargs="*")
+    options = parser.parse_args()
+
+    def prepare() -> None:
+        _follow(options.clock)
+        if options.fault is not None:
+            FAULTS[options.fault]()
+
+    serve(options.overrides, prepare)
+
+
+if __name__ == "__main__":
+    main()
