@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -15,6 +15,8 @@ QUIET = {"log_level": 0}
 """What goes wrong is in errors and exceptions; the library would print it a second time, and the
 loss of a broker that a test has stopped long after it, behind the summary of all tests."""
 
+
+Isolation = Literal["read_uncommitted", "read_committed"]
 
 LEFT_BEHIND = {KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS}
 """How a commit is refused whose member has not heard yet of the generation that it is in."""
@@ -84,6 +86,25 @@ class ConfluentClient(Client):
             consumer.close()
         return records
 
+    def read_to_end(self, topic: str, isolation: Isolation) -> list[Record]:
+        """All that a reader of this level sees now."""
+        records: list[Record] = []
+        consumer = self._reader(isolation)
+        try:
+            partitions = _partitions(consumer, topic)
+            consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+            ahead: set[int | None] = {*partitions}
+            while ahead:
+                found = consumer.consume(500, 0.1)
+                records += _records([one for one in found if one.error() is None])
+                for one in found:
+                    if (error := one.error()) is not None:
+                        assert error.code() == KafkaError._PARTITION_EOF, error
+                        ahead.discard(one.partition())
+        finally:
+            consumer.close()
+        return records
+
     def offsets_for_time(self, topic: str, timestamp_ms: int) -> dict[int, int | None]:
         consumer = self._reader()
         try:
@@ -103,7 +124,9 @@ class ConfluentClient(Client):
     def join(self, group: str, topic: str, seat: Seat = ANY_SEAT) -> "ConfluentMember":
         return ConfluentMember(self.bootstrap, group, topic, seat)
 
-    def _reader(self) -> Consumer:
+    def _reader(self, isolation: Isolation | None = None) -> Consumer:
+        """With an isolation level, one that is told where each partition ends."""
+        told = {} if isolation is None else {"enable.partition.eof": True}
         return Consumer(
             {
                 **QUIET,
@@ -112,6 +135,8 @@ class ConfluentClient(Client):
                 "group.id": "unused",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
+                "isolation.level": isolation or "read_committed",
+                **told,
             }
         )
 

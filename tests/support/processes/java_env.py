@@ -8,6 +8,7 @@ is left out unseen.
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Final, Literal, NoReturn
 
@@ -16,7 +17,7 @@ import pytest
 KAFKA_VERSION = "4.4.0"
 TOOLS_VERSION = "4.3.1"
 
-Kind = Literal["broker", "tools", "apps"]
+Kind = Literal["broker", "tools", "apps", "mirror", "spring", "registry"]
 
 ROOT: Final = Path(__file__).parents[3]
 CACHE: Final = ROOT / ".cache" / "java"
@@ -49,6 +50,14 @@ def classpath(kind: Kind = "broker") -> str:
     if not jars.is_dir():
         missing(f"Kafka's jars for {kind} were not fetched")
     return f"{CACHE / 'classes' / kind}{os.pathsep}{jars}/*"
+
+
+def fetch(kind: Kind) -> None:
+    """Gets jars that `make setup` leaves out, because only tests in long form want them."""
+    for tool in ("javac", "mvn"):
+        if shutil.which(tool) is None:
+            missing(f"{tool} is not installed")
+    subprocess.run([ROOT / "scripts" / "fetch-jars", CACHE, kind], check=True)
 
 
 def missing(what: str) -> NoReturn:
