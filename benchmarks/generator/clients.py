@@ -19,7 +19,7 @@ _CHUNK: Final = 5_000
 """Records that are handed over at once, and after which values repeat."""
 _AHEAD_BYTES: Final = 30_000_000
 _NUMBER: Final = struct.Struct(">q")
-_PATIENCE_S: Final = 120
+_TIMEOUT_S: Final = 120
 
 _PRODUCER: Final[dict[str, Any]] = {
     "acks": "all",
@@ -47,7 +47,7 @@ def produce(port: int, pid: int, topic: str, record_bytes: int, records: int) ->
     values = [_value(number, record_bytes) for number in range(_CHUNK)]
     messages = [{"value": value} for value in values]
     producer.produce(topic, values[0], partition=0)
-    if producer.flush(_PATIENCE_S):
+    if producer.flush(_TIMEOUT_S):
         raise RuntimeError("the first record was not acknowledged")
     ahead_max = _AHEAD_BYTES // record_bytes
     server_s, own_s, began_s = cpu_s(pid), time.process_time(), time.perf_counter()
@@ -56,7 +56,7 @@ def produce(port: int, pid: int, topic: str, record_bytes: int, records: int) ->
             raise RuntimeError("the client's queue is full")
         while len(producer) > ahead_max:
             producer.poll(0.001)
-    left = producer.flush(_PATIENCE_S)
+    left = producer.flush(_TIMEOUT_S)
     took_s = time.perf_counter() - began_s
     own_s, server_s = time.process_time() - own_s, cpu_s(pid) - server_s
     consumer = _consumer(port)
@@ -76,7 +76,7 @@ def fetch(port: int, pid: int, topic: str, record_bytes: int) -> Measured:
     server_s, own_s, began_s = cpu_s(pid), time.process_time(), time.perf_counter()
     consumer.assign([TopicPartition(topic, 0, 0)])
     while offset < end:
-        messages = consumer.consume(min(_CHUNK, end - offset), _PATIENCE_S)
+        messages = consumer.consume(min(_CHUNK, end - offset), _TIMEOUT_S)
         if not messages or messages[0].offset() != offset:
             raise RuntimeError(f"nothing, or not the record at {offset}")
         offset += len(messages)
@@ -111,9 +111,9 @@ def end_to_end(port: int, pid: int, topic: str, rate: int, seconds: float) -> Me
     server_s, began_s = cpu_s(pid), time.perf_counter()
     _send(producer, topic, rate, count)
     server_share = (cpu_s(pid) - server_s) / (time.perf_counter() - began_s)
-    if producer.flush(_PATIENCE_S):
+    if producer.flush(_TIMEOUT_S):
         raise RuntimeError("not all records were acknowledged")
-    reader.join(_PATIENCE_S)
+    reader.join(_TIMEOUT_S)
     if len(took_s) != warm + count:
         raise RuntimeError(f"{len(took_s)} of {warm + count} records arrived, in their order")
     took_s = sorted(took_s[warm:])
@@ -137,7 +137,7 @@ def _send(producer: Producer, topic: str, rate: int, count: int) -> None:
 
 
 def _read(consumer: Consumer, count: int, took_s: list[float]) -> None:
-    late_s = time.perf_counter() + _PATIENCE_S
+    late_s = time.perf_counter() + _TIMEOUT_S
     while len(took_s) < count and time.perf_counter() < late_s:
         message = consumer.poll(1)
         if message is None:
@@ -156,7 +156,7 @@ def produce_one_each(port: int, topics: list[str], partitions: int) -> Measured:
         for partition in range(partitions):
             producer.produce(topic, b"one", partition=partition)
         producer.poll(0)
-    if left := producer.flush(_PATIENCE_S):
+    if left := producer.flush(_TIMEOUT_S):
         raise RuntimeError(f"{left} records were not acknowledged")
     return {}
 

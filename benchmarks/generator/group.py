@@ -56,7 +56,7 @@ FIND, HEARTBEAT, JOIN, LEAVE, SYNC = 4, 4, 9, 5, 5
 
 SESSION_MS: Final = 45_000
 _REBALANCE_MS: Final = 60_000
-_PATIENCE_S: Final = 180
+_TIMEOUT_S: Final = 180
 _PROTOCOL: Final = "range"
 _TOPIC: Final = "bench-group"
 
@@ -330,7 +330,7 @@ class Group:
             sent = 0
         if sent < len(frame):
             # A large assignment; the rest goes as fast as the broker takes it.
-            member.connection.settimeout(_PATIENCE_S)
+            member.connection.settimeout(_TIMEOUT_S)
             member.connection.sendall(frame[sent:])
             member.connection.setblocking(False)
 
@@ -350,7 +350,7 @@ class Group:
         self._run_until(lambda: member.on_answer is _refuse)
 
     def _run_until(self, is_over: Callable[[], bool]) -> None:
-        late_s = time.perf_counter() + _PATIENCE_S
+        late_s = time.perf_counter() + _TIMEOUT_S
         while not is_over():
             now_s = time.perf_counter()
             if now_s > late_s:

@@ -25,7 +25,7 @@ from kohort.protocol.messages.metadata import (
 )
 
 _CREATE, _DELETE, _LIST_OFFSETS, _METADATA = 5, 5, 6, 9
-_PATIENCE_S: Final = 120
+_TIMEOUT_S: Final = 120
 _STARTING: Final = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE}
 """What partitions answer that a Kafka which is up already has not taken up yet."""
 
@@ -33,7 +33,7 @@ _STARTING: Final = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAIL
 def create_topics(port: int, names: Sequence[str], partitions: int = 1) -> None:
     """Raises RuntimeError if that is refused, or takes minutes."""
     with connect(port) as connection:
-        connection.settimeout(_PATIENCE_S)
+        connection.settimeout(_TIMEOUT_S)
         topics = [
             CreatableTopic(
                 name=name, num_partitions=partitions, replication_factor=1, assignments=[],
@@ -41,13 +41,13 @@ def create_topics(port: int, names: Sequence[str], partitions: int = 1) -> None:
             )
             for name in names
         ]  # fmt: skip
-        request = CreateTopicsRequest(topics=topics, timeout_ms=_PATIENCE_S * 1_000)
+        request = CreateTopicsRequest(topics=topics, timeout_ms=_TIMEOUT_S * 1_000)
         answer = ask(connection, request, CreateTopicsResponse, _CREATE)
         wrong = {ErrorCode(one.error_code) for one in answer.topics} - {ErrorCode.NONE}
         if wrong or len(answer.topics) != len(names):
             raise RuntimeError(f"topics could not be created: {wrong}")
         wanted = [MetadataRequestTopic(name=name) for name in names]
-        late_s = time.monotonic() + _PATIENCE_S
+        late_s = time.monotonic() + _TIMEOUT_S
         while _led(ask(connection, MetadataRequest(topics=wanted), MetadataResponse, _METADATA)) < (
             partitions * len(names)
         ):
@@ -67,7 +67,7 @@ def _led(answer: MetadataResponse) -> int:
 def delete_topics(port: int, names: Sequence[str]) -> None:
     """Raises RuntimeError if that is refused."""
     with connect(port) as connection:
-        request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=_PATIENCE_S * 1_000)
+        request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=_TIMEOUT_S * 1_000)
         answer = ask(connection, request, DeleteTopicsResponse, _DELETE)
         if any(one.error_code for one in answer.responses):
             raise RuntimeError(f"topics could not be deleted: {answer!r}")
@@ -78,9 +78,9 @@ def count_records(port: int, names: Sequence[str], partitions: int) -> int:
 
     Raises RuntimeError if one cannot be asked, or has none for minutes.
     """
-    late_s = time.monotonic() + _PATIENCE_S
+    late_s = time.monotonic() + _TIMEOUT_S
     with connect(port) as connection:
-        connection.settimeout(_PATIENCE_S)
+        connection.settimeout(_TIMEOUT_S)
         wanted = [
             ListOffsetsPartition(partition_index=number, timestamp=-1)
             for number in range(partitions)

@@ -25,7 +25,7 @@ TRANSACTIONS = 150
 """Each writer's."""
 KILLS = 3
 VALUE_BYTES = 20_000
-PATIENCE_S = 120
+TIMEOUT_S = 120
 QUICK_COMPACTION = {
     "log.cleaner.backoff.ms": "100",
     "log.segment.bytes": "1048576",
@@ -41,7 +41,7 @@ Table = dict[bytes, bytes | None]
 
 def retried(act: object, *arguments: object) -> None:
     """Do a step of a transaction until it is done; the broker may be away for a while."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:
             act(*arguments)  # type: ignore[operator]
@@ -148,7 +148,7 @@ def test_the_last_committed_values_survive_compaction_and_kills(server: KohortSe
         server.kill()
         server.start()
     for writer in writers:
-        writer.join(PATIENCE_S)
+        writer.join(TIMEOUT_S)
         assert writer.error is None
         assert not writer.is_alive()
     expected: Table = {}

@@ -31,7 +31,7 @@ WRITERS: Final = 4
 BROKERS: Final = 2
 UP_S: Final = 0.4
 """At most, between a start and the next kill: a broker that has just started is as good as any."""
-PATIENCE_S: Final = 60
+TIMEOUT_S: Final = 60
 TOPIC: Final = "written"
 
 
@@ -96,7 +96,7 @@ class Writer:
         )
         while True:
             try:
-                producer.init_transactions(PATIENCE_S)
+                producer.init_transactions(TIMEOUT_S)
             except KafkaException as error:
                 if not error.args[0].retriable():
                     raise
@@ -174,10 +174,10 @@ def read_committed(bootstrap: str) -> dict[int, list[str]]:
     with _reading(bootstrap) as consumer:
         unread = {}
         for index in range(PARTITIONS):
-            _, high = consumer.get_watermark_offsets(Place(TOPIC, index), timeout=PATIENCE_S)
+            _, high = consumer.get_watermark_offsets(Place(TOPIC, index), timeout=TIMEOUT_S)
             unread[index] = high
         consumer.assign([Place(TOPIC, index, 0) for index in range(PARTITIONS)])
-        deadline_s = time.monotonic() + PATIENCE_S
+        deadline_s = time.monotonic() + TIMEOUT_S
         while unread:
             assert time.monotonic() < deadline_s, f"consumers are held back: {unread}"
             for message in consumer.consume(10_000, timeout=0.2):

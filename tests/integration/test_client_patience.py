@@ -20,7 +20,7 @@ from kohort.protocol.messages.metadata import MetadataRequest
 from tests.support.brokers.broker_thread import BrokerThread
 
 CONFIG = ConnectionConfig(client_id="tests")
-PATIENCE_S = 30
+TIMEOUT_S = 30
 LOOPS = pytest.mark.parametrize(
     "new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
 )
@@ -111,8 +111,8 @@ async def test_what_is_looked_up_does_not_wait_behind_a_fetch_that_is_parked(
     async with Consumer(
         bootstrap_servers=f"127.0.0.1:{broker.port}",
         fetch_max_wait_ms=600_000,
-        request_timeout_ms=PATIENCE_S * 1_000,
-        default_api_timeout_ms=PATIENCE_S * 1_000,
+        request_timeout_ms=TIMEOUT_S * 1_000,
+        default_api_timeout_ms=TIMEOUT_S * 1_000,
         auto_offset_reset="earliest",
     ) as consumer:
         consumer.assign([partition])

@@ -20,7 +20,7 @@ from kohort.client.net.address import parse_bootstrap
 from kohort.client.net.cluster import Cluster, ClusterConfig
 from kohort.client.net.config import ConnectionConfig
 
-PATIENCE_S: Final = 30
+TIMEOUT_S: Final = 30
 EARLIEST: Final = ConsumerConfig(auto_offset_reset="earliest")
 
 
@@ -60,12 +60,12 @@ class Reader:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Looks whenever the fetcher has something to tell."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while not condition():
                 await self.fetcher.wait(0.05)
 
     async def wait_positions(self) -> None:
-        assert await self.fetcher.wait_positions(self.positions.assigned, PATIENCE_S)
+        assert await self.fetcher.wait_positions(self.positions.assigned, TIMEOUT_S)
 
     async def close(self) -> None:
         if self._refreshing is not None:

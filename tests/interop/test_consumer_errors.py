@@ -26,7 +26,7 @@ from tests.support.clients.confluent_client import ConfluentClient, admin_client
 from tests.support.clients.model import Codec, Record
 from tests.support.network.wire import RawClient
 
-PATIENCE_S = 60
+TIMEOUT_S = 60
 
 
 @pytest.fixture(params=["kohort", "kafka"])
@@ -68,7 +68,7 @@ async def consumer(
         "heartbeat_interval_ms": 200,
         **settings,
     }
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         async with Consumer(name, **given) as made:
             yield made
 

@@ -24,7 +24,7 @@ from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.clients.confluent_client import ConfluentClient, admin_client
 from tests.support.clients.model import Record
 
-PATIENCE_S = 60
+TIMEOUT_S = 60
 SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     # Whoever is asked about something that has no rules may do it; this node itself, too.
@@ -93,7 +93,7 @@ async def consumer(rights: Rights, name: str) -> AsyncIterator[Consumer]:
         heartbeat_interval_ms=100,
         auto_commit_interval_ms=50,
     )
-    async with asyncio.timeout(PATIENCE_S), made:
+    async with asyncio.timeout(TIMEOUT_S), made:
         yield made
 
 

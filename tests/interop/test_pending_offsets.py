@@ -69,7 +69,7 @@ PARTITIONS = 3
 PRODUCERS = 3
 STEPS = 25
 LOOKS_AFTER_STEPS = 0.3
-PATIENCE_S = 60
+TIMEOUT_S = 60
 RETRIED = {
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.NOT_COORDINATOR,
@@ -150,7 +150,7 @@ class Producer:
 
 def accepted(ask: Callable[[], T], error_of: Callable[[T], int]) -> T:
     """The answer to what is asked again until there is one that does not depend on the moment."""
-    give_up_s = time.monotonic() + PATIENCE_S
+    give_up_s = time.monotonic() + TIMEOUT_S
     while (error := error_of(answer := ask())) in RETRIED:
         assert time.monotonic() < give_up_s, error
         time.sleep(0.01)

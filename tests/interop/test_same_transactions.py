@@ -29,7 +29,7 @@ from kohort.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.interop.same_answers.pair import Twins
 from tests.support.network.wire import RawClient
 
-PATIENCE_S: Final = 30
+TIMEOUT_S: Final = 30
 TRIED_AGAIN: Final = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -53,7 +53,7 @@ class Side:
         return self.client.call(request, version, RESPONSES[key])
 
     def settled(self, request: object, version: int, error_of: Callable[[Any], int]) -> Any:  # noqa: ANN401 - as above.
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while True:
             response = self.ask(request, version)
             if error_of(response) not in TRIED_AGAIN or time.monotonic() > deadline:
@@ -235,7 +235,7 @@ class Walk:
         ).transaction_states[0]
 
     def _wait_idle(self, side: Side) -> Any:  # noqa: ANN401
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while (found := self._describe(side)).transaction_state.startswith("Prepare"):
             assert time.monotonic() < deadline
             time.sleep(0.002)

@@ -18,7 +18,7 @@ import pyarrow.parquet
 from tests.pipeline.conftest import JAVA_OPTIONS
 from tests.pipeline.topics import Row, in_order
 
-PATIENCE_S = 600
+TIMEOUT_S = 600
 """A session alone may take a minute on a machine that has much else to do."""
 
 ROOT = Path(__file__).parents[2]
@@ -67,20 +67,20 @@ class Driver:
     def terminate(self) -> int:
         """SIGTERM, as a scheduler sends it; returns the exit code."""
         self._process.terminate()
-        return self._process.wait(PATIENCE_S)
+        return self._process.wait(TIMEOUT_S)
 
     def terminate_all(self) -> int:
         """SIGTERM to Spark's JVM as well, as a service manager sends it; the same."""
         os.killpg(self._process.pid, signal.SIGTERM)
-        return self._process.wait(PATIENCE_S)
+        return self._process.wait(TIMEOUT_S)
 
     def wait(self) -> int:
         """The exit code, when it has ended by itself."""
-        return self._process.wait(PATIENCE_S)
+        return self._process.wait(TIMEOUT_S)
 
     def wait_until(self, condition: Callable[[], bool], what: str) -> None:
         """Raises with what the driver said if it has ended, or if it takes for ever."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not condition():
             tail = self._log.read_text(errors="replace")[-3000:]
             assert self._process.poll() is None, f"ended before {what}:\n{tail}"

@@ -16,7 +16,7 @@ from kohort.client.group.listener import Partitions
 from tests.support.clients.confluent_client import admin_client
 from tests.support.clients.model import wait_until
 
-PATIENCE_S = 60
+TIMEOUT_S = 60
 """For what takes a moment on a machine that has nothing else to do."""
 
 
@@ -157,7 +157,7 @@ class Members:
     ) -> list[ConsumerRecord[Any, Any]]:
         """Poll all of them in turn until then; the records that came meanwhile."""
         records: list[ConsumerRecord[Any, Any]] = []
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while not condition():
                 records += await self.poll_once(*consumers)
         return records
@@ -211,7 +211,7 @@ def generation(consumer: Consumer) -> int:
 async def read(consumer: Consumer, count: int) -> list[ConsumerRecord[Any, Any]]:
     """So many records; fails if they do not come."""
     records: list[ConsumerRecord[Any, Any]] = []
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while len(records) < count:
             for found in (await consumer.poll(0.5, count - len(records))).values():
                 records += found

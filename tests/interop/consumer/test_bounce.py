@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from tests.interop.consumer.bounced import Notebook, Reader, Writer
-from tests.interop.consumer.members import PATIENCE_S, Members, Topics
+from tests.interop.consumer.members import TIMEOUT_S, Members, Topics
 
 PARTITIONS = 8
 EVERY_S = 1.0
@@ -61,13 +61,13 @@ class Bounce:
 
     async def _wait_has_some(self, reader: Reader) -> None:
         """What others let go for it would else come back to them."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while not self.notebook.has_had_any(reader.name):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
 
     async def _wait_all_read(self) -> None:
         written = self.writer.rounds
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             for partition in range(PARTITIONS):
                 while self.notebook.read_to(partition) < written:  # noqa: ASYNC110
                     await asyncio.sleep(0.05)

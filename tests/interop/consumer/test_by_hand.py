@@ -6,7 +6,7 @@ import time
 import pytest
 
 from kohort import RebalanceListener, TopicPartition, errors
-from tests.interop.consumer.members import PATIENCE_S, Members, Topics, read, values
+from tests.interop.consumer.members import TIMEOUT_S, Members, Topics, read, values
 
 
 async def test_only_what_is_stored_is_committed_at_every_occasion(
@@ -23,7 +23,7 @@ async def test_only_what_is_stored_is_committed_at_every_occasion(
         await consumer.poll(0.05)
     assert await consumer.committed(zero) is None
     consumer.store_offsets(records[3])
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while await consumer.committed(zero) != 4:
             await consumer.poll(0.05)
     consumer.store_offsets(offsets={zero: 6})

@@ -11,7 +11,7 @@ import pytest
 
 from kohort import Consumer, RebalanceListener, TopicPartition, errors
 from kohort.client.group.listener import Partitions
-from tests.interop.consumer.members import PATIENCE_S, Members, Topics
+from tests.interop.consumer.members import TIMEOUT_S, Members, Topics
 
 
 class HandlerError(Exception):
@@ -65,7 +65,7 @@ async def test_what_was_not_processed_is_not_committed_when_a_handler_fails(
                     raise HandlerError
 
     task = asyncio.create_task(application())
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         await at_six.wait()
         if is_cancelled:
             task.cancel()
@@ -116,7 +116,7 @@ async def test_polls_that_are_cancelled_cut_no_callback_and_hand_out_nothing_bef
     consumer = await members.start(topic, listener=slow, **settings)
 
     async def next_offset() -> int:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while True:
                 try:
                     return (await asyncio.wait_for(consumer.getone(), 0.2)).offset
@@ -142,7 +142,7 @@ async def test_a_stop_in_the_middle_of_a_callback_waits_for_it_and_tells_once(
     consumer = await members.start(topic, listener=slow, **settings)
     await members.settle(consumer, partitions=1)
     consumer.enforce_rebalance("test")
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while slow.begun[-1] != "revoked":
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(consumer.getone(), 0.1)
@@ -218,7 +218,7 @@ async def test_calls_that_wait_end_when_the_consumer_is_stopped(
     waiting = asyncio.create_task(calls[call]())
     await asyncio.sleep(0.3)
     await consumer.stop()
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         with pytest.raises(errors.ConsumerClosedError):
             await waiting
 
@@ -256,7 +256,7 @@ async def test_iteration_ends_quietly_when_another_task_stops_the_consumer(
     iterating = asyncio.create_task(iterate())
     await asyncio.sleep(0.5)
     await consumer.stop()
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         assert 0 <= await iterating <= 3
     with pytest.raises(errors.ConsumerClosedError):
         async for _ in consumer:

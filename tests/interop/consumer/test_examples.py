@@ -23,7 +23,7 @@ from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-PATIENCE_S = 60
+TIMEOUT_S = 60
 
 
 class Program:
@@ -51,7 +51,7 @@ class Program:
         seen: list[str] = []
         while not seen or text not in seen[-1]:
             try:
-                seen.append(self._lines.get(timeout=PATIENCE_S))
+                seen.append(self._lines.get(timeout=TIMEOUT_S))
             except Empty:
                 raise AssertionError(f"no {text!r} after {seen}") from None
         return seen
@@ -68,7 +68,7 @@ class Program:
     def stop(self) -> int:
         """As Ctrl-C does; what it exits with."""
         self.process.send_signal(signal.SIGINT)
-        return self.process.wait(PATIENCE_S)
+        return self.process.wait(TIMEOUT_S)
 
     def end(self) -> None:
         """Whatever it is at."""
@@ -136,7 +136,7 @@ def test_exactly_once_copies_each_payment_once(
     for expected in ("20 receipts", "7 receipts"):
         with running("exactly_once.py", bootstrap, source, out, group) as program:
             assert program.line_with("receipts") == expected
-            assert program.process.wait(PATIENCE_S) == 0
+            assert program.process.wait(TIMEOUT_S) == 0
         if expected == "20 receipts":
             topics.fill(source, range(20, 27))
     receipts = read_committed(bootstrap, out, 27)
@@ -208,7 +208,7 @@ def read_committed(bootstrap: str, topic: str, count: int) -> list[str]:
     consumer.subscribe([topic])
     found: list[str] = []
     while len(found) < count:
-        message = consumer.poll(PATIENCE_S)
+        message = consumer.poll(TIMEOUT_S)
         assert message is not None
         assert message.error() is None
         found.append((message.value() or b"").decode())
@@ -253,20 +253,20 @@ def test_health_page_says_how_it_is(bootstrap: str, topics: Topics, group: str) 
     with running("health_page.py", bootstrap, topic, group, "0") as program:
         url = program.line_with("http").strip()
         program.line_with("b'hello'")
-        with urllib.request.urlopen(url, timeout=PATIENCE_S) as page:
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as page:
             health = json.load(page)
         assert health["is_healthy"]
         (partition,) = health["partitions"]
         assert (partition["topic"], partition["partition"], partition["lag"]) == (topic, 0, 0)
         for probe in ("/live", "/ready"):
-            with urllib.request.urlopen(url.replace("/health", probe), timeout=PATIENCE_S) as page:
+            with urllib.request.urlopen(url.replace("/health", probe), timeout=TIMEOUT_S) as page:
                 assert page.status == 200
         metrics_url = url.replace("/health", "/metrics")
-        with urllib.request.urlopen(metrics_url, timeout=PATIENCE_S) as page:
+        with urllib.request.urlopen(metrics_url, timeout=TIMEOUT_S) as page:
             metrics = page.read().decode()
         assert "kafka_consumer_consumer_coordinator_metrics_assigned_partitions" in metrics
         with pytest.raises(urllib.error.HTTPError):
-            urllib.request.urlopen(url.replace("health", "else"), timeout=PATIENCE_S)
+            urllib.request.urlopen(url.replace("health", "else"), timeout=TIMEOUT_S)
 
 
 def test_every_example_is_run_here() -> None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from kohort import Assignor, Consumer, GroupMember, Health, TopicPartition, errors
-from tests.interop.consumer.members import PATIENCE_S, Members, Topics, generation
+from tests.interop.consumer.members import TIMEOUT_S, Members, Topics, generation
 
 
 class Probing(Assignor):
@@ -105,7 +105,7 @@ async def test_a_partition_that_is_not_there_is_told_and_the_others_are_read(
         assert not health.is_ready
         consumer.seek(there, 0)
         read: list[bytes] = []
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while not read:
                 with suppress(errors.UnknownTopicError):
                     read.append((await consumer.getone(there)).value)

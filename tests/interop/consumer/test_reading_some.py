@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kohort import TopicPartition, errors
-from tests.interop.consumer.members import PATIENCE_S, Members, Topics, read, values
+from tests.interop.consumer.members import TIMEOUT_S, Members, Topics, read, values
 
 
 async def test_others_are_neither_returned_nor_paused_and_come_afterwards(
@@ -27,7 +27,7 @@ async def test_others_are_neither_returned_nor_paused_and_come_afterwards(
     await asyncio.sleep(0.1)
     assert (consumer.paused(), reading.done()) == ({zero}, False)
     topics.fill(topic, ["one"], 1)
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         assert (await reading).value == b"one"
     assert consumer.paused() == {zero}
     assert values(await read(consumer, 1)) == ["two"]
@@ -60,7 +60,7 @@ async def test_who_waits_for_a_partition_that_goes_is_told(
     reading = asyncio.create_task(consumer.getone(one))
     await asyncio.sleep(0.05)
     consumer.assign([zero])
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         with pytest.raises(errors.IllegalStateError, match="not assigned"):
             await reading
 
@@ -75,7 +75,7 @@ async def test_a_rebalance_after_which_a_partition_comes_back_is_waited_for(
     consumer.enforce_rebalance("to see what becomes of readers")
     await asyncio.sleep(0.5)
     topics.fill(topic, ["still"], 1)
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         assert (await reading).value == b"still"
 
 
@@ -99,6 +99,6 @@ async def test_tasks_that_read_a_partition_each_get_the_records_of_theirs(
             one_by_one += found.get(partition, [])
         return values(one_by_one)
 
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         found = await asyncio.gather(*(reads(partition) for partition in partitions))
     assert found == [[f"{index}-{number}" for number in range(20)] for index in range(2)]

@@ -22,7 +22,7 @@ READ_COMMITTED: dict[str, Any] = {
     "isolation_level": "read_committed",
     "enable_auto_commit": False,
 }
-PATIENCE_S = 60
+TIMEOUT_S = 60
 
 
 def plan(seed: int) -> list[tuple[int, bool, int]]:
@@ -84,7 +84,7 @@ def _write_with_librdkafka(bootstrap: str, topic: str, codec: str) -> Written:
         for number in range(PRODUCERS)
     ]
     for producer in producers:
-        producer.init_transactions(PATIENCE_S)
+        producer.init_transactions(TIMEOUT_S)
     written: Written = []
     rounds = [[(which, commits) for which, commits, _ in plan(2)][n::4] for n in range(4)]
     for number, chosen in enumerate(rounds):
@@ -95,7 +95,7 @@ def _write_with_librdkafka(bootstrap: str, topic: str, codec: str) -> Written:
             for which, commits in open_now.items():
                 value = f"{number}.{index} of {which}" * 9
                 producers[which].produce(topic, value.encode(), partition=0)
-                assert not producers[which].flush(PATIENCE_S)
+                assert not producers[which].flush(TIMEOUT_S)
                 written.append((value, commits))
         for which, commits in reversed(open_now.items()):
             end = (
@@ -103,7 +103,7 @@ def _write_with_librdkafka(bootstrap: str, topic: str, codec: str) -> Written:
                 if commits
                 else producers[which].abort_transaction
             )
-            end(PATIENCE_S)
+            end(TIMEOUT_S)
     return written
 
 
@@ -159,7 +159,7 @@ async def read(
     consumer.seek(partition, begin)
     end = (await consumer.end_offsets([partition]))[partition]
     found: list[tuple[int, str]] = []
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while len(found) < count or await consumer.position(partition) < end:
             records = (await consumer.poll(0.1)).get(partition, [])
             found += [(one.offset, (one.value or b"").decode()) for one in records]
@@ -176,17 +176,17 @@ async def test_librdkafkas_producer_commits_for_a_member_and_for_no_former_one(
     await members.settle(one, partitions=2)
     former = one.group_metadata()
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": group})
-    await asyncio.to_thread(producer.init_transactions, PATIENCE_S)
+    await asyncio.to_thread(producer.init_transactions, TIMEOUT_S)
 
     def commit(position: int, identity: bytes) -> None:
         producer.begin_transaction()
         place = ConfluentPartition(topic, 0, position)
         try:
-            producer.send_offsets_to_transaction([place], identity, PATIENCE_S)
+            producer.send_offsets_to_transaction([place], identity, TIMEOUT_S)
         except KafkaException:
-            producer.abort_transaction(PATIENCE_S)
+            producer.abort_transaction(TIMEOUT_S)
             raise
-        producer.commit_transaction(PATIENCE_S)
+        producer.commit_transaction(TIMEOUT_S)
 
     await asyncio.to_thread(commit, 5, former.for_librdkafka())
     assert await one.committed(TopicPartition(topic, 0)) == 5
@@ -235,7 +235,7 @@ async def test_a_member_begins_behind_the_end_of_a_transaction_that_has_its_posi
             assert not await members.poll_once(waiting)
         await producer.commit_transaction()
         records: list[Any] = []
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while len(records) < 4:
                 records += await members.poll_once(waiting)
     assert [record.offset for record in records] == [6, 7, 8, 9]

@@ -14,7 +14,7 @@ from tests.interop.consumer.members import Topics
 from tests.support.brokers.server_process import ServerProcess
 from tests.support.clients.model import wait_until
 
-PATIENCE_S = 60
+TIMEOUT_S = 60
 
 
 class Said(NamedTuple):
@@ -36,10 +36,10 @@ class Scene:
         self.producer = Producer(
             {"bootstrap.servers": bootstrap, "transactional.id": self.transactional_id}
         )
-        self.producer.init_transactions(PATIENCE_S)
+        self.producer.init_transactions(TIMEOUT_S)
         self.producer.begin_transaction()
         self.producer.produce(self.topic, b"undecided", partition=0)
-        assert not self.producer.flush(PATIENCE_S)
+        assert not self.producer.flush(TIMEOUT_S)
 
     def ask(self, command: str, *arguments: str) -> Said:
         ran = subprocess.run(
@@ -90,7 +90,7 @@ def test_an_open_transaction_is_listed_described_and_named_as_what_holds_readers
     told = scene.ask("why", scene.topic, "0").out
     assert f"{scene.transactional_id} has a transaction open from there" in told
 
-    scene.producer.commit_transaction(PATIENCE_S)
+    scene.producer.commit_transaction(TIMEOUT_S)
 
     def is_over() -> bool:
         return bool(scene.json("describe", scene.transactional_id)["state"] == "CompleteCommit")
