@@ -8,7 +8,6 @@ there are none of.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kohort.broker.dispatch.context import RequestContext
@@ -27,24 +26,36 @@ from kohort.protocol.messages.list_offsets import (
 )
 
 LEADER_EPOCH_SINCE: Final = 4
-_NOT_FOUND: Final = (-1, -1)
-
-_LATEST_RECORD: Final = -3
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 
 _LATEST: Final = -1
-_SPECIAL: Final[dict[int, tuple[int, Callable[[Partition], tuple[int, int]]]]] = {
-    _LATEST: (0, lambda partition: (partition.high_watermark, -1)),
-    -2: (0, lambda partition: (partition.log.log_start_offset, -1)),
-    _LATEST_RECORD: (7, lambda _: _NOT_FOUND),
-    -4: (8, lambda partition: (partition.log.log_start_offset, -1)),
-    -5: (9, lambda _: _NOT_FOUND),
-    -6: (11, lambda _: _NOT_FOUND),
+_EARLIEST: Final = -2
+_MAX_TIMESTAMP: Final = -3
+_EARLIEST_LOCAL: Final = -4
+_LATEST_TIERED: Final = -5
+_EARLIEST_PENDING_UPLOAD: Final = -6
+
+_SPECIAL_SINCE: Final = {
+    _LATEST: 1,
+    _EARLIEST: 1,
+    _MAX_TIMESTAMP: 7,
+    _EARLIEST_LOCAL: 8,
+    _LATEST_TIERED: 9,
+    _EARLIEST_PENDING_UPLOAD: 11,
 }
-"""timestamp -> (first request version, partition -> (offset, timestamp)); the latest record, like
-every time, is looked for on another thread unless the log is empty."""
+"""What may be asked for instead of a time, and the version of the request since which it may."""
+
+
+class _Found(NamedTuple):
+    """An offset and the time of its record; -1 for what does not apply, or is not there."""
+
+    offset: int = -1
+    timestamp: int = -1
+
+
+_NOT_FOUND: Final = _Found()
 
 
 class _Search(NamedTuple):
@@ -88,10 +99,10 @@ def list_offsets(
             ListOffsetsTopicResponse(
                 name=name,
                 partitions=[
-                    _look_up(ctx, request.isolation_level, name, same[0], searches)
-                    if len(same) == 1
-                    else _repeated(same[0])
-                    for same in partitions.values()
+                    _answer(ctx, request.isolation_level, name, times[0], searches)
+                    if len(times) == 1
+                    else _repeated(index)
+                    for index, times in partitions.items()
                 ],
             )
             for name, partitions in asked.items()
@@ -99,17 +110,62 @@ def list_offsets(
     )
     if not searches:
         return response
-    return Later.of(_search(ctx, response, searches), ctx.broker.tasks, name="list_offsets")
+    return Later.of(_finish(ctx, response, searches), ctx.broker.tasks, name="list_offsets")
 
 
-async def _search(
+def _answer(
+    ctx: RequestContext,
+    isolation_level: int,
+    topic: str,
+    asked: ListOffsetsPartition,
+    searches: list[_Search],
+) -> ListOffsetsPartitionResponse:
+    """The answer for one partition. What has to be looked up joins `searches`, and changes it."""
+    answer = ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index, error_code=ErrorCode.NONE
+    )
+    timestamp = asked.timestamp
+    try:
+        partition = current_partition(ctx, topic, asked.partition_index, asked.current_leader_epoch)
+        if isolation_level not in {READ_UNCOMMITTED, READ_COMMITTED}:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        committed_only = isolation_level == READ_COMMITTED
+        partition.check_online()
+        since = _SPECIAL_SINCE.get(timestamp)
+        if timestamp < 0 and (since is None or ctx.api_version < since):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+        _fill(ctx, answer, partition, _end(partition, timestamp, committed_only=committed_only))
+    except KafkaError as error:
+        answer.error_code = error.code
+        return answer
+    is_time = timestamp >= 0 or timestamp == _MAX_TIMESTAMP
+    if is_time and partition.log.log_start_offset < partition.log.log_end_offset:
+        searches.append(_Search(partition, timestamp, committed_only, answer))
+    return answer
+
+
+def _repeated(index: int) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=index, error_code=ErrorCode.INVALID_REQUEST)
+
+
+def _end(partition: Partition, timestamp: int, *, committed_only: bool) -> _Found:
+    """An end of the log, if `timestamp` asks for one that there is."""
+    if timestamp == _LATEST:
+        return _Found(partition.last_stable_offset if committed_only else partition.high_watermark)
+    if timestamp in {_EARLIEST, _EARLIEST_LOCAL}:
+        return _Found(partition.log.log_start_offset)
+    return _NOT_FOUND
+
+
+async def _finish(
     ctx: RequestContext, response: ListOffsetsResponse, searches: list[_Search]
 ) -> ListOffsetsResponse:
+    """Look the times up, one after the other, on another thread."""
     for search in searches:
         partition, answer = search.partition, search.answer
         try:
             async with ctx.broker.reads_aside:
-                if search.timestamp == _LATEST_RECORD:
+                if search.timestamp == _MAX_TIMESTAMP:
                     found = await partition.reads.offset_of_max_timestamp()
                 else:
                     found = await partition.reads.offset_for_timestamp(search.timestamp)
@@ -118,62 +174,13 @@ async def _search(
         except KafkaError as error:
             answer.error_code = error.code
         else:
-            _fill(ctx, answer, partition, found or _NOT_FOUND)
+            _fill(ctx, answer, partition, _Found(*found) if found else _NOT_FOUND)
     return response
 
 
-def _repeated(asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
-    return ListOffsetsPartitionResponse(
-        partition_index=asked.partition_index, error_code=ErrorCode.INVALID_REQUEST
-    )
-
-
-def _look_up(
-    ctx: RequestContext,
-    isolation_level: int,
-    name: str,
-    asked: ListOffsetsPartition,
-    searches: list[_Search],
-) -> ListOffsetsPartitionResponse:
-    answer = ListOffsetsPartitionResponse(
-        partition_index=asked.partition_index, error_code=ErrorCode.NONE
-    )
-    committed_only = isolation_level == READ_COMMITTED
-    index, epoch = asked.partition_index, asked.current_leader_epoch
-    try:
-        partition = current_partition(ctx, name, index, epoch)
-        if isolation_level not in {READ_UNCOMMITTED, READ_COMMITTED}:
-            raise KafkaError(ErrorCode.INVALID_REQUEST)
-        partition.check_online()
-        found = _find(ctx.api_version, partition, asked.timestamp)
-        if committed_only and asked.timestamp == _LATEST:
-            found = partition.last_stable_offset, -1
-    except KafkaError as error:
-        answer.error_code = error.code
-        return answer
-    _fill(ctx, answer, partition, found)
-    is_time = asked.timestamp >= 0 or asked.timestamp == _LATEST_RECORD
-    if is_time and partition.log.log_start_offset < partition.log.log_end_offset:
-        searches.append(_Search(partition, asked.timestamp, committed_only, answer))
-    return answer
-
-
 def _fill(
-    ctx: RequestContext,
-    answer: ListOffsetsPartitionResponse,
-    partition: Partition,
-    found: tuple[int, int],
+    ctx: RequestContext, answer: ListOffsetsPartitionResponse, partition: Partition, found: _Found
 ) -> None:
     answer.offset, answer.timestamp = found
     if answer.offset >= 0 and ctx.api_version >= LEADER_EPOCH_SINCE:
         answer.leader_epoch = partition.epoch_at(answer.offset)
-
-
-def _find(version: int, partition: Partition, timestamp: int) -> tuple[int, int]:
-    """(offset, timestamp) for a special value; -1 for what does not apply, and for times."""
-    if timestamp >= 0:
-        return _NOT_FOUND
-    since, find = _SPECIAL.get(timestamp, (None, None))
-    if since is None or find is None or version < since:
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    return find(partition)
