@@ -38,6 +38,7 @@ from kohort.broker.core.transaction.requests import (
     AddRequest,
     ClientVersion,
     EndRequest,
+    EndResult,
     InitRequest,
     InitResult,
     Ticket,
@@ -89,7 +90,8 @@ class _Ending(NamedTuple):
     """What the ticket wants in truth: the fence is only on the way to it."""
 
 
-_NOBODYS = _Ending(EndCause.START)
+_UNASKED: Final = _Ending(EndCause.START)
+"""No request ends the transaction. One that ends all the same was decided before the start."""
 
 
 class TransactionalId:
@@ -99,8 +101,8 @@ class TransactionalId:
         "_awaited",
         "_effects",
         "_ending",
-        "_in",
         "_new_producer_id",
+        "_partitions",
         "_pending",
         "_unmarked",
         "last_epoch",
@@ -116,9 +118,10 @@ class TransactionalId:
         self.last_epoch = NO_PRODUCER_EPOCH
         """The producer's epoch before this one, with which it may still ask for this one."""
         self._new_producer_id = new_producer_id
-        self._in: frozenset[TopicPartition] = frozenset()
+        self._partitions: frozenset[TopicPartition] = frozenset()
+        """What `record` lists, to look one up."""
         self._pending: _Pending | None = None
-        self._ending = _NOBODYS
+        self._ending = _UNASKED
         self._unmarked: dict[TopicPartition, None] = {}
         """Partitions that have no marker yet, in Prepare*."""
         self._awaited = 0
@@ -131,11 +134,11 @@ class TransactionalId:
         """The record is durable: the only way in which state changes, live and on replay."""
         if isinstance(record, TransactionTombstone):
             self.record = None
-            self._in = frozenset()
+            self._partitions = frozenset()
             self.last_epoch = NO_PRODUCER_EPOCH
             return
         self.record = record
-        self._in = frozenset(record.partitions)
+        self._partitions = frozenset(record.partitions)
         self.last_epoch = last_epoch_of(record)
         if record.state.is_prepared:
             self._unmarked = dict.fromkeys(record.partitions)
@@ -206,7 +209,7 @@ class TransactionalId:
             request.producer_id,
             request.producer_epoch,
             is_pending=self.is_pending,
-            are_all_in=self._in.issuperset(request.partitions),
+            are_all_in=self._partitions.issuperset(request.partitions),
         )
         if isinstance(verdict, ErrorCode):
             self._reply(ticket, verdict)
@@ -235,7 +238,7 @@ class TransactionalId:
             CONCURRENT_TRANSACTIONS while the transaction ends, or while what is being written
             decides whether the partition is in.
         """
-        are_in = self._in.issuperset(partitions)
+        are_in = self._partitions.issuperset(partitions)
         is_changing = self.is_pending and not (self.is_adding and are_in)
         if adds and is_changing:
             return ErrorCode.CONCURRENT_TRANSACTIONS
@@ -255,24 +258,24 @@ class TransactionalId:
             return error
         if self.record.state.is_prepared:
             return ErrorCode.CONCURRENT_TRANSACTIONS
-        return ErrorCode.NONE if partition in self._in else ErrorCode.TRANSACTION_ABORTABLE
+        return ErrorCode.NONE if partition in self._partitions else ErrorCode.TRANSACTION_ABORTABLE
 
     def end(self, request: EndRequest, ticket: Ticket, now: int) -> None:
         """EndTxn; answered with an `EndResult`."""
         verdict = judge_end(self.record, request, is_pending=self.is_pending)
         if isinstance(verdict, ErrorCode):
-            self._reply(ticket, InitResult(verdict))
+            self._reply(ticket, EndResult(verdict))
             return
         assert self.record is not None
         if verdict is Verdict.REPEAT:
-            self._reply(ticket, InitResult(ErrorCode.NONE, *self.record.next_producer))
+            self._reply(ticket, EndResult(ErrorCode.NONE, *self.record.next_producer))
             return
         try:
             self._prepare(
                 request.result, request.client_version, _Ending(EndCause.CLIENT, ticket), now
             )
         except KafkaError:
-            self._reply(ticket, InitResult(UNAVAILABLE))
+            self._reply(ticket, EndResult(UNAVAILABLE))
 
     # Without a request.
 
@@ -293,7 +296,7 @@ class TransactionalId:
     def complete(self, now: int) -> None:
         """Go on with what was decided before the broker stopped, if something was."""
         if self.record is not None and self.record.state.is_prepared:
-            self._end(self.record, now)
+            self._mark(self.record, now)
 
     def add_lost(self, partition: TopicPartition, now: int) -> None:
         """Add a partition in which the transaction is open, and whose record was lost."""
@@ -306,7 +309,7 @@ class TransactionalId:
         """Try again what was reported as `Stuck`."""
         record = self.record
         if record is not None and record.state.is_prepared and not (self._pending or self._awaited):
-            self._end(record, now)
+            self._mark(record, now)
 
     # What became of what was asked for.
 
@@ -330,7 +333,7 @@ class TransactionalId:
                     self._effects.append(Began())
                 self._reply(pending.ticket, ErrorCode.NONE)
             case TransactionState.PREPARE_COMMIT | TransactionState.PREPARE_ABORT:
-                self._end(record, now)
+                self._mark(record, now)
             case _:
                 assert previous is not None
                 self._effects.append(Ended(previous, self._ending.cause))
@@ -345,7 +348,7 @@ class TransactionalId:
             self._release_ending()
             self._effects.append(Stuck(()))
             return
-        ending, self._ending = self._ending, _NOBODYS
+        ending, self._ending = self._ending, _UNASKED
         is_addition = pending.state is TransactionState.ONGOING
         self._reply(pending.ticket, UNAVAILABLE if is_addition else InitResult(UNAVAILABLE))
         self._reply(ending.ticket, InitResult(UNAVAILABLE))
@@ -453,8 +456,8 @@ class TransactionalId:
         prepared = records.prepared(record, result, client_version, next_producer_id, now)
         self._write(prepared, last_epoch, None, via=via)
 
-    def _end(self, record: TransactionRecord, now: int) -> None:
-        """Go on from Prepare*."""
+    def _mark(self, record: TransactionRecord, now: int) -> None:
+        """Go on from Prepare*: ask for the markers, or complete it where none is missing."""
         if self._unmarked:
             self._awaited = len(self._unmarked)
             self._effects.append(Mark(record, tuple(self._unmarked)))
@@ -472,7 +475,7 @@ class TransactionalId:
             self._release_ending()
 
     def _release_ending(self) -> None:
-        """Answer the request for the end: it is decided."""
+        """Answer the request for the end: it is decided. The cause is kept for `Ended`."""
         ending = self._ending
         self._ending = _Ending(ending.cause)
         if ending.request is not None:
@@ -483,6 +486,6 @@ class TransactionalId:
 
     def _go_on(self, now: int) -> None:
         """The transaction has ended: do what it was aborted for, if that still waits."""
-        ending, self._ending = self._ending, _NOBODYS
+        ending, self._ending = self._ending, _UNASKED
         if ending.request is not None and ending.ticket is not None:
             self.init_producer_id(ending.request, ending.ticket, now)
