@@ -4,7 +4,7 @@ import asyncio
 import time
 
 
-def now_ms() -> int:
+def loop_ms() -> int:
     """On the running loop's clock, which is that of plans: what is asked again, and when."""
     return int(asyncio.get_running_loop().time() * 1000)
 

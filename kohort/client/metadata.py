@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from kohort.client.clock import now_ms
+from kohort.client.clock import loop_ms
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.errors import (
     BrokerUnreachableError,
@@ -78,7 +78,7 @@ class MetadataKeeper:
         """These topics were subscribed to by name, these partitions assigned by hand, and no
         others.
         """
-        self._expected.expect(topics, partitions, now_ms())
+        self._expected.expect(topics, partitions, loop_ms())
         self._error = None
         names = {*topics, *(one.topic for one in partitions)}
         if any(topic not in self.cluster.topics for topic in names):
@@ -155,7 +155,7 @@ class MetadataKeeper:
         return config.metadata_max_age_ms / 1000
 
     def _look_for_expected(self) -> None:
-        missed, error = self._expected.compare(self.cluster.topics, now_ms())
+        missed, error = self._expected.compare(self.cluster.topics, loop_ms())
         if missed:
             logger.warning(
                 "%s: there is no such topic or partition; it is waited for", ", ".join(missed)

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from kohort.client.clock import now_ms, wall_ms
+from kohort.client.clock import loop_ms, wall_ms
 from kohort.client.core.fetch.buffers import PartitionFilter, Records
 from kohort.client.core.fetch.config import FetchConfig
 from kohort.client.core.fetch.deserialisers import NO_DESERIALISERS, Deserialisers
@@ -306,7 +306,7 @@ class Fetcher:
             self._on_metadata_wanted()
 
     def _send_planned(self) -> None:
-        state, began_ms = self.state, now_ms()
+        state, began_ms = self.state, loop_ms()
         state.notice_new_topics(began_ms, wall_ms())
         self._resets.begin()
         if self._checks.begin():
@@ -348,13 +348,13 @@ class Fetcher:
 
     def _send(self, fetch: PlannedFetch, connection: BrokerConnection) -> _UnderWay | None:
         """Build the request and send it; None if there is nothing to fetch any more."""
-        sent = self.state.build_request(fetch, connection.versions.best(FetchRequest), now_ms())
+        sent = self.state.build_request(fetch, connection.versions.best(FetchRequest), loop_ms())
         if sent is None:
             return None
         return _UnderWay(connection, sent, connection.send(sent.request, version=sent.version))
 
     async def _fetch(self, fetch: PlannedFetch, under_way: _UnderWay | None) -> None:
-        began_ms = now_ms()
+        began_ms = loop_ms()
         try:
             if under_way is None:
                 address = self._cluster.broker(fetch.node_id)
@@ -365,12 +365,12 @@ class Fetcher:
                 connection, sent, future = under_way
                 timeout_ms = self._config.request_timeout_ms + self._config.fetch_max_wait_ms
                 answer = await connection.answer(future, FetchRequest, timeout_ms)
-                self.state.on_response(sent, answer, now_ms(), wall_ms())
+                self.state.on_response(sent, answer, loop_ms(), wall_ms())
         except DisconnectedError as error:
             logger.debug("fetching from broker %d: %s", fetch.node_id, error)
-            self.state.on_broker_unreachable(fetch, began_ms, now_ms())
+            self.state.on_broker_unreachable(fetch, began_ms, loop_ms())
         except Exception as failure:  # noqa: BLE001 - raised by the next poll.
-            self.state.on_fetch_error(fetch, failure, began_ms, now_ms())
+            self.state.on_fetch_error(fetch, failure, began_ms, loop_ms())
         finally:
             self.state.on_request_finished(fetch)
         self._pump()
@@ -383,7 +383,7 @@ class Fetcher:
     # Errors.
 
     def _raise_error(self, only: PartitionFilter = None) -> None:
-        error = self.state.take_error(only, now_ms())
+        error = self.state.take_error(only, loop_ms())
         if error is not None:
             raise error
 

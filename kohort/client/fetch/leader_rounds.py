@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
-from kohort.client.clock import now_ms
+from kohort.client.clock import loop_ms
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.partitions import TopicPartition
 
@@ -74,7 +74,7 @@ class LeaderRounds(Generic[T]):
         for gone in self._backoffs.keys() - wanted.keys():
             del self._backoffs[gone]
             self._postponed.pop(gone, None)
-        now = now_ms()
+        now = loop_ms()
         by_leader: dict[int, dict[TopicPartition, T]] = defaultdict(dict)
         is_leaderless = False
         for partition, question in wanted.items():
@@ -122,7 +122,7 @@ class LeaderRounds(Generic[T]):
             for partition, question in questions.items():
                 if self._under_way.get(partition) == (question, leader):
                     del self._under_way[partition]
-        now = now_ms()
+        now = loop_ms()
         for partition in again:
             self._postpone(partition, leader, now)
         self._set_timer(now)

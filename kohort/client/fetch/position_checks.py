@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from itertools import groupby
 from typing import Any, Final
 
-from kohort.client.clock import now_ms, wall_ms
+from kohort.client.clock import loop_ms, wall_ms
 from kohort.client.core.errors import ConsumerError, error_for
 from kohort.client.core.fetch.config import FetchConfig
 from kohort.client.core.fetch.positions import Positions
@@ -124,7 +124,7 @@ class PositionChecks:
             self._on_metadata_wanted()
 
     async def _ask_leader(self, node_id: int, doubts: Doubts) -> Collection[TopicPartition]:
-        began_ms = now_ms()
+        began_ms = loop_ms()
         try:
             address = self._cluster.broker(node_id)
             if address is None:
@@ -147,7 +147,7 @@ class PositionChecks:
             if isinstance(error, DisconnectedError):
                 self._state.unheard(doubts.keys(), began_ms)
             else:
-                self._state.report(next(iter(doubts)), error, now_ms())
+                self._state.report(next(iter(doubts)), error, loop_ms())
             return doubts
         return self._take_answer(answer, doubts)
 
@@ -165,7 +165,7 @@ class PositionChecks:
                         del left[partition]
                 elif code in _FINAL:
                     error = error_for(code, f"asking about the epochs of {topic.topic}")
-                    self._state.report(partition, error, now_ms())
+                    self._state.report(partition, error, loop_ms())
         return left
 
     def _decide(self, partition: TopicPartition, doubt: Doubt, end: EpochEnd) -> bool:
@@ -173,7 +173,7 @@ class PositionChecks:
         error = self._rules.answered(partition, doubt, end, default_reset)
         if error is not None:
             self._cut[partition] = doubt, end
-            self._state.report(partition, error, now_ms())
+            self._state.report(partition, error, loop_ms())
             return False
         if end.offset < doubt.offset:
             logger.warning(

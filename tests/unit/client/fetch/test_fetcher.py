@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from kohort.client.clock import now_ms
+from kohort.client.clock import loop_ms
 from kohort.client.core.errors import (
     AuthorizationError,
     CorruptRecordError,
@@ -356,7 +356,7 @@ def test_who_reads_some_partitions_gets_records_and_errors_of_those_alone() -> N
         began_s = asyncio.get_running_loop().time()
         assert not await scene.fetcher.wait(1, {B})
         assert asyncio.get_running_loop().time() - began_s == pytest.approx(1)
-        scene.fetcher.state.report(B, AuthorizationError("B", ErrorCode.NONE), now_ms())
+        scene.fetcher.state.report(B, AuthorizationError("B", ErrorCode.NONE), loop_ms())
         assert list(scene.fetcher.take(10, {A})) == [A]
         with pytest.raises(AuthorizationError):
             scene.fetcher.take(10, {B})
@@ -431,7 +431,7 @@ def test_an_error_about_a_partition_that_is_gone_is_dropped() -> None:
         scene = Scene(1, 1)
         scene.positions.set_assigned([A])
         scene.fetcher.assignment_changed()
-        scene.fetcher.state.report(B, AuthorizationError("B", ErrorCode.NONE), now_ms())
+        scene.fetcher.state.report(B, AuthorizationError("B", ErrorCode.NONE), loop_ms())
         assert not scene.fetcher.state.failures.are_due()
         await scene.fetcher.close()
 
