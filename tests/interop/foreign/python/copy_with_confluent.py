@@ -12,14 +12,14 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-PATIENCE_S = 30
+TIMEOUT_S = 30
 
 
 def until_done(step: Callable[[float], None]) -> None:
     """Whether a step that took too long has been taken is told by asking for it again."""
     while True:
         try:
-            step(PATIENCE_S)
+            step(TIMEOUT_S)
         except KafkaException as failure:
             if not failure.args[0].retriable():
                 raise
@@ -35,7 +35,7 @@ def positions(records: Sequence[Message]) -> list[TopicPartition]:
 
 
 def rewind(consumer: Consumer) -> None:
-    for place in consumer.committed(consumer.assignment(), PATIENCE_S):
+    for place in consumer.committed(consumer.assignment(), TIMEOUT_S):
         if place.offset < 0:
             place.offset = OFFSET_BEGINNING
         consumer.seek(place)
@@ -48,7 +48,7 @@ def copy(
     for record in records:
         producer.produce(out, record.value(), partition=record.partition() or 0)
     producer.send_offsets_to_transaction(
-        positions(records), consumer.consumer_group_metadata(), PATIENCE_S
+        positions(records), consumer.consumer_group_metadata(), TIMEOUT_S
     )
     until_done(producer.abort_transaction if aborts else producer.commit_transaction)
 
