@@ -19,6 +19,7 @@ from kohort.broker.coordinator.coordinator import GroupCoordinator
 from kohort.broker.runtime.clock import SystemClock
 from kohort.broker.runtime.later import Later
 from kohort.broker.topics.partition import Partition
+from kohort.broker.topics.partition_reads import PartitionReads
 from kohort.broker.transactions.markers import PartitionMarkers
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records.control import ControlType
@@ -129,7 +130,7 @@ def _stable_offset_ignored() -> None:
 
 def _aborts_untold() -> None:
     """Whoever reads what is committed is not told what was aborted."""
-    Partition.aborted_in_read = lambda *_: []  # type: ignore[method-assign]
+    PartitionReads.aborted_in_read = lambda *_: []  # type: ignore[method-assign]
 
 
 def _positions_always_committed() -> None:

@@ -16,7 +16,7 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.message import RESPONSES, schema_of
 from tests.support.network.wire import RawClient
 
-TIMEOUT_S: Final = 30
+WAIT_S: Final = 30
 """A broker that starts or stands still is waited for."""
 TIMEOUT_S: Final = 2
 """An answer is; then it is asked for on another connection."""
@@ -137,7 +137,7 @@ class Link:
         version: int,
         code_of: CodeOf,
         *,
-        patience_s: float = TIMEOUT_S,
+        wait_s: float = WAIT_S,
     ) -> tuple[Any, bool]:
         """The answer, and whether others to this request were lost before.
 
@@ -147,7 +147,7 @@ class Link:
         Raises:
             RefusedError, LostError: not in all that time.
         """
-        deadline_s = time.monotonic() + patience_s
+        deadline_s = time.monotonic() + wait_s
         was_lost = False
         while True:
             try:
