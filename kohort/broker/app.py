@@ -41,6 +41,7 @@ from kohort.broker.history.topic import TopicHistoryLog
 from kohort.broker.http.groups import group_pages
 from kohort.broker.http.health import health_pages
 from kohort.broker.http.server import HttpServer
+from kohort.broker.http.transaction_pages import TransactionPages
 from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
 from kohort.broker.metrics.page import MetricsPage
 from kohort.broker.network.limits import NetworkLimits
@@ -195,7 +196,7 @@ class Broker:
         self.network = server
         stack.push_async_callback(self._stop_serving, server, dispatcher, shell)
         await server.listen(sockets)
-        self._start_metrics(stack, http, server, executor)
+        self._start_metrics(stack, http, server, transactions, executor)
         self._not_ready = None
         logger.info(
             "Kohort %s serves %s as node %d of cluster %s, data in %s",
@@ -349,6 +350,7 @@ class Broker:
             clock=self._clock,
             new_producer_id=topics.next_producer_id,
         )
+        host.counts.observer = self.metrics.transactions
         stack.push_async_callback(host.close)
         # All partitions are open after an unclean stop; after a clean one nothing was lost.
         was_clean = topics.disk.data.was_clean
@@ -456,6 +458,7 @@ class Broker:
         stack: AsyncExitStack,
         http: HttpServer,
         network: NetworkServer,
+        transactions: Transactions,
         executor: Executor,
     ) -> None:
         self.metrics.start()
@@ -464,6 +467,7 @@ class Broker:
         source = MetricsSource(
             topics=services.topics,
             groups=services.groups.host,
+            transactions=transactions.host,
             history=self.history,
             purgatory=services.purgatory,
             network=network,
@@ -476,6 +480,7 @@ class Broker:
         stack.push_async_callback(page.close)
         http.add_pages({"/metrics": page.answer})
         http.add_pages(group_pages(services.groups, self.history, executor))
+        http.add_pages(TransactionPages(transactions.host, services.topics, self._clock).pages())
 
 
 def _report(doing: str, error: Exception) -> None:

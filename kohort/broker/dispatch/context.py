@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kohort.broker.core.partition.verdict import ValidationPolicy
+from kohort.broker.core.transaction.requests import Client
 from kohort.broker.dispatch.encoded import EncodedResponse, TopicAnswers
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.network.service import ConnectionInfo
@@ -87,6 +88,11 @@ class RequestContext:
         return broker.advertised_by_port.get(
             self.connection.local_port, (broker.advertised_host, broker.advertised_port)
         )
+
+    @property
+    def client(self) -> Client:
+        """Who asks, for those that are told about transactions."""
+        return Client(self.header.client_id or "", self.connection.peer_host)
 
     @property
     def api_version(self) -> int:

@@ -34,6 +34,7 @@ def add_offsets_to_txn(
         request.producer_epoch,
         (TopicPartition(CONSUMER_OFFSETS, index),),
         ClientVersion.V1,
+        ctx.client,
     )
     version = ctx.api_version
 

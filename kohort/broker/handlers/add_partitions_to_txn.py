@@ -68,6 +68,7 @@ def add_partitions_to_txn(
         request.v3_and_below_producer_epoch,
         tuple(_places(topics)),
         ClientVersion.V1,
+        ctx.client,
     )
     version = ctx.api_version
 
@@ -107,7 +108,7 @@ async def _one_of_several(
             _each_once(asked.topics),
             lambda place: transactions.verify_only(asked.transactional_id, *producer, place),
         )
-    request = AddRequest(*producer, tuple(_places(asked.topics)), ClientVersion.V2)
+    request = AddRequest(*producer, tuple(_places(asked.topics)), ClientVersion.V2, ctx.client)
     error = await transactions.add_partitions(asked.transactional_id, request)
     return _results(asked.topics, lambda _: error)
 

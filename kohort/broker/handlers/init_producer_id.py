@@ -49,7 +49,9 @@ def _of_transactional_id(
     transactions = ctx.broker.transactions
     if transactions is None:
         return _error(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    asked = InitRequest(request.transaction_timeout_ms, request.producer_id, request.producer_epoch)
+    asked = InitRequest(
+        request.transaction_timeout_ms, request.producer_id, request.producer_epoch, ctx.client
+    )
     version = ctx.api_version
 
     def respond(result: InitResult) -> InitProducerIdResponse:

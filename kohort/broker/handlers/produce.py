@@ -282,7 +282,7 @@ def _append_in_transaction(
             one.refuse(error)
         return
     yield from append_in_transaction(
-        transactions, transactional_id, ctx.api_version, outcome.in_transaction
+        transactions, transactional_id, ctx.api_version, ctx.client, outcome.in_transaction
     )
 
 

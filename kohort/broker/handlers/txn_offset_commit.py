@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from kohort.broker.core.group.requests import CommitRequest, OffsetToCommit, OpenTransaction
-from kohort.broker.core.transaction.requests import TopicPartition
+from kohort.broker.core.transaction.requests import Client, TopicPartition
 from kohort.broker.dispatch.context import RequestContext, transactions_of
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
@@ -67,7 +67,7 @@ async def txn_offset_commit(
     transactions = transactions_of(ctx)
     groups = ctx.broker.groups
     place = TopicPartition(CONSUMER_OFFSETS, groups.offsets_partition(request.group_id))
-    asking = _Asking(transactions, request, version, place)
+    asking = _Asking(transactions, request, version, place, ctx.client)
     try:
         await asking.pass_or_raise()
     except KafkaError as error:
@@ -95,6 +95,7 @@ class _Asking(NamedTuple):
     request: TxnOffsetCommitRequest
     version: int
     place: TopicPartition
+    client: Client
 
     async def pass_or_raise(self) -> None:
         """Return when the partition is in the transaction. Raises KafkaError: it cannot be."""
@@ -109,7 +110,11 @@ class _Asking(NamedTuple):
             return
         request = self.request
         adding = self.transactions.add(
-            request.transactional_id, request.producer_id, request.producer_epoch, [self.place]
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            [self.place],
+            self.client,
         )
         if adding is not None:
             await adding

@@ -5,7 +5,6 @@ answer has an end, whatever there is to tell.
 """
 
 import asyncio
-import json
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -23,7 +22,8 @@ from kohort.broker.http.group_json import (
     with_sentence,
     without_members,
 )
-from kohort.broker.http.messages import JSON, BadRequestError, HttpRequest, HttpResponse
+from kohort.broker.http.json_parts import ANSWER_BYTES, SLICE_MS, Items, answer, dump
+from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse
 from kohort.broker.http.queries import Query
 from kohort.broker.runtime.slices import Slice, run
 from kohort.protocol.errors import ErrorCode
@@ -34,12 +34,6 @@ MEMBERS_DEFAULT: Final = 1_000
 MEMBERS_MAX: Final = 10_000
 RECORDS_DEFAULT: Final = 10
 RECORDS_MAX: Final = 1_000
-
-ANSWER_BYTES: Final = 8 << 20
-"""Nothing is added to a list that has become so long. Thirty connections may each hold one."""
-
-SLICE_MS: Final = 1
-"""Budget in a turn of the loop: short, because a person who looks can wait."""
 
 _SORTED_TOGETHER: Final = 2_000
 """Ids that go into the order at once: the more, the less it costs, and this takes well below a
@@ -71,7 +65,7 @@ class GroupPages:
         limit = query.number("limit", GROUPS_DEFAULT, at_most=GROUPS_MAX)
         piece = Slice(self._groups.host, SLICE_MS)
         ids, total = await self._ids_after(query.text("after"), limit + 1, piece)
-        items = _Items(piece)
+        items = Items(piece)
         last = None
         for group_id in ids[:limit]:
             if items.is_full:
@@ -80,10 +74,10 @@ class GroupPages:
             last = group_id
             if group is not None and group.state is not GroupState.DEAD:
                 totals = self._history.totals(group_id)
-                await items.add(_dump(group_json(group, self._groups.host.now(), totals)))
+                await items.add(dump(group_json(group, self._groups.host.now(), totals)))
         is_more = bool(ids) and last != ids[-1]
-        tail = _dump({"total": total, "after": last if is_more else None})
-        return _answer([b'{"groups":[', *items.parts, b"],", tail[1:]])
+        tail = dump({"total": total, "after": last if is_more else None})
+        return answer([b'{"groups":[', *items.parts, b"],", tail[1:]])
 
     async def _ids_after(
         self, after: str | None, count: int, piece: Slice
@@ -124,16 +118,16 @@ class GroupPages:
         if "waiting" in told:
             told["waiting"]["members"] = waiting_members(group, told["waiting"])
         count = told.pop("members")
-        items = _Items(piece)
+        items = Items(piece)
         for member in list(group.roster)[:limit]:
             if items.is_full:
                 break
-            await items.add(_dump(member_json(group, member)))
+            await items.add(dump(member_json(group, member)))
         told["member_count"] = count
         told["members_dropped"] = max(count - items.count, 0)
         last = await self._last_rebalance(group_id, piece)
-        head = _dump(told)[:-1]
-        return _answer(
+        head = dump(told)[:-1]
+        return answer(
             [head, b',"last_rebalance":', last, b',"members":[', *items.parts, b"]}"],
         )
 
@@ -192,7 +186,7 @@ class GroupPages:
                 size += len(texts[-1])
                 await piece.pause()
         parts = [part for text in reversed(texts) for part in (text, b",")][:-1]
-        return _answer([_dump(told)[:-1], b',"rebalances":[', *parts, b"]}"])
+        return answer([dump(told)[:-1], b',"rebalances":[', *parts, b"]}"])
 
     # What they share.
 
@@ -212,52 +206,6 @@ class GroupPages:
         return HttpResponse.error(HTTPStatus.NOT_FOUND, "no such group; /groups lists them")
 
 
-class _Items:
-    """The items of a JSON array, joined to pieces that are worth sending."""
-
-    def __init__(self, piece: Slice) -> None:
-        self._piece = piece
-        self.parts: list[bytes] = []
-        self.count = 0
-        self._size_bytes = 0
-
-    @property
-    def is_full(self) -> bool:
-        return self._size_bytes >= ANSWER_BYTES
-
-    async def add(self, item: bytes) -> None:
-        """Append an item; others may have their turn before this returns."""
-        self.parts.append(b"," + item if self.parts else item)
-        self.count += 1
-        self._size_bytes += len(item)
-        await self._piece.pause()
-
-
 def _is_avoided(packed: Kept) -> bool:
     # What is compressed is large, and what is large is a rebalance.
     return not packed.is_compressed and packed.data.startswith(_AVOIDED)
-
-
-def _dump(data: Any) -> bytes:  # noqa: ANN401 - whatever JSON takes.
-    return json.dumps(data, separators=(",", ":")).encode()
-
-
-def _answer(parts: list[bytes]) -> HttpResponse:
-    """Numbers of parts cost the connection, so small ones are joined."""
-    parts.append(b"\n")
-    # What is told is over in a moment.
-    return HttpResponse(HTTPStatus.OK, JSON, _joined(parts), (("Cache-Control", "no-store"),))
-
-
-def _joined(parts: list[bytes]) -> list[bytes]:
-    joined: list[bytes] = []
-    chunk: list[bytes] = []
-    size = 0
-    for part in parts:
-        chunk.append(part)
-        size += len(part)
-        if size >= 64 * 1024:
-            joined.append(b"".join(chunk))
-            chunk, size = [], 0
-    joined.append(b"".join(chunk))
-    return joined

@@ -15,7 +15,9 @@ from kohort.broker.metrics.sources import (
     NetworkSource,
     PurgatorySource,
     TopicsSource,
+    TransactionsSource,
 )
+from kohort.broker.metrics.transactions import TransactionMetrics
 from kohort.broker.runtime.slices import Monotonic
 
 
@@ -26,6 +28,7 @@ class BrokerMetrics:
         """`groups_max` is how many groups have counters of their own."""
         self.edge = EdgeMetrics()
         self.rebalances = RebalanceMetrics(groups_max)
+        self.transactions = TransactionMetrics()
         self.loop_lag = LoopLagMeter()
         self.gc_pauses = GcPauseMeter()
 
@@ -44,6 +47,7 @@ class MetricsSource(NamedTuple):
 
     topics: TopicsSource
     groups: GroupsSource
+    transactions: TransactionsSource
     history: HistorySource
     purgatory: PurgatorySource
     network: NetworkSource

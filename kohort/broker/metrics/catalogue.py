@@ -11,6 +11,7 @@ and ours (`kohort_*`) where neither has a word.
 from typing import Final
 
 from kohort.broker.metrics import rebalance_catalogue as rebalances
+from kohort.broker.metrics import transaction_catalogue as transactions
 from kohort.broker.metrics.metric_info import (
     OTHER,
     Section,
@@ -248,6 +249,7 @@ SECTIONS: Final = (
         ),
     ),
     *rebalances.SECTIONS,
+    *transactions.SECTIONS,
     Section(
         "Purgatory",
         "What waits for a condition or a deadline.",

@@ -18,6 +18,7 @@ from kohort.broker.metrics.process import ClusterCollector, ProcessCollector, Sc
 from kohort.broker.metrics.rebalance_collector import HistoryCollector, RebalanceCollector
 from kohort.broker.metrics.text_format import TextFormat, write
 from kohort.broker.metrics.topics import TopicCollector
+from kohort.broker.metrics.transaction_collector import TransactionCollector
 from kohort.broker.runtime.slices import Slice
 
 SLICE_MS: Final = 1
@@ -35,6 +36,7 @@ class Exposition:
             source.topics,
             node_id=source.node_id,
             partitions_max=config.kohort_metrics_partitions_max,
+            late_before_ms=lambda: source.transactions.late_before_ms,
         )
         self._groups = GroupCollector(
             source.groups,
@@ -53,6 +55,7 @@ class Exposition:
             MemoryCollector(source.network),
             RebalanceCollector(metrics.rebalances),
             HistoryCollector(source.history),
+            TransactionCollector(source.transactions, metrics.transactions),
             PurgatoryCollector(source.purgatory),
             ProcessCollector(metrics.loop_lag, metrics.gc_pauses, version=source.version),
             self._scrape,

@@ -1,6 +1,6 @@
 """What the collectors read of the broker's parts. The real ones satisfy it as they are."""
 
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
 from enum import Enum
 from typing import Protocol
 
@@ -16,6 +16,16 @@ class LogSource(Protocol):
     def segments(self) -> Sized: ...
     @property
     def lost_offsets(self) -> int: ...
+    @property
+    def loaded_producers(self) -> "ProducersSource | None": ...
+
+
+class ProducersSource(Protocol):
+    """The producers of a partition; see `kohort.broker.core.partition.producers`."""
+
+    def __len__(self) -> int: ...
+    @property
+    def first_open_last_ms(self) -> int | None: ...
 
 
 class PartitionSource(Protocol):
@@ -27,6 +37,8 @@ class PartitionSource(Protocol):
     def log(self) -> LogSource: ...
     @property
     def high_watermark(self) -> int: ...
+    @property
+    def held_offsets(self) -> int: ...
     @property
     def visible_bytes(self) -> int: ...
     @property
@@ -115,6 +127,36 @@ class GroupsSource(Protocol):
     @property
     def load_times_ms(self) -> Sequence[int]: ...
     def groups(self) -> Iterable[GroupSource]: ...
+
+
+class TransactionRecordSource(Protocol):
+    """What is durable of a transactional id; see `kohort.broker.core.transaction.records`."""
+
+    @property
+    def start_ms(self) -> int: ...
+
+
+class TransactionalIdSource(Protocol):
+    """See `kohort.broker.core.transaction.transactional_id`."""
+
+    @property
+    def record(self) -> TransactionRecordSource | None: ...
+
+
+class TransactionsSource(Protocol):
+    """All transactional ids; see `kohort.broker.transactions.host`."""
+
+    @property
+    def count(self) -> int: ...
+    @property
+    def stuck_count(self) -> int: ...
+    @property
+    def counts(self) -> Mapping[str, int]: ...
+    @property
+    def load_times_ms(self) -> Sequence[int]: ...
+    @property
+    def late_before_ms(self) -> int: ...
+    def open(self) -> Collection[TransactionalIdSource]: ...
 
 
 class HistorySource(Protocol):

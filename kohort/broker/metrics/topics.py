@@ -8,6 +8,7 @@ from typing import Final
 from prometheus_client.metrics_core import Metric
 
 from kohort.broker.metrics import catalogue
+from kohort.broker.metrics import transaction_catalogue as transactions
 from kohort.broker.metrics.budget import PARTITIONS, TOPICS, SeriesBudget
 from kohort.broker.metrics.families import Labels, Rows, WideFamily
 from kohort.broker.metrics.families import single as one_sample
@@ -28,6 +29,7 @@ class PartitionSample:
     in_sync: int
     replicas: int = 1
     lost_offsets: int = 0
+    held_offsets: int = 0
 
     def add(self, other: "PartitionSample") -> None:
         self.high_watermark += other.high_watermark
@@ -37,6 +39,7 @@ class PartitionSample:
         self.in_sync += other.in_sync
         self.replicas += other.replicas
         self.lost_offsets += other.lost_offsets
+        self.held_offsets += other.held_offsets
 
     @property
     def under_replicated(self) -> int:
@@ -58,7 +61,9 @@ class _Seen:
 
     topics: list[TopicSample] = field(default_factory=list)
     partitions: list[PartitionSample] = field(default_factory=list)
-    compaction: list[tuple[MetricInfo, int]] = field(default_factory=list)
+    totals: list[tuple[MetricInfo, int]] = field(default_factory=list)
+    producer_count: int = 0
+    late_partitions: int = 0
     folded_topics: int = 0
     folded_partitions: int = 0
 
@@ -83,8 +88,17 @@ _OF_PARTITIONS: Final = (
 class TopicCollector:
     """Collector of one broker's topics; `refresh` looks, `collect` tells what was seen."""
 
-    def __init__(self, topics: TopicsSource, *, node_id: int, partitions_max: int) -> None:
+    def __init__(
+        self,
+        topics: TopicsSource,
+        *,
+        node_id: int,
+        partitions_max: int,
+        late_before_ms: Callable[[], int],
+    ) -> None:
+        """`late_before_ms` is when the last batch of a transaction was that is late by now."""
         self._topics = topics
+        self._late_before_ms = late_before_ms
         self._node_id = node_id
         self._partitions_max = partitions_max
         self._seen = _Seen()
@@ -97,6 +111,7 @@ class TopicCollector:
     async def refresh(self, piece: Slice) -> None:
         """Look at every partition, with pauses: no two were seen at quite the same moment."""
         seen = _Seen()
+        late_before_ms = self._late_before_ms()
         budget = SeriesBudget(self._partitions_max)
         rest = TopicSample(Labels({"topic": OTHER}))
         rest_partitions = PartitionSample(_labels(OTHER, OTHER), 0, 0, 0, 0, 0, 0)
@@ -109,6 +124,7 @@ class TopicCollector:
                 seen_partition = _look_at(topic.name, index, partition)
                 if partition is not None:
                     sample.appended_bytes += partition.visible_bytes
+                    _look_at_producers(partition, seen, late_before_ms)
                 if has_series:
                     seen.partitions.append(seen_partition)
                 else:
@@ -123,7 +139,9 @@ class TopicCollector:
             seen.partitions.append(rest_partitions)
             seen.folded_partitions = rest.partition_count
         compaction = self._topics.compaction
-        seen.compaction = [
+        seen.totals = [
+            (transactions.PRODUCER_IDS, seen.producer_count),
+            (transactions.LATE_PARTITIONS, seen.late_partitions),
             (catalogue.UNCLEANABLE_PARTITIONS, compaction.uncleanable_count),
             (catalogue.COMPACTION_FAILURES, compaction.failure_count),
         ]
@@ -141,11 +159,13 @@ class TopicCollector:
             yield WideFamily(info, _rows(seen.partitions, value_of))
         short = [sample for sample in seen.partitions if sample.lost_offsets]
         yield WideFamily(catalogue.LOST_OFFSETS, _rows(short, attrgetter("lost_offsets")))
+        held = [sample for sample in seen.partitions if sample.held_offsets]
+        yield WideFamily(transactions.STABLE_LAG, _rows(held, attrgetter("held_offsets")))
         # A sum of broker ids means nothing, and the last sample may be one.
         single = seen.partitions[:-1] if seen.folded_topics else seen.partitions
         yield WideFamily(catalogue.PARTITION_LEADER, _rows(single, lambda _: self._node_id))
         yield WideFamily(catalogue.PARTITION_LEADER_IS_PREFERRED, _rows(single, lambda _: 1))
-        for info, value in seen.compaction:
+        for info, value in seen.totals:
             yield one_sample(info, value)
 
 
@@ -190,7 +210,18 @@ def _look_at(topic: str, index: int, partition: PartitionSource | None) -> Parti
         len(log.segments),
         int(partition.failure is None),
         lost_offsets=log.lost_offsets,
+        held_offsets=partition.held_offsets,
     )
+
+
+def _look_at_producers(partition: PartitionSource, seen: _Seen, late_before_ms: int) -> None:
+    producers = partition.log.loaded_producers
+    if producers is None:
+        return
+    seen.producer_count += len(producers)
+    # Kafka looks at the first one as well: it holds consumers back.
+    last_ms = producers.first_open_last_ms
+    seen.late_partitions += last_ms is not None and last_ms < late_before_ms
 
 
 def _labels(topic: str, partition: str) -> Labels:

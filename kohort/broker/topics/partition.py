@@ -125,6 +125,17 @@ class Partition:
         stable = self._stable or self._load_stable_offset()
         return self.visible_bytes - stable.unstable_bytes
 
+    @property
+    def held_offsets(self) -> int:
+        """Visible offsets that consumers of committed records wait for.
+
+        0 as well as long as nothing has asked for the last stable offset since the start.
+        """
+        stable = self._stable
+        if stable is None or stable.offset == self.high_watermark:
+            return 0
+        return self.high_watermark - max(stable.offset, self.log.log_start_offset)
+
     def append(
         self,
         batch: bytes | memoryview,
@@ -221,10 +232,18 @@ class Partition:
         self.check_online()
         return self.log.producers.snapshot()
 
-    def open_transactions(self) -> list[OpenTransaction]:
-        """Every transaction that no marker has ended here, by first offset; raises as above."""
+    def open_transactions(self, at_most: int | None = None) -> list[OpenTransaction]:
+        """Every transaction that no marker has ended here, or the first so many, by first offset;
+        raises as above.
+        """
         self.check_online()
-        return self.log.producers.open_transactions()
+        return self.log.producers.open_transactions(at_most)
+
+    @property
+    def open_transaction_count(self) -> int:
+        """How many these are; raises as above."""
+        self.check_online()
+        return len(self.log.producers.spans.open)
 
     def epoch_at(self, offset: int) -> int:
         """The leader epoch that an offset was written in, -1 if that is not known."""

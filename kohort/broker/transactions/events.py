@@ -4,34 +4,60 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import assert_never
+from dataclasses import dataclass
+from typing import Protocol, assert_never
 
 from kohort.broker.core.transaction.effects import Began, EndCause, Ended, Event, Superseded
+from kohort.broker.core.transaction.records import NEVER_MS
 from kohort.protocol.records.control import ControlType
 
 logger = logging.getLogger(__name__)
 
 
+@dataclass(slots=True, eq=False)
+class IdCounts:
+    """What became of the transactions of one id since the start of the broker."""
+
+    started: int = 0
+    committed: int = 0
+    aborted_by_client: int = 0
+    aborted_by_timeout: int = 0
+    aborted_by_fence: int = 0
+    completed_at_start: int = 0
+    """Decided before the start."""
+    reconciled: int = 0
+    """Partitions that were made to agree after an unclean stop."""
+    last_duration_ms: int = -1
+    """From the beginning of the last that ended to its end; -1 before one has."""
+
+
+class EndObserver(Protocol):
+    """Told of every end of a transaction."""
+
+    def on_transaction_ended(self, result: ControlType, duration_ms: int) -> None:
+        """All its markers are written. `duration_ms` is wall time since it began."""
+        ...
+
+
 class EventCounts(Counter[str]):
-    """Events since the start, by name: ``started``; ``committed``, ``aborted`` and ``ended_by_``
-    with the cause; ``superseded_markers``.
+    """Events since the start, by name: ``started``; ``commit_by_`` and ``abort_by_`` with the
+    cause; ``superseded_markers``; ``reconciled``.
     """
 
-    def note(self, transactional_id: str, event: Event) -> None:
-        """Count it, and log what an operator may have to know."""
+    def __init__(self) -> None:
+        super().__init__()
+        self.by_id: dict[str, IdCounts] = {}
+        """The same by transactional id, for those that had any."""
+        self.observer: EndObserver | None = None
+
+    def note(self, transactional_id: str, event: Event, now: int) -> None:
+        """Count it, and log what an operator may have to know; `now` is wall time."""
         match event:
             case Began():
                 self["started"] += 1
-            case Ended(record, cause):
-                is_commit = record.result is ControlType.COMMIT
-                self["committed" if is_commit else "aborted"] += 1
-                self[f"ended_by_{cause.value}"] += 1
-                if cause is EndCause.TIMEOUT:
-                    logger.info(
-                        "The transaction of %r took longer than its %d ms, and was aborted",
-                        transactional_id,
-                        record.timeout_ms,
-                    )
+                self._of(transactional_id).started += 1
+            case Ended():
+                self._note_end(transactional_id, event, now)
             case Superseded(record, partition, error):
                 self["superseded_markers"] += 1
                 logger.warning(
@@ -44,3 +70,44 @@ class EventCounts(Counter[str]):
                 )
             case _:
                 assert_never(event)
+
+    def note_reconciled(self, transactional_id: str | None) -> None:
+        """A partition was made to agree with the coordinator; None: which knew no such id."""
+        self["reconciled"] += 1
+        if transactional_id is not None:
+            self._of(transactional_id).reconciled += 1
+
+    def forget(self, transactional_id: str) -> None:
+        """There is no such id any more."""
+        self.by_id.pop(transactional_id, None)
+
+    def _of(self, transactional_id: str) -> IdCounts:
+        counts = self.by_id.get(transactional_id)
+        if counts is None:
+            counts = self.by_id[transactional_id] = IdCounts()
+        return counts
+
+    def _note_end(self, transactional_id: str, event: Ended, now: int) -> None:
+        record, cause = event
+        is_commit = record.result is ControlType.COMMIT
+        self[f"{'commit' if is_commit else 'abort'}_by_{cause.value}"] += 1
+        counts = self._of(transactional_id)
+        if cause is EndCause.START:
+            counts.completed_at_start += 1
+        if is_commit:
+            counts.committed += 1
+        elif cause is EndCause.CLIENT:
+            counts.aborted_by_client += 1
+        elif cause is EndCause.FENCE:
+            counts.aborted_by_fence += 1
+        elif cause is EndCause.TIMEOUT:
+            counts.aborted_by_timeout += 1
+            logger.info(
+                "The transaction of %r took longer than its %d ms, and was aborted",
+                transactional_id,
+                record.timeout_ms,
+            )
+        if record.start_ms != NEVER_MS:
+            counts.last_duration_ms = max(0, now - record.start_ms)
+            if self.observer is not None:
+                self.observer.on_transaction_ended(record.result, counts.last_duration_ms)

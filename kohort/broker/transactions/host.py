@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, assert_never
 
@@ -30,11 +30,12 @@ from kohort.broker.core.transaction.effects import (
     Superseded,
 )
 from kohort.broker.core.transaction.reconcile import OpenInPartition
-from kohort.broker.core.transaction.records import TransactionRecord
+from kohort.broker.core.transaction.records import NEVER_MS, TransactionRecord
 from kohort.broker.core.transaction.requests import (
     TopicPartition,
     TransactionConfig,
 )
+from kohort.broker.core.transaction.rules import late_before_ms
 from kohort.broker.core.transaction.transactional_id import TransactionalId
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.later import Later
@@ -69,6 +70,10 @@ class TransactionsConfig(NamedTuple):
     """How often expired ids are looked for."""
 
 
+def _start_ms(one: TransactionalId) -> int:
+    return NEVER_MS if one.record is None else one.record.start_ms
+
+
 def _nothing_open() -> tuple[OpenInPartition, ...]:
     return ()
 
@@ -93,6 +98,8 @@ class TransactionHost:
         self._clock = clock
         self._new_producer_id = new_producer_id
         self._ids: dict[str, TransactionalId] = {}
+        self._open: dict[str, TransactionalId] = {}
+        """Ids with a transaction that has not ended everywhere, by its beginning."""
         self._idle: dict[str, None] = {}
         """Ids without a transaction, the one that was idle longest first; a tombstone may be on its
         way."""
@@ -111,6 +118,8 @@ class TransactionHost:
         self._sweeper: asyncio.Task[None] | None = None
         self._is_closed = False
         self.counts = EventCounts()
+        self.load_times_ms: Sequence[int] = ()
+        """How long the start took to read each partition of the log that has records."""
 
     # Beginning and end.
 
@@ -125,6 +134,7 @@ class TransactionHost:
         """
         loaded = await load_ids(self._log, self._clock)
         self._unreadable = loaded.unreadable_partitions
+        self.load_times_ms = loaded.load_times_ms
         piece = Slice(self._clock)
         for transactional_id, record in loaded.records.items():
             one = self._ids[transactional_id] = self._make(transactional_id)
@@ -132,6 +142,7 @@ class TransactionHost:
             self._note_idle(one)
             await piece.pause()
         logger.info("Loaded %d transactional ids", len(self._ids))
+        self._open = dict(sorted(self._open.items(), key=lambda item: _start_ms(item[1])))
         reconciler = Reconciler(self, self.markers)
         await reconciler.repair(find_open())
         await self._complete_all()
@@ -192,11 +203,37 @@ class TransactionHost:
         """All ids, to look at; not to be kept across an await."""
         return self._ids.values()
 
+    def open(self) -> Collection[TransactionalId]:
+        """Ids with a transaction that has not ended everywhere, the one that began first first; not
+        to be kept across an await.
+        """
+        return self._open.values()
+
+    @property
+    def count(self) -> int:
+        """How many ids there are."""
+        return len(self._ids)
+
+    @property
+    def stuck_count(self) -> int:
+        """Transactions that are decided, and wait for a partition to take its marker."""
+        return len(self._stuck)
+
+    @property
+    def late_before_ms(self) -> int:
+        """By wall time: a transaction without a batch since then should have ended."""
+        return late_before_ms(self.config.rules, self._clock.wall_ms())
+
+    def is_stuck(self, transactional_id: str) -> bool:
+        """Whether its transaction is one of these."""
+        return transactional_id in self._stuck
+
     def stats(self) -> dict[str, int]:
         """For people who debug."""
         return {
             "ids": len(self._ids),
             "idle": len(self._idle),
+            "open": len(self._open),
             "unanswered": len(self._unanswered),
             "settling": len(self._settling),
             "retries": len(self._retries),
@@ -282,6 +319,10 @@ class TransactionHost:
         self._idle.pop(name, None)
         if one.is_idle:
             self._idle[name] = None
+        if one.is_open:
+            self._open.setdefault(name, one)
+        else:
+            self._open.pop(name, None)
 
     # Steps.
 
@@ -313,6 +354,7 @@ class TransactionHost:
             self._ids.pop(one.transactional_id, None)
             self._idle.pop(one.transactional_id, None)
             self._timeouts.cancel(one.transactional_id)
+            self.counts.forget(one.transactional_id)
         else:
             self._watch(one)
         self._tell_settled(one)
@@ -332,7 +374,7 @@ class TransactionHost:
                 deadline_ms = self._clock.monotonic_ms() + RETRY_MS
                 self._retries.schedule(one.transactional_id, deadline_ms)
             case Began() | Ended() | Superseded():
-                self.counts.note(one.transactional_id, effect)
+                self.counts.note(one.transactional_id, effect, self._clock.wall_ms())
             case _:
                 assert_never(effect)
 

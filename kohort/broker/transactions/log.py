@@ -110,6 +110,8 @@ class LoadedIds(NamedTuple):
     """The last of each id, by when they were updated."""
     unreadable_partitions: frozenset[int]
     """Ids that live there are not known, so that they must not seem to be new."""
+    load_times_ms: tuple[int, ...]
+    """How long each partition took that has records."""
 
 
 async def load_ids(log: TransactionLog, clock: Clock) -> LoadedIds:
@@ -117,7 +119,9 @@ async def load_ids(log: TransactionLog, clock: Clock) -> LoadedIds:
     piece = Slice(clock)  # No client is served yet, but probes are answered.
     records: list[TransactionRecord] = []
     unreadable: set[int] = set()
+    load_times_ms: list[int] = []
     for partition in range(log.partition_count):
+        begun_ms = clock.monotonic_ms()
         try:
             latest = await _read_latest(log, partition, piece)
         except KafkaError as error:
@@ -134,9 +138,11 @@ async def load_ids(log: TransactionLog, clock: Clock) -> LoadedIds:
                 records.append(record)
             if count % FEW == 0:
                 await piece.pause()
+        if latest:
+            load_times_ms.append(clock.monotonic_ms() - begun_ms)
     records.sort(key=lambda record: record.last_update_ms)
     by_id = {record.transactional_id: record for record in records}
-    return LoadedIds(by_id, frozenset(unreadable))
+    return LoadedIds(by_id, frozenset(unreadable), tuple(load_times_ms))
 
 
 async def _read_latest(log: TransactionLog, partition: int, piece: Slice) -> dict[bytes, bytes]:

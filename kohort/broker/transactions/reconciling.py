@@ -16,6 +16,7 @@ from kohort.broker.core.transaction.reconcile import (
 from kohort.broker.core.transaction.requests import TopicPartition
 from kohort.broker.core.transaction.transactional_id import TransactionalId
 from kohort.broker.topics.partition import Partition
+from kohort.broker.transactions.events import EventCounts
 from kohort.broker.transactions.markers import MarkerWriter
 from kohort.protocol.errors import ErrorCode, KafkaError
 
@@ -47,6 +48,9 @@ class ReconciledIds(Protocol):
 
     def coordinator_epoch(self, transactional_id: str) -> int: ...
 
+    @property
+    def counts(self) -> EventCounts: ...
+
 
 class Reconciler:
     """See :mod:`kohort.broker.core.transaction.reconcile` for the rules."""
@@ -65,6 +69,7 @@ class Reconciler:
             owner = by_producer.get(one.producer_id)
             if await self._repair(one, owner):
                 repair_count += 1
+                self._ids.counts.note_reconciled(None if owner is None else owner.transactional_id)
         return repair_count
 
     def check(self, found: Iterable[OpenInPartition]) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from kohort.broker.core.transaction.requests import (
     AddRequest,
+    Client,
     ClientVersion,
     EndRequest,
     EndResult,
@@ -110,6 +111,7 @@ class Transactions:
         producer_id: int,
         producer_epoch: int,
         partitions: Sequence[tuple[str, int]],
+        client: Client | None = None,
     ) -> Later[None] | None:
         """Add what `verify` has found to be right, in one record; None if that is durable already.
 
@@ -119,7 +121,7 @@ class Transactions:
             KafkaError: the same, at once.
         """
         places = tuple([TopicPartition(*place) for place in partitions])
-        request = AddRequest(producer_id, producer_epoch, places, ClientVersion.V2)
+        request = AddRequest(producer_id, producer_epoch, places, ClientVersion.V2, client)
         added = self.add_partitions(transactional_id, request).then(_raise_error)
         return added if isinstance(added, Later) else None
 

@@ -9,11 +9,13 @@ from kohort.broker.core.history.wording import shown
 from kohort.cli.errors import NotFoundError
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.table import table
+from kohort.cli.transactions.clients import Client, add_http, client_of
 from kohort.wire.transactions import Described, describe_transaction
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("transactional_id", metavar="ID")
+    add_http(parser)
     add_kafka(parser)
     parser.set_defaults(ask=ask)
 
@@ -27,18 +29,21 @@ def ask(options: argparse.Namespace) -> None:
             f"there is no transactional id {options.transactional_id!r}; "
             "`kohort transactions list` shows which there are"
         )
+    client = client_of(options, described)
     if options.json:
-        print_json(asdict(described))
+        print_json({**asdict(described), "client": client and client._asdict()})
         return
-    for line in lines(described, time.time() * 1000):
+    for line in lines(described, client, time.time() * 1000):
         print(line)
 
 
-def lines(described: Described, now_ms: float) -> Iterator[str]:
+def lines(described: Described, client: Client | None, now_ms: float) -> Iterator[str]:
     """What is printed."""
     name = shown(described.transactional_id)
     producer = f"producer {described.producer_id}, epoch {described.producer_epoch}"
     yield f"{name}: {described.state}, {producer} (coordinator {described.coordinator})"
+    if client is not None:
+        yield f"Last heard of from {client}."
     timeout = f"{described.timeout_ms / 1000:g} s"
     if described.partitions:
         age_s = max(0.0, now_ms - described.start_ms) / 1000

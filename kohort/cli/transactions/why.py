@@ -4,18 +4,20 @@ what has been written.
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kohort.broker.core.history.wording import counted, shown
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.table import table
+from kohort.cli.transactions.clients import Client, add_http, clients_of
 from kohort.cli.transactions.partition import add_partition, no_partition
 from kohort.wire.transactions import Held, held_back
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_partition(parser)
+    add_http(parser)
     add_kafka(parser)
     parser.set_defaults(ask=ask)
 
@@ -26,21 +28,23 @@ def ask(options: argparse.Namespace) -> None:
         held = held_back(cluster, options.topic, options.partition)
     if held is None:
         raise no_partition(options)
+    clients = clients_of(options, held)
     if options.json:
-        print_json(as_json(held))
+        print_json(as_json(held, clients))
         return
-    for line in lines(f"{shown(options.topic)}-{options.partition}", held, time.time() * 1000):
+    name = f"{shown(options.topic)}-{options.partition}"
+    for line in lines(name, held, clients, time.time() * 1000):
         print(line)
 
 
-def lines(name: str, held: Held, now_ms: float) -> Iterator[str]:
+def lines(name: str, held: Held, clients: Mapping[int, Client], now_ms: float) -> Iterator[str]:
     """What is printed."""
     behind = held.high_watermark - held.last_stable_offset
     if not held.open:
         yield f"Nothing is open in {name}: read_committed consumers may read all of it."
         return
     first = held.open[0]
-    holder = _holder(held, first.producer_id)
+    holder = _holder(held, clients, first.producer_id)
     yield (
         f"read_committed consumers of {name} may read up to offset {held.last_stable_offset},"
         f" {counted(behind, 'offset')} before its end: {holder} has a transaction open from there."
@@ -53,10 +57,12 @@ def lines(name: str, held: Held, now_ms: float) -> Iterator[str]:
             one.producer_epoch,
             one.current_txn_start_offset,
             f"{max(0.0, now_ms - one.last_timestamp) / 1000:.0f} s ago",
+            *_client_columns(clients, one.producer_id),
         )
         for one in held.open
     ]
-    yield from table(("TRANSACTIONAL ID", "PRODUCER ID", "EPOCH", "OPEN FROM", "LAST BATCH"), rows)
+    columns = ("TRANSACTIONAL ID", "PRODUCER ID", "EPOCH", "OPEN FROM", "LAST BATCH")
+    yield from table((*columns, "CLIENT", "HOST") if clients else columns, rows)
     if first.producer_id not in held.ids:
         yield ""
         yield (
@@ -65,12 +71,22 @@ def lines(name: str, held: Held, now_ms: float) -> Iterator[str]:
         )
 
 
-def _holder(held: Held, producer_id: int) -> str:
+def _holder(held: Held, clients: Mapping[int, Client], producer_id: int) -> str:
     transactional_id = held.ids.get(producer_id)
-    return f"producer {producer_id}" if transactional_id is None else shown(transactional_id)
+    if transactional_id is None:
+        return f"producer {producer_id}"
+    client = clients.get(producer_id)
+    return shown(transactional_id) + (f" ({client})" if client is not None else "")
 
 
-def as_json(held: Held) -> dict[str, Any]:
+def _client_columns(clients: Mapping[int, Client], producer_id: int) -> tuple[str | None, ...]:
+    if not clients:
+        return ()
+    client = clients.get(producer_id)
+    return (None, None) if client is None else (client.client_id, client.host)
+
+
+def as_json(held: Held, clients: Mapping[int, Client]) -> dict[str, Any]:
     """What --json prints."""
     return {
         "high_watermark": held.high_watermark,
@@ -82,6 +98,7 @@ def as_json(held: Held) -> dict[str, Any]:
                 "producer_epoch": one.producer_epoch,
                 "start_offset": one.current_txn_start_offset,
                 "last_timestamp_ms": one.last_timestamp,
+                "client": (client := clients.get(one.producer_id)) and client._asdict(),
             }
             for one in held.open
         ],

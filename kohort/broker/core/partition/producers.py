@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, NamedTuple
 
 from kohort.broker.core.partition.transactions import (
@@ -290,8 +291,14 @@ class ProducerState:
         self._put(producer_id, entry)
         return entry
 
-    def open_transactions(self) -> list[OpenTransaction]:
-        """Every open transaction, by first offset."""
+    @property
+    def first_open_last_ms(self) -> int | None:
+        """When the producer of the first open transaction last appended; None if none is open."""
+        producer_id = next(iter(self.spans.open.values()), None)
+        return None if producer_id is None else self._entries[producer_id].last_ms
+
+    def open_transactions(self, at_most: int | None = None) -> list[OpenTransaction]:
+        """Every open transaction, or the first so many, by first offset."""
         entries = self._entries
         return [
             OpenTransaction(
@@ -300,7 +307,7 @@ class ProducerState:
                 first_offset,
                 entries[producer_id].last_ms,
             )
-            for first_offset, producer_id in self.spans.open.items()
+            for first_offset, producer_id in islice(self.spans.open.items(), at_most)
         ]
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:

@@ -38,6 +38,14 @@ class TransactionConfig(NamedTuple):
     id_expiration_ms: int = 604_800_000
 
 
+class Client(NamedTuple):
+    """Who sends a request; for people, no rule looks at it."""
+
+    client_id: str
+    host: str
+    """As Kafka shows it: "/127.0.0.1"."""
+
+
 class InitRequest(NamedTuple):
     """InitProducerId with a transactional id."""
 
@@ -45,6 +53,7 @@ class InitRequest(NamedTuple):
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
     """Both are -1 for a producer that has none yet."""
+    client: Client | None = None
 
 
 class InitResult(NamedTuple):
@@ -62,6 +71,7 @@ class AddRequest(NamedTuple):
     producer_epoch: int
     partitions: tuple[TopicPartition, ...]
     client_version: ClientVersion
+    client: Client | None = None
 
 
 class EndRequest(NamedTuple):

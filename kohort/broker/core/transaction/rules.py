@@ -25,6 +25,9 @@ from kohort.broker.core.transaction.states import TransactionState
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records.control import ControlType
 
+LATE_MARGIN_MS: Final = 300_000
+"""What Kafka adds to the longest timeout before it calls a transaction late."""
+
 _S = TransactionState
 
 
@@ -215,6 +218,11 @@ def deadline_ms(record: TransactionRecord) -> int | None:
     if record.state is not _S.ONGOING or record.timeout_ms == NEVER_TIMES_OUT_MS:
         return None
     return record.start_ms + record.timeout_ms + 1
+
+
+def late_before_ms(config: TransactionConfig, now: int) -> int:
+    """A transaction without a batch since then is late: its coordinator should have ended it."""
+    return now - config.max_timeout_ms - LATE_MARGIN_MS
 
 
 def is_expired(record: TransactionRecord, config: TransactionConfig, now: int) -> bool:

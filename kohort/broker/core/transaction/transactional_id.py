@@ -36,6 +36,7 @@ from kohort.broker.core.transaction.requests import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     AddRequest,
+    Client,
     ClientVersion,
     EndRequest,
     EndResult,
@@ -105,6 +106,7 @@ class TransactionalId:
         "_partitions",
         "_pending",
         "_unmarked",
+        "client",
         "last_epoch",
         "record",
         "transactional_id",
@@ -117,6 +119,8 @@ class TransactionalId:
         """What is durable; None before the first record and after the tombstone."""
         self.last_epoch = NO_PRODUCER_EPOCH
         """The producer's epoch before this one, with which it may still ask for this one."""
+        self.client: Client | None = None
+        """Who initialized the id or wrote in its transaction last; None: not since the start."""
         self._new_producer_id = new_producer_id
         self._partitions: frozenset[TopicPartition] = frozenset()
         """What `record` lists, to look one up."""
@@ -162,6 +166,11 @@ class TransactionalId:
     def is_gone(self) -> bool:
         """Whether nothing is known of the id and nothing is on its way."""
         return self.record is None and self._pending is None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has a transaction, or one of which markers are missing."""
+        return self.record is not None and not self.record.state.is_idle
 
     @property
     def is_idle(self) -> bool:
@@ -217,6 +226,7 @@ class TransactionalId:
             self._reply(ticket, ErrorCode.NONE)
         else:
             assert self.record is not None
+            self.client = request.client
             record = records.added(self.record, request.partitions, request.client_version, now)
             self._write(record, self.last_epoch, ticket)
 
@@ -425,6 +435,7 @@ class TransactionalId:
         except KafkaError:
             self._reply(ticket, InitResult(UNAVAILABLE))
             return
+        self.client = request.client
         self._write(record, last_epoch, ticket)
 
     def _fence(self, ending: _Ending, now: int) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from kohort.broker.core.partition.verdict import ValidBatch
-from kohort.broker.core.transaction.requests import TopicPartition
+from kohort.broker.core.transaction.requests import Client, TopicPartition
 from kohort.broker.runtime.later import Later
 from kohort.broker.topics.partition import Partition
 from kohort.broker.transactions.transactions import Transactions
@@ -62,6 +62,7 @@ class Producer(NamedTuple):
     producer_epoch: int
     version: int
     """Version of the request: newer ones are told more precisely, and add partitions."""
+    client: Client
 
     @property
     def adds(self) -> bool:
@@ -83,7 +84,7 @@ class Producer(NamedTuple):
     def add(self, places: Sequence[TopicPartition]) -> Later[None] | None:
         """Add these partitions to the transaction; as `Transactions.add`."""
         return self.transactions.add(
-            self.transactional_id, self.producer_id, self.producer_epoch, places
+            self.transactional_id, self.producer_id, self.producer_epoch, places, self.client
         )
 
     def told(self, error: ErrorCode) -> tuple[ErrorCode, str | None]:
@@ -107,6 +108,7 @@ def append_in_transaction(
     transactions: Transactions,
     transactional_id: str,
     version: int,
+    client: Client,
     candidates: Sequence[Candidate],
 ) -> Generator[Later[None], None, None]:
     """Append what may be appended of one request's batches, and refuse the others.
@@ -124,7 +126,9 @@ def append_in_transaction(
     for one in candidates:
         by_epoch.setdefault(one.batch.header.producer_epoch, []).append(one)
     for epoch, of_epoch in by_epoch.items():
-        producer = Producer(transactions, transactional_id, first.producer_id, epoch, version)
+        producer = Producer(
+            transactions, transactional_id, first.producer_id, epoch, version, client
+        )
         yield from _append_of_producer(producer, of_epoch)
 
 

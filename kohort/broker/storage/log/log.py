@@ -182,6 +182,11 @@ class PartitionLog:
         with self._state.errors_as("producers cannot be read"):
             return self._state.producers
 
+    @property
+    def loaded_producers(self) -> ProducerState | None:
+        """The same, None as long as they have not been asked for."""
+        return self._state.loaded_producers
+
     def check_producer(
         self,
         header: BatchHeader,

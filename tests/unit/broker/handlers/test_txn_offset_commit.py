@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from kohort.broker.core.transaction.requests import Client
 from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.txn_offset_commit import (
@@ -20,6 +21,7 @@ from tests.support.groups.running_groups import RunningGroups, running_groups
 VERSIONS = range(7)
 A_TOPIC_ID = bytes(range(16))
 NONE = ErrorCode.NONE
+CLIENT = Client("c", "/127.0.0.1")
 every_version = pytest.mark.parametrize("version", VERSIONS)
 
 
@@ -56,7 +58,9 @@ class Keeper:
         producer_id: int,
         producer_epoch: int,
         partitions: Sequence[tuple[str, int]],
+        client: Client | None = None,
     ) -> Later[None] | None:
+        assert client == CLIENT
         self.asked.append((transactional_id, producer_id, producer_epoch, *partitions))
         return self.adding
 

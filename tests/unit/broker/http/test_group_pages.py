@@ -20,7 +20,7 @@ from kohort.broker.core.group.requests import (
 )
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.history.history import RebalanceHistory
-from kohort.broker.http import group_pages
+from kohort.broker.http import group_pages, json_parts
 from kohort.broker.http.group_pages import GroupPages
 from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse
 from kohort.broker.runtime.clock import SystemClock
@@ -336,6 +336,7 @@ async def test_a_group_without_rebalances_has_an_empty_history() -> None:
 
 
 async def test_an_answer_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_parts, "ANSWER_BYTES", 1_000)
     monkeypatch.setattr(group_pages, "ANSWER_BYTES", 1_000)
     async with asked(initial_delay_ms=60_000) as broker:
         for number in range(100):

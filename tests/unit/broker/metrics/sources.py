@@ -1,6 +1,6 @@
 """Parts of a broker as the collectors see them, with nothing behind them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from prometheus_client.metrics_core import Metric
@@ -9,11 +9,21 @@ from kohort.broker.core.group.states import GroupState
 
 
 @dataclass
+class Producers:
+    count: int = 0
+    first_open_last_ms: int | None = None
+
+    def __len__(self) -> int:
+        return self.count
+
+
+@dataclass
 class Log:
     log_start_offset: int = 0
     size_bytes: int = 0
     lost_offsets: int = 0
     segments: Sequence[object] = (None,)
+    loaded_producers: Producers | None = None
 
 
 @dataclass
@@ -23,6 +33,7 @@ class Partition:
     visible_bytes: int = 0
     log: Log = field(default_factory=Log)
     failure: Exception | None = None
+    held_offsets: int = 0
 
 
 class Partitions:
@@ -102,6 +113,29 @@ class Groups:
 
     def groups(self) -> Iterable[Group]:
         return self._groups
+
+
+@dataclass
+class Record:
+    start_ms: int
+
+
+@dataclass
+class TransactionalId:
+    record: Record
+
+
+class Transactions:
+    count = 5
+    stuck_count = 1
+    late_before_ms = 1_000
+    load_times_ms = (4, 2)
+
+    def __init__(self) -> None:
+        self.counts: Mapping[str, int] = {"started": 9, "abort_by_fence": 2, "evicted": 3}
+
+    def open(self) -> Collection[TransactionalId]:
+        return [TransactionalId(Record(7_500)), TransactionalId(Record(8_500))]
 
 
 class History:

@@ -1,6 +1,9 @@
 """docs/metrics.md says what the catalogue says."""
 
+import re
 from pathlib import Path
+
+import yaml
 
 from kohort.broker.config.current import BROKER_SETTINGS
 from kohort.broker.metrics.catalogue import METRICS
@@ -25,3 +28,12 @@ def test_the_limits_are_documented_as_they_are() -> None:
         default = BROKER_SETTINGS[name].default
         assert isinstance(default, int)
         assert f"| `{name}` | {default:,} |" in document()
+
+
+def test_every_alert_asks_for_metrics_of_the_catalogue() -> None:
+    alerts = yaml.safe_load((ROOT / "deploy/prometheus/alerts.yml").read_text(encoding="utf-8"))
+    asked = [rule["expr"] for group in alerts["groups"] for rule in group["rules"]]
+    names = [set(re.findall(r"\b(?:kafka|kohort)_\w+", text)) for text in asked]
+    assert len(names) > 5
+    assert all(names)
+    assert set().union(*names) <= set(METRICS)

@@ -41,6 +41,7 @@ from tests.unit.broker.metrics.sources import (
     Purgatory,
     Topic,
     Topics,
+    Transactions,
 )
 
 OPENMETRICS = "application/openmetrics-text"
@@ -53,7 +54,9 @@ class Limits:
     kohort_metrics_group_partitions_max: int = 10_000
 
 
-ORDERS = Topics([Topic("orders", Partitions([Partition(0, 7, log=Log(lost_offsets=3))]))])
+ORDERS = Topics(
+    [Topic("orders", Partitions([Partition(0, 7, log=Log(lost_offsets=3), held_offsets=2)]))]
+)
 
 TRIGGER = Trigger(TriggerKind.MEMBER_ADDED)
 EVENTS: list[Event] = [
@@ -83,6 +86,7 @@ async def make_page() -> AsyncIterator[MakePage]:
         source = MetricsSource(
             topics=topics,
             groups=Groups([Group("readers", Offsets({("orders", 0): 5}))]),
+            transactions=Transactions(),
             history=History(),
             purgatory=Purgatory(),
             network=Network(),

@@ -10,10 +10,13 @@ from tests.unit.broker.metrics.sources import (
     Log,
     Partition,
     Partitions,
+    Producers,
     Topic,
     Topics,
     values,
 )
+
+LATE_BEFORE = 1_000
 
 
 def topic(
@@ -28,7 +31,9 @@ def topic(
 async def collected(
     topics: Sequence[Topic], *, partitions_max: int = 100
 ) -> tuple[TopicCollector, dict[str, dict[tuple[str, ...], float]]]:
-    collector = TopicCollector(Topics(topics), node_id=7, partitions_max=partitions_max)
+    collector = TopicCollector(
+        Topics(topics), node_id=7, partitions_max=partitions_max, late_before_ms=lambda: LATE_BEFORE
+    )
     await collector.refresh(Slice(VirtualClock()))
     return collector, values(collector.collect())
 
@@ -51,13 +56,15 @@ async def test_a_partition_is_shown_with_its_offsets_sizes_and_leader() -> None:
         "kafka_log_log_numlogsegments": {("orders", "0"): 5},
         "kafka_log_logcleanermanager_uncleanable_partitions_count": {(): 0},
         "kohort_compaction_failures_total": {(): 0},
+        "kafka_server_replicamanager_produceridcount": {(): 0},
+        "kafka_server_replicamanager_partitionswithlatetransactionscount": {(): 0},
     }
 
 
 async def test_compaction_that_fails_is_shown() -> None:
     topics = Topics([])
     topics.compaction = Compaction(uncleanable_count=2, failure_count=5)
-    collector = TopicCollector(topics, node_id=7, partitions_max=1)
+    collector = TopicCollector(topics, node_id=7, partitions_max=1, late_before_ms=lambda: 0)
     await collector.refresh(Slice(VirtualClock()))
     found = values(collector.collect())
     assert found["kafka_log_logcleanermanager_uncleanable_partitions_count"] == {(): 2}
@@ -68,6 +75,27 @@ async def test_a_partition_that_lost_offsets_is_shown_with_their_number() -> Non
     whole, short = Partition(0), Partition(1, log=Log(lost_offsets=12))
     _, found = await collected([Topic("orders", Partitions([whole, short]))])
     assert found["kohort_partition_lost_offsets"] == {("orders", "1"): 12}
+
+
+async def test_a_partition_that_transactions_hold_back_is_shown_with_how_far() -> None:
+    held, free = Partition(0, high_watermark=9, held_offsets=4), Partition(1, high_watermark=9)
+    _, found = await collected([Topic("orders", Partitions([held, free]))])
+    assert found["kohort_partition_last_stable_offset_lag"] == {("orders", "0"): 4}
+
+
+async def test_partitions_are_counted_whose_first_open_transaction_is_late() -> None:
+    producers = [
+        Producers(3, LATE_BEFORE - 1),
+        Producers(2, LATE_BEFORE),
+        Producers(1, None),
+        None,
+    ]
+    partitions = [
+        Partition(index, log=Log(loaded_producers=one)) for index, one in enumerate(producers)
+    ]
+    _, found = await collected([Topic("orders", Partitions(partitions))])
+    assert found["kafka_server_replicamanager_partitionswithlatetransactionscount"] == {(): 1}
+    assert found["kafka_server_replicamanager_produceridcount"] == {(): 6}
 
 
 async def test_a_partition_that_is_offline_has_no_replica_in_sync() -> None:
@@ -109,6 +137,8 @@ async def test_no_topics_is_no_samples_of_any() -> None:
     _, found = await collected([])
     assert set(found) == {
         "kafka_log_logcleanermanager_uncleanable_partitions_count",
+        "kafka_server_replicamanager_produceridcount",
+        "kafka_server_replicamanager_partitionswithlatetransactionscount",
         "kohort_compaction_failures_total",
     }
 
@@ -146,7 +176,7 @@ async def test_a_topic_that_is_deleted_during_a_look_is_not_opened_again() -> No
         async def pause(self) -> None:
             topics.by_name.clear()
 
-    collector = TopicCollector(topics, node_id=1, partitions_max=10)
+    collector = TopicCollector(topics, node_id=1, partitions_max=10, late_before_ms=lambda: 0)
     await collector.refresh(DeletingSlice(VirtualClock()))
     assert partitions.peek(0) is not None
     assert partitions.peek(1) is None

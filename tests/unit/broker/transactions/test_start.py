@@ -69,7 +69,7 @@ async def test_a_decision_is_completed_before_the_first_request(
         assert after.state() == expected
         for place in (ORDERS, OTHER):
             assert after_crash.markers[place] == [Written(result, PID, epoch, 0, version)]
-        assert after.host.counts["ended_by_start"] == 1
+        assert after.host.counts[f"{result.name.lower()}_by_start"] == 1
 
 
 @virtual

@@ -69,9 +69,8 @@ async def test_nothing_is_waited_for_where_appends_are_durable_at_once(
         assert harness.log.batch_count == 1 + 3 * 3
         assert harness.host.counts == {
             "started": 3,
-            "committed": 2,
-            "aborted": 1,
-            "ended_by_client": 3,
+            "commit_by_client": 2,
+            "abort_by_client": 1,
         }
 
 
@@ -84,7 +83,7 @@ async def test_an_instance_that_is_replaced_is_fenced_in_one_turn(clock: Virtual
         assert harness.partitions.markers[ORDERS] == [Written(ABORT, PID, 1, 0, 2)]
         assert harness.add(ORDERS) is ErrorCode.PRODUCER_FENCED
         assert harness.end(COMMIT).error is ErrorCode.PRODUCER_FENCED
-        assert harness.host.counts["ended_by_fence"] == 1
+        assert harness.host.counts["abort_by_fence"] == 1
 
 
 @virtual

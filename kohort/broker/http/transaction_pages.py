@@ -1,0 +1,217 @@
+"""GET /transactions and what is near it: whose transactions are open, and whom they hold back.
+
+DescribeProducers knows a producer id and the coordinator a transactional id; here they are brought
+together with the client that sent the requests. Shapes are documented in docs/exactly-once.md.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import asdict
+from http import HTTPStatus
+from itertools import islice
+from typing import Any, Final, Protocol, TypeAlias
+
+from kohort.broker.core.partition.transactions import OpenTransaction
+from kohort.broker.core.transaction.requests import TopicPartition
+from kohort.broker.core.transaction.transactional_id import TransactionalId
+from kohort.broker.http.json_parts import SLICE_MS, Items, answer, dump
+from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse, Page
+from kohort.broker.http.queries import Query
+from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.slices import Slice
+from kohort.broker.topics.partition import Partition
+from kohort.broker.topics.topic import Topic
+from kohort.broker.transactions.events import IdCounts
+from kohort.broker.transactions.host import TransactionHost
+from kohort.protocol.errors import ErrorCode, KafkaError
+
+LISTED_DEFAULT: Final = 1_000
+LISTED_MAX: Final = 10_000
+PARTITIONS_LISTED: Final = 100
+"""Of one transaction in a list of many."""
+
+_DIGITS_MAX: Final = 9
+
+Json: TypeAlias = dict[str, Any]
+
+
+class FindsPartitions(Protocol):
+    """The topics, as far as these pages need them."""
+
+    def get(self, name: str) -> Topic | None: ...
+
+    def partition(self, name: str, index: int) -> Partition | None: ...
+
+    def is_on_disk(self, name: str, index: int) -> bool: ...
+
+
+class TransactionPages:
+    """The pages of one broker. They take turns, as those about groups do."""
+
+    def __init__(self, host: TransactionHost, topics: FindsPartitions, clock: Clock) -> None:
+        self._host = host
+        self._topics = topics
+        self._clock = clock
+        self._turn = asyncio.Lock()
+
+    def pages(self) -> dict[str, Page]:
+        """All of them, by path."""
+        return {
+            "/transactions": self.list_open,
+            "/transactions/{id}": self.describe,
+            "/topics/{topic}/{partition}/transactions": self.partition,
+        }
+
+    async def list_open(self, request: HttpRequest) -> HttpResponse:
+        """GET /transactions?limit=N: open transactions, the oldest first."""
+        async with self._turn:
+            limit = Query(request.query, "limit").number(
+                "limit", LISTED_DEFAULT, at_most=LISTED_MAX
+            )
+            opened, now = self._host.open(), self._clock.wall_ms()
+            head = dump({"at_ms": now, "total": len(opened)})[:-1]
+            items = Items(Slice(self._clock, SLICE_MS))
+            for one in list(islice(opened, limit)):
+                if items.is_full:
+                    break
+                if one.is_open:
+                    await items.add(dump(self._open_json(one, now, PARTITIONS_LISTED)))
+            return answer([head, b',"transactions":[', *items.parts, b"]}"])
+
+    async def describe(self, request: HttpRequest) -> HttpResponse:
+        """GET /transactions/{id}: one transactional id, and what became of its transactions."""
+        (name,) = request.path_values
+        Query(request.query)
+        error = self._host.error(name)
+        if error:
+            return _unavailable(error)
+        one = self._host.transactional_id(name)
+        if one is None or one.record is None:
+            text = "no such transactional id; /transactions lists those with a transaction"
+            return HttpResponse.error(HTTPStatus.NOT_FOUND, text)
+        now = self._clock.wall_ms()
+        counts = self._host.counts.by_id.get(name) or IdCounts()
+        told = {
+            "at_ms": now,
+            **self._open_json(one, now, LISTED_MAX),
+            "last_update_ms": one.record.last_update_ms,
+            "since_start": asdict(counts),
+        }
+        return answer([dump(told)])
+
+    async def partition(self, request: HttpRequest) -> HttpResponse:
+        """GET /topics/{topic}/{partition}/transactions?limit=N: what holds read_committed consumers
+        of a partition back, what begins first first.
+        """
+        async with self._turn:
+            topic, index = request.path_values
+            if not (index.isascii() and index.isdigit() and len(index) <= _DIGITS_MAX):
+                raise BadRequestError("a partition is a number from 0")
+            limit = Query(request.query, "limit").number(
+                "limit", LISTED_DEFAULT, at_most=LISTED_MAX
+            )
+            try:
+                found = self._find(topic, int(index))
+                if found is None:
+                    return HttpResponse.error(HTTPStatus.NOT_FOUND, "there is no such partition")
+                opened = found.open_transactions(limit)
+                end, stable = found.high_watermark, found.last_stable_offset
+                total = found.open_transaction_count
+            except KafkaError as error:
+                return _unavailable(error.code)
+            piece, now = Slice(self._clock, SLICE_MS), self._clock.wall_ms()
+            owners = await self._owners({one.producer_id for one in opened}, piece)
+            told = {
+                "topic": topic,
+                "partition": int(index),
+                "at_ms": now,
+                "high_watermark": end,
+                "last_stable_offset": stable,
+                "total": total,
+            }
+            items = Items(piece)
+            for one in opened:
+                if items.is_full:
+                    break
+                await items.add(dump(self._held_json(one, owners.get(one.producer_id), now)))
+            return answer([dump(told)[:-1], b',"open":[', *items.parts, b"]}"])
+
+    def _find(self, topic: str, index: int) -> Partition | None:
+        found = self._topics.get(topic)
+        # Those of internal topics have a directory when they are used; a look must not make one.
+        if found is None or (found.is_internal and not self._topics.is_on_disk(topic, index)):
+            return None
+        return self._topics.partition(topic, index)
+
+    async def _owners(self, producer_ids: set[int], piece: Slice) -> dict[int, TransactionalId]:
+        """The ids whose open transactions are these producers', as far as they are known."""
+        owners: dict[int, TransactionalId] = {}
+        if producer_ids:
+            for one in list(self._host.open()):
+                if one.record is not None and one.record.producer_id in producer_ids:
+                    owners[one.record.producer_id] = one
+                await piece.pause()
+        return owners
+
+    def _open_json(self, one: TransactionalId, now: int, partitions_max: int) -> Json:
+        record = one.record
+        assert record is not None
+        places = one.unmarked
+        return {
+            "transactional_id": one.transactional_id,
+            "state": record.state.value,
+            "producer_id": record.producer_id,
+            "producer_epoch": record.producer_epoch,
+            **_who(one),
+            **_times(one, now),
+            "is_stuck": self._host.is_stuck(one.transactional_id),
+            "partition_count": len(places),
+            "partitions": _by_topic(islice(places, partitions_max)),
+        }
+
+    def _held_json(self, found: OpenTransaction, owner: TransactionalId | None, now: int) -> Json:
+        told: Json = {
+            "first_offset": found.first_offset,
+            "producer_id": found.producer_id,
+            "producer_epoch": found.producer_epoch,
+            "last_batch_ms": found.last_ms,
+        }
+        if owner is None or owner.record is None:
+            return {**told, "transactional_id": None}
+        return {
+            **told,
+            "transactional_id": owner.transactional_id,
+            "state": owner.record.state.value,
+            **_who(owner),
+            **_times(owner, now),
+        }
+
+
+def _who(one: TransactionalId) -> Json:
+    client = one.client
+    return {
+        "client_id": None if client is None else client.client_id,
+        "client_host": None if client is None else client.host,
+    }
+
+
+def _times(one: TransactionalId, now: int) -> Json:
+    assert one.record is not None
+    start_ms = one.record.start_ms if one.is_open else None
+    return {
+        "start_ms": start_ms,
+        "age_ms": None if start_ms is None else max(0, now - start_ms),
+        "timeout_ms": one.record.timeout_ms,
+    }
+
+
+def _by_topic(places: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, index in sorted(places):
+        found.setdefault(topic, []).append(index)
+    return found
+
+
+def _unavailable(error: ErrorCode) -> HttpResponse:
+    text = f"nothing can be said about this now: {error.name}"
+    return HttpResponse.error(HTTPStatus.SERVICE_UNAVAILABLE, text)

@@ -1,0 +1,65 @@
+"""Collects what becomes of transactions."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from prometheus_client.metrics_core import Metric
+
+from kohort.broker.core.transaction.effects import EndCause
+from kohort.broker.metrics import transaction_catalogue as catalogue
+from kohort.broker.metrics.families import Family, single
+from kohort.broker.metrics.metric_info import MetricInfo
+from kohort.broker.metrics.sources import TransactionsSource
+from kohort.broker.metrics.transactions import RESULTS, TransactionMetrics
+
+_COUNTS: Final[tuple[tuple[MetricInfo, str], ...]] = (
+    (catalogue.STARTED, "started"),
+    (catalogue.SUPERSEDED, "superseded_markers"),
+    (catalogue.RECONCILED, "reconciled"),
+    (catalogue.APPEND_FAILURES, "append_failures"),
+)
+FORGOTTEN: Final = ("expired", "evicted")
+
+
+class TransactionCollector:
+    """Collector of the transactional ids; looks when it collects, which takes no time."""
+
+    def __init__(self, transactions: TransactionsSource, metrics: TransactionMetrics) -> None:
+        self._transactions = transactions
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        transactions = self._transactions
+        opened = transactions.open()
+        yield single(catalogue.OPEN, len(opened))
+        oldest = Family(catalogue.OLDEST_SINCE)
+        first = next(iter(opened), None)
+        if first is not None and first.record is not None:
+            oldest.add(first.record.start_ms / 1_000)
+        yield oldest
+        yield single(catalogue.STUCK, transactions.stuck_count)
+        yield single(catalogue.IDS, transactions.count)
+        yield from self._collect_counts()
+        durations = Family(catalogue.DURATION)
+        for result, tally in self._metrics.durations.items():
+            durations.add_histogram(tally, RESULTS[result])
+        yield durations
+        load_times_ms = transactions.load_times_ms
+        average_ms = sum(load_times_ms) / len(load_times_ms) if load_times_ms else 0
+        yield single(catalogue.PARTITION_LOAD_MAX, max(load_times_ms, default=0))
+        yield single(catalogue.PARTITION_LOAD_AVG, average_ms)
+
+    def _collect_counts(self) -> Iterator[Metric]:
+        counts = self._transactions.counts
+        for info, name in _COUNTS:
+            yield single(info, counts.get(name, 0))
+        forgotten = Family(catalogue.IDS_FORGOTTEN)
+        for cause in FORGOTTEN:
+            forgotten.add(counts.get(cause, 0), cause)
+        yield forgotten
+        ended = Family(catalogue.ENDED)
+        for result in RESULTS.values():
+            for ending in EndCause:
+                count = counts.get(f"{result}_by_{ending.value}", 0)
+                ended.add(count, result, ending.value)
+        yield ended

@@ -1,0 +1,24 @@
+"""Counts what only the ends of transactions tell; the host of the ids counts the rest itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kohort.broker.metrics.tally import HistogramTally
+from kohort.protocol.records.control import ControlType
+
+DURATION_BOUNDS_S: Final = (0.01, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0)
+"""A minute is the usual timeout of a transaction, a quarter of an hour the longest by default."""
+
+RESULTS: Final = {ControlType.COMMIT: "commit", ControlType.ABORT: "abort"}
+
+
+class TransactionMetrics:
+    """Durations since the start; an observer of the transactions."""
+
+    def __init__(self) -> None:
+        self.durations: Final = {result: HistogramTally(DURATION_BOUNDS_S) for result in RESULTS}
+
+    def on_transaction_ended(self, result: ControlType, duration_ms: int) -> None:
+        """All markers of a transaction are written."""
+        self.durations[result].observe(duration_ms / 1_000)
