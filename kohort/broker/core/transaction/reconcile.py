@@ -75,12 +75,22 @@ def judge_open(record: TransactionRecord | None, found: OpenInPartition) -> Repa
             return abort
         return Leave() if found.place in record.partitions else AddLost()
     if record.state.is_prepared:
-        return Leave() if found.place in record.partitions else abort
+        is_decided = found.place in record.partitions and _is_prepared_for(record, found)
+        return Leave() if is_decided else abort
     if record.state in _COMPLETE and record.client_version is ClientVersion.V2:
         marker_epoch = _marker_epoch(record, found)
         if marker_epoch == epoch + 1:
             return WriteMarker(record.result, marker_epoch, ClientVersion.V2, is_guess=False)
     return abort
+
+
+def _is_prepared_for(record: TransactionRecord, found: OpenInPartition) -> bool:
+    """Whether what is open is of the transaction that was decided, as far as epochs tell: not of
+    one before it, whose marker was lost, nor of one after it, which the coordinator has lost.
+    """
+    raised_by = int(record.client_version is ClientVersion.V2)
+    own = record.producer_id, record.producer_epoch - raised_by
+    return own == (found.producer_id, found.producer_epoch)
 
 
 def _marker_epoch(record: TransactionRecord, found: OpenInPartition) -> int | None:

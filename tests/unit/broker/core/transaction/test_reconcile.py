@@ -59,6 +59,13 @@ def exhausted(state: S) -> TransactionRecord:
         (stored(S.EMPTY, 7), False, 7, GUESS),
         (stored(S.EMPTY, 8), False, 7, GUESS),
         (stored(S.PREPARE_COMMIT, 8), True, 7, GUESS),
+        # It began after what is decided, and the coordinator has lost it; or long before.
+        (stored(S.PREPARE_COMMIT, 7), False, 7, GUESS),
+        (stored(S.PREPARE_ABORT, 7), False, 7, GUESS),
+        (stored(S.PREPARE_COMMIT, 9), False, 7, GUESS),
+        (stored(S.PREPARE_COMMIT, 6, client_version=V1), False, 7, GUESS),
+        (stored(S.PREPARE_COMMIT, 8, client_version=V1), False, 7, GUESS),
+        (stored(S.PREPARE_COMMIT, 8, producer_id=FRESH), False, 7, GUESS),
         (exhausted(S.COMPLETE_COMMIT), False, 7, GUESS),
         (exhausted(S.ONGOING), False, 7, GUESS),
         (None, False, 7, GUESS),
