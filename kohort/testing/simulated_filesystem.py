@@ -41,6 +41,11 @@ class _Inode:
     durable: bytearray = field(default_factory=bytearray)
     unsynced: list[_Change] = field(default_factory=list)
 
+    def settle(self) -> None:
+        """What is on the disk is all that there is."""
+        self.unsynced.clear()
+        self.cached = bytearray(self.durable)
+
 
 @dataclass(slots=True, eq=False)
 class _Fault:
@@ -79,7 +84,7 @@ class SimulatedFileSystem:
         """When every file was last written, as far as directories tell."""
         self.on_failure: Callable[[str], None] | None = None
         """Called with the path when an operation is let fail; a copy has none."""
-        self.on_operation: Callable[[], None] | None = None
+        self.on_operation: Callable[[Operation], None] | None = None
         """Called before each operation, which it may keep from happening; a copy has none."""
         self._faults: list[_Fault] = []
         self._names: dict[str, _Inode] = {}
@@ -110,17 +115,33 @@ class SimulatedFileSystem:
 
     def lose_power(self, pick: Pick) -> None:
         """Forget what was not synced, or parts of it; open handles must not be used afterwards."""
+        self._lose_names(pick)
+        for inode in self._names.values():
+            for change in inode.unsynced:
+                _apply_partly(inode.durable, change, pick)
+            inode.settle()
+
+    def lose_ends(self, pick: Pick) -> None:
+        """Lose power where the disk writes in order: of each file some of the last writes are gone,
+        and the one before them is there in part. Often that is none; each file is for itself.
+        """
+        self._lose_names(lambda count: count - 1 if pick(4) else pick(count))
+        for inode in self._names.values():
+            count = len(inode.unsynced)
+            kept = count if pick(3) == 0 else pick(count + 1)
+            for change in inode.unsynced[:kept]:
+                _apply(inode.durable, change)
+            if kept < count:
+                _apply_partly(inode.durable, inode.unsynced[kept], pick)
+            inode.settle()
+
+    def _lose_names(self, pick: Pick) -> None:
         for directory, groups in self._unsynced_names.items():
             for changes in groups[: pick(len(groups) + 1)]:
                 self._change_durable(changes)
             groups.clear()
             assert directory in self._directories
         self._names = dict(self._durable_names)
-        for inode in self._names.values():
-            for change in inode.unsynced:
-                _apply_partly(inode.durable, change, pick)
-            inode.unsynced.clear()
-            inode.cached = bytearray(inode.durable)
 
     def copy(self) -> SimulatedFileSystem:
         """What another process finds, as of now; the two no longer see each other's changes."""
@@ -149,6 +170,10 @@ class SimulatedFileSystem:
         other._directories = dict(self._directories)
         return other
 
+    def fingerprint(self) -> int:
+        """The same for two disks that hold the same, as long as this process lives."""
+        return hash(tuple((path, bytes(inode.cached)) for path, inode in self._names.items()))
+
     def flip(self, path: str, position: int, mask: int) -> None:
         """Change bits of one byte, in the cache and on the disk."""
         inode = self._inode(path)
@@ -173,10 +198,11 @@ class SimulatedFileSystem:
     def entries(self, directory: str) -> list[DirectoryEntry]:
         if directory not in self._directories:
             raise _error(errno.ENOENT, directory)
+        prefix = directory + "/"
         files = [
-            DirectoryEntry(path.rpartition("/")[2], len(inode.cached), False, self.wall_ms)
+            DirectoryEntry(path[len(prefix) :], len(inode.cached), False, self.wall_ms)
             for path, inode in self._names.items()
-            if path.rpartition("/")[0] == directory
+            if path.startswith(prefix) and path.rfind("/") == len(directory)
         ]
         return files + [
             DirectoryEntry(path.rpartition("/")[2], 0, True, self.wall_ms)
@@ -235,7 +261,7 @@ class SimulatedFileSystem:
     def check(self, operation: Operation, path: str) -> None:
         """Raise OSError if the operation is to fail."""
         if self.on_operation is not None:
-            self.on_operation()
+            self.on_operation(operation)
         for fault in self._faults:
             if fault.operation == operation and path.endswith(fault.suffix):
                 if fault.after > 0:

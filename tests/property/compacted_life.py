@@ -271,7 +271,7 @@ class CompactedLife:
         files, left = self.files, operation_count
         found: list[SimulatedFileSystem] = []
 
-        def count_down() -> None:
+        def count_down(_: Operation) -> None:
             nonlocal left
             left -= 1
             if left == 0:

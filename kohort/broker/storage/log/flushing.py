@@ -25,17 +25,18 @@ class LogFlusher:
         """Every batch below is on the disk."""
         self._files = files
         self._lock = threading.Lock()
-        self._paths: set[str] = set()
-        self._directories: set[str] = set()
+        # In order: what a flush does to a disk is the same each time.
+        self._paths: dict[str, None] = {}
+        self._directories: dict[str, None] = {}
 
     def note_name(self, directory: str) -> None:
         """A file that matters was created in, renamed in or removed from a directory."""
-        self._directories.add(directory)
+        self._directories[directory] = None
 
     def note_file(self, directory: str, name: str) -> None:
         """A file beside the log was replaced that must be as durable as the batches behind it."""
-        self._paths.add(f"{directory}/{name}")
-        self._directories.add(directory)
+        self._paths[f"{directory}/{name}"] = None
+        self._directories[directory] = None
 
     def flush(
         self, segments: Sequence[LogSegment], end_offset: int, *, with_indexes: bool = False
@@ -76,9 +77,9 @@ class LogFlusher:
                 raise
 
     @staticmethod
-    def _take(noted: set[str]) -> list[str]:
+    def _take(noted: dict[str, None]) -> list[str]:
         """What was noted so far; later notes are for the next flush."""
         taken = []
         while noted:
-            taken.append(noted.pop())
+            taken.append(noted.popitem()[0])
         return taken

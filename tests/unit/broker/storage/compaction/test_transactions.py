@@ -11,7 +11,7 @@ from kohort.protocol.records.batch import BatchHeader, read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
 from kohort.protocol.records.record import Record, decode_records
-from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from kohort.testing.simulated_filesystem import Operation, SimulatedFileSystem
 from tests.support.records.storage_tools import (
     WALL_MS,
     append,
@@ -315,7 +315,7 @@ def test_an_entry_of_the_index_never_outlives_its_marker(stop: int) -> None:
     # The entry goes in the next round, and the process is killed somewhere in it.
     left = stop
 
-    def count_down() -> None:
+    def count_down(_: Operation) -> None:
         nonlocal left
         left -= 1
         if left == 0:

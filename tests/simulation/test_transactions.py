@@ -1,0 +1,44 @@
+"""Transactions hold their promises on every disk that a kill or a loss of power leaves behind."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tests.simulation.transactions.history import examine_history
+
+STATES_SHORT = 60
+"""For each way of flushing."""
+STATES_LONG = 60_000
+STATES_OF_A_HISTORY = 3_000
+
+
+@pytest.fixture(autouse=True)
+def silence() -> Iterator[None]:
+    """Thousands of starts have much to tell."""
+    logger = logging.getLogger("kohort")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    yield
+    logger.setLevel(level)
+
+
+@pytest.mark.parametrize("is_forced", [True, False], ids=["forced", "cached"])
+def test_what_was_told_is_so_on_every_disk(is_forced: bool, long_form: bool) -> None:
+    wanted = STATES_LONG if long_form else STATES_SHORT
+    counts: Counter[str] = Counter()
+    began, seed = time.monotonic(), 0
+    while counts["states"] < wanted:
+        states = min(STATES_OF_A_HISTORY, wanted)
+        density = 0.1 if long_form else 0.015
+        counts += examine_history(seed, is_forced=is_forced, states=states, density=density)
+        seed += 1
+        if long_form:
+            duration = time.monotonic() - began
+            print(f"{duration:.0f} s, {seed} seeds:", dict(counts), flush=True)
+    for what in ("committed", "aborted", "positioned", "states without power"):
+        assert counts[what] > 0, what

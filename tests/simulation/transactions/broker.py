@@ -1,0 +1,246 @@
+"""A broker as far as transactions reach: logs, groups, coordinator and handlers, without sockets.
+
+It lives on a simulated disk and a virtual clock, and dies at any moment as a killed process does:
+what it has begun is never ended, and what its timers still do happens to a disk that nobody sees.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import uuid
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
+
+from kohort.broker.config import LoadedConfig, load
+from kohort.broker.coordinator.coordinator import GroupCoordinator
+from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
+from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.core.transaction.requests import TransactionConfig
+from kohort.broker.dispatch.context import BrokerServices, RequestContext
+from kohort.broker.dispatch.encoded import EncodedResponse
+from kohort.broker.dispatch.registry import load_handlers
+from kohort.broker.network.service import ConnectionInfo
+from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.purgatory_shell import PurgatoryShell
+from kohort.broker.topics.internal_log import InternalLog
+from kohort.broker.topics.manager import TopicManager
+from kohort.broker.topics.names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from kohort.broker.transactions.host import TransactionHost, TransactionsConfig
+from kohort.broker.transactions.log import TopicTransactionLog
+from kohort.broker.transactions.markers import PartitionMarkers
+from kohort.broker.transactions.reconciling import find_open
+from kohort.broker.transactions.transactions import Transactions
+from kohort.protocol.codec import Codec, codec
+from kohort.protocol.framing import RequestHeader
+from kohort.protocol.message import RESPONSES, schema_of
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+from tests.simulation.loop import SimulatedLoop
+from tests.support.brokers.running_topics import NODE_ID, InlineExecutor
+from tests.support.groups.coordinators import group_coordinator, report
+from tests.support.records.storage_tools import LastingMetadata
+
+T = TypeVar("T")
+
+ROOT: Final = Path("/data")
+ID_EXPIRATION_MS: Final = 90_000
+TOPICS: Final = {"t": 2, "c": 1, "d": 1}
+"""Partitions by topic: a plain one, a compacted one, and one that is deleted now and then."""
+_SMALL: Final = {"internal.segment.bytes": "1500"}
+_COMPACT: Final = _SMALL | {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": "2000",
+}
+
+_life: contextvars.ContextVar[Broker | None] = contextvars.ContextVar("life", default=None)
+
+
+def settings(*, is_forced: bool) -> LoadedConfig:
+    """For all lives of a disk; `is_forced` has every batch wait for an fsync."""
+    return load(
+        overrides=[
+            f"log.dirs={ROOT}",
+            "log.cleaner.backoff.ms=700",
+            *(["log.flush.interval.messages=1"] if is_forced else []),
+        ]
+    )
+
+
+class Disk:
+    """What one broker leaves to the next. The metadata is durable with every change."""
+
+    def __init__(
+        self, files: SimulatedFileSystem | None = None, store: LastingMetadata | None = None
+    ) -> None:
+        self.files = files or SimulatedFileSystem()
+        self.store = store or LastingMetadata()
+
+
+class Died(Exception):  # noqa: N818 - it happens to who waits, and is no error.
+    """The broker is gone before it answered."""
+
+
+class Broker:
+    """See the module. One life."""
+
+    topics: TopicManager
+    groups: GroupCoordinator
+    transactions: Transactions
+    services: BrokerServices
+
+    def __init__(
+        self,
+        disk: Disk,
+        loaded: LoadedConfig,
+        clock: Clock,
+        new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
+    ) -> None:
+        self.disk = disk
+        self.is_dead = False
+        self._loaded = loaded
+        self._clock = clock
+        self._new_uuid = new_uuid
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._context = contextvars.copy_context()
+        self._context.run(_life.set, self)
+        self._died: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def start(self) -> None:
+        """Open what is on the disk; on one that is empty, make topics."""
+        await self.run(self._start())
+
+    async def _start(self) -> None:
+        executor, clock = InlineExecutor(), self._clock
+        purgatory = Purgatory(report=report)
+        topics = self.topics = TopicManager(
+            self._loaded,
+            clock=clock,
+            purgatory=purgatory,
+            executor=executor,
+            files=self.disk.files,
+            store=self.disk.store,
+            new_uuid=self._new_uuid,
+        )
+        await topics.start()
+        if topics.get("t") is None:
+            await _make_topics(topics)
+        groups = self.groups = group_coordinator(
+            purgatory, clock, log=TopicOffsetsLog(topics, topics.settings.config)
+        )
+        topics.changes.on_topics_deleted(groups.host.forget_topics)
+        await groups.host.start()
+        host = TransactionHost(
+            TransactionsConfig(
+                TransactionConfig(id_expiration_ms=ID_EXPIRATION_MS), expiry_check_ms=20_000
+            ),
+            log=TopicTransactionLog(
+                InternalLog(topics, TRANSACTION_STATE, partition_count=1, configs={})
+            ),
+            markers=PartitionMarkers(topics.partition, groups, clock),
+            purgatory=purgatory,
+            clock=clock,
+            new_producer_id=topics.next_producer_id,
+        )
+        was_clean = topics.disk.data.was_clean
+        await host.start(lambda: () if was_clean else find_open(list(topics.disk.opened())))
+        self.transactions = Transactions(host)
+        self.services = BrokerServices(
+            config=topics.settings.config,
+            clock=clock,
+            purgatory=purgatory,
+            topics=topics,
+            groups=groups,
+            node_id=NODE_ID,
+            cluster_id=topics.cluster_id,
+            advertised_host="broker.example",
+            advertised_port=9092,
+            transactions=self.transactions,
+        )
+        PurgatoryShell(purgatory, clock)
+
+    async def ask(self, request: Any, version: int) -> Any:  # noqa: ANN401 - what the handler says.
+        """The answer, as a client of that version reads it. Raises Died."""
+        return await self.run(self._answer(request, version))
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something as part of this life. Raises Died if that ends first."""
+        if self.is_dead:
+            work.close()
+            raise Died
+        task = asyncio.get_running_loop().create_task(work, context=self._context.copy())
+        first: list[asyncio.Future[Any]] = [task, self._died]
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        if self.is_dead:
+            raise Died
+        return task.result()
+
+    async def _answer(self, request: Any, version: int) -> Any:  # noqa: ANN401
+        schema = schema_of(type(request))
+        api = load_handlers()[cast("int", schema.key)]
+        assert version in api.versions
+        request_codec = codec(type(request), version)
+        request, _ = request_codec.decode(request_codec.encode(request))
+        header = RequestHeader(api.key, version, correlation_id=7, client_id="c")
+        context = RequestContext(header, ConnectionInfo("/127.0.0.1"), self.services)
+        response = api.handler(context, request)
+        if inspect.isawaitable(response):
+            response = await response
+        answers: Codec[Any] = codec(RESPONSES[api.key], version)
+        is_encoded = isinstance(response, EncodedResponse)
+        body = response.body if is_encoded else answers.encode(response)
+        return answers.decode(body)[0]
+
+    def note_task(self, task: asyncio.Task[Any]) -> None:
+        """A task of this life has begun."""
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+    def die(self) -> None:
+        """Stop answering, now; `bury` does the rest when nothing of it is on the stack."""
+        self.is_dead = True
+
+    def bury(self) -> None:
+        """End what is left of a life."""
+        self.is_dead = True
+        for task in list(self._tasks):
+            task.cancel()
+        if not self._died.done():
+            self._died.set_result(None)
+
+    async def end(self) -> None:
+        """Bury it, and wait until nothing of it is left."""
+        self.bury()
+        while tasks := list(self._tasks):
+            await asyncio.wait(tasks)
+
+
+async def _make_topics(topics: TopicManager) -> None:
+    for name, count in TOPICS.items():
+        configs = _COMPACT if name == "c" else _SMALL
+        await topics.changes.create_topic(name, partition_count=count, configs=configs)
+    for name in (CONSUMER_OFFSETS, TRANSACTION_STATE):
+        await topics.changes.create_topic(name, partition_count=1, configs=_COMPACT)
+
+
+def own_tasks(loop: SimulatedLoop) -> None:
+    """Have the loop tell each broker which tasks are of its life."""
+
+    def make(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:  # noqa: ANN401
+        task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, **options)
+        context = options.get("context")
+        life = _life.get() if context is None else context.get(_life)
+        if life is not None:
+            life.note_task(task)
+        return task
+
+    loop.set_task_factory(make)
+
+
+def new_loop(clock: Any, latency_ms: Callable[[], int]) -> SimulatedLoop:  # noqa: ANN401
+    """A loop on which brokers can live."""
+    loop = SimulatedLoop(clock, latency_ms=latency_ms, listen=lambda *_: None)
+    own_tasks(loop)
+    return loop
