@@ -20,8 +20,11 @@ READ: Final[dict[str, tuple[int, ...]]] = {
     "metadata.MetadataRequest": (12, 13),
     "join_group.JoinGroupRequest": (5, 9),
     "sync_group.SyncGroupRequest": (3, 5),
-    "produce.ProduceRequest": (10, 12, 13),
+    "produce.ProduceRequest": (10, 11, 12, 13),
     "fetch.FetchRequest": (16, 17, 18),
+    "add_partitions_to_txn.AddPartitionsToTxnRequest": (3,),
+    "end_txn.EndTxnRequest": (4, 5),
+    "txn_offset_commit.TxnOffsetCommitRequest": (4, 5),
 }
 """What a broker reads: modules and classes of messages, and the versions that the clients of today
 send."""
@@ -32,10 +35,15 @@ WRITTEN: Final[dict[str, tuple[int, ...]]] = {
     "find_coordinator.FindCoordinatorResponse": (4, 6),
     "join_group.JoinGroupResponse": (5, 9),
     "sync_group.SyncGroupResponse": (3, 5),
-    "produce.ProduceResponse": (10, 12, 13),
+    "produce.ProduceResponse": (10, 11, 12, 13),
     "fetch.FetchResponse": (16, 17, 18),
+    "add_partitions_to_txn.AddPartitionsToTxnResponse": (3,),
+    "end_txn.EndTxnResponse": (4, 5),
+    "txn_offset_commit.TxnOffsetCommitResponse": (4, 5),
     "offsets_topic.OffsetCommitKey": (1,),
     "offsets_topic.OffsetCommitValue": (4,),
+    "transaction_log.TransactionLogKey": (0,),
+    "transaction_log.TransactionLogValue": (1,),
 }
 """What it writes. Answers that are encoded once (Heartbeat, Metadata) would gain nothing."""
 

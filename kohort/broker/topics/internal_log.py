@@ -43,7 +43,9 @@ class InternalLog:
 
     def leader_epoch(self, partition: int) -> int:
         """The leader epoch with which batches are appended."""
-        found = self.on_disk(partition)
+        topic = self._found or self._find()
+        found = None if topic is None else topic.partitions.peek(partition)
+        found = found or self.on_disk(partition)
         return FIRST_LEADER_EPOCH if found is None else found.leader_epoch
 
     def append(self, partition: int, batch: Batch, *, wall_ms: int) -> Awaitable[None] | None:

@@ -37,8 +37,8 @@ from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.topics.partition_reads import PartitionReads
 from kohort.broker.topics.tail_cache import TailCache
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.records.batch import CONTROL_BIT, NO_PRODUCER_ID, BatchHeader, read_header
-from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
+from kohort.protocol.records.batch import CONTROL_BIT, NO_PRODUCER_ID, BatchHeader
+from kohort.protocol.records.control import ControlType, EndTransactionMarker, make_marker
 
 logger = logging.getLogger(__name__)
 
@@ -219,13 +219,13 @@ class Partition:
             coordinator_epoch=coordinator_epoch,
             transaction_version=transaction_version,
         )
-        batch = encode_marker(
+        batch, header = make_marker(
             EndTransactionMarker(result, coordinator_epoch),
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             timestamp=wall_ms,
         )
-        return self.append(batch, read_header(batch), wall_ms=wall_ms)
+        return self.append(batch, header, wall_ms=wall_ms)
 
     def producers_seen(self) -> list[ProducerSnapshot]:
         """Every producer that is remembered. Raises KafkaError: KAFKA_STORAGE_ERROR."""

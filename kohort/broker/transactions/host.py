@@ -295,7 +295,11 @@ class TransactionHost:
     # Ids.
 
     def _make(self, transactional_id: str) -> TransactionalId:
-        return TransactionalId(transactional_id, self._new_producer_id)
+        return TransactionalId(
+            transactional_id,
+            self._new_producer_id,
+            log_partition=self._partition_of(transactional_id),
+        )
 
     def _partition_of(self, transactional_id: str) -> int:
         return partition_of(transactional_id, self._log.partition_count)
@@ -410,10 +414,9 @@ class TransactionHost:
     # Records.
 
     def _append(self, one: TransactionalId, append: Append) -> None:
-        partition = self._partition_of(one.transactional_id)
         now = self._clock.wall_ms()
         try:
-            waiting = self._log.append(partition, append.record, wall_ms=now)
+            waiting = self._log.append(one.log_partition, append.record, wall_ms=now)
         except KafkaError as error:
             self._on_append_failed(one, error)
             return
@@ -471,7 +474,7 @@ class TransactionHost:
                 record.producer_id,
                 record.producer_epoch,
                 record.result,
-                coordinator_epoch=self.coordinator_epoch(record.transactional_id),
+                coordinator_epoch=self._log.leader_epoch(one.log_partition),
                 transaction_version=record.client_version,
             )
         except Exception:

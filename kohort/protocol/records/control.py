@@ -8,18 +8,32 @@ what they do not know.
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
 from kohort.protocol.errors import DecodeError
-from kohort.protocol.records.batch import BatchHeader
-from kohort.protocol.records.builder import encode_batch
-from kohort.protocol.records.record import Record, decode_records
+from kohort.protocol.records.batch import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    HEADER_BYTES,
+    LENGTH_MIN,
+    MAGIC,
+    NO_SEQUENCE,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    seal,
+)
+from kohort.protocol.records.record import Record, decode_records, write_record
 from kohort.protocol.records.varint import Buffer
 
 _VERSION = 0
 _KEY = Struct(">hh")
 _VALUE = Struct(">hi")
+
+_AS_WRITTEN = Struct(">5shhshis")
+"""The one record of a marker as coordinators write it: key and value with what lies around them."""
+_AROUND = b"\x20\0\0\0\x08", _VERSION, b"\x0c", _VERSION, b"\0"
 
 
 class ControlType(IntEnum):
@@ -27,6 +41,10 @@ class ControlType(IntEnum):
 
     ABORT = 0
     COMMIT = 1
+
+
+_TYPES = {int(one): one for one in ControlType}
+_PLAIN_LENGTH = LENGTH_MIN + _AS_WRITTEN.size
 
 
 class EndTransactionMarker(NamedTuple):
@@ -79,20 +97,53 @@ def encode_marker(
     leader_epoch: int = -1,
 ) -> bytes:
     """The control batch that ends a producer's transaction. Markers carry no sequence."""
-    record = Record(
-        key=encode_key(marker.control_type),
-        value=encode_value(marker.coordinator_epoch),
-        timestamp=timestamp,
-    )
-    return encode_batch(
-        [record],
-        base_offset=base_offset,
+    batch, _ = make_marker(
+        marker,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
+        timestamp=timestamp,
+        base_offset=base_offset,
         leader_epoch=leader_epoch,
-        is_transactional=True,
-        is_control=True,
     )
+    return batch
+
+
+def make_marker(
+    marker: EndTransactionMarker,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    timestamp: int,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+) -> tuple[bytes, BatchHeader]:
+    """Encodes like `encode_marker`, with the header as well, for callers that append it."""
+    block = _block(*marker)
+    header = BatchHeader(
+        base_offset=base_offset,
+        length=LENGTH_MIN + len(block),
+        partition_leader_epoch=leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=TRANSACTIONAL_BIT | CONTROL_BIT,
+        last_offset_delta=0,
+        base_timestamp=timestamp,
+        max_timestamp=timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=NO_SEQUENCE,
+        record_count=1,
+    )
+    return seal(header, block)
+
+
+@lru_cache(maxsize=32)
+def _block(control_type: ControlType, coordinator_epoch: int) -> bytes:
+    """The records block of a marker; all that changes between two is in their headers."""
+    record = Record(key=encode_key(control_type), value=encode_value(coordinator_epoch))
+    block = bytearray()
+    write_record(block, record, 0, 0)
+    return bytes(block)
 
 
 def decode_marker(batch: Buffer, header: BatchHeader) -> EndTransactionMarker | None:
@@ -102,6 +153,13 @@ def decode_marker(batch: Buffer, header: BatchHeader) -> EndTransactionMarker | 
     """
     if not header.is_control or header.record_count != 1:
         raise DecodeError(f"not a control batch of one record: {header}")
+    is_plain = header.length == _PLAIN_LENGTH and not header.attributes & CODEC_MASK
+    if is_plain and len(batch) >= header.size_bytes:
+        head, first, kind, middle, second, epoch, tail = _AS_WRITTEN.unpack_from(
+            batch, HEADER_BYTES
+        )
+        if (head, first, middle, second, tail) == _AROUND and kind in _TYPES:
+            return EndTransactionMarker(_TYPES[kind], epoch)
     (record,) = decode_records(batch, header)
     if record.key is None:
         raise DecodeError("control record without key")

@@ -63,6 +63,9 @@ class TransactionState(Enum):
     was silent for too long. Only ever a transition that is being written; never in the log.
     """
 
+    __hash__ = object.__hash__
+    """By identity, as members are compared: tables of states are looked into for every record."""
+
     @property
     def is_idle(self) -> bool:
         """Whether there is no transaction, so that the id may expire."""

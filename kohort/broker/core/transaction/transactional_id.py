@@ -108,13 +108,18 @@ class TransactionalId:
         "_unmarked",
         "client",
         "last_epoch",
+        "log_partition",
         "record",
         "transactional_id",
     )
 
-    def __init__(self, transactional_id: str, new_producer_id: Callable[[], int]) -> None:
+    def __init__(
+        self, transactional_id: str, new_producer_id: Callable[[], int], *, log_partition: int = 0
+    ) -> None:
         """`new_producer_id` gives every id once, and may raise KafkaError."""
         self.transactional_id = transactional_id
+        self.log_partition = log_partition
+        """Partition of the transactions' log that the id lives in: noted for the shell."""
         self.record: TransactionRecord | None = None
         """What is durable; None before the first record and after the tombstone."""
         self.last_epoch = NO_PRODUCER_EPOCH

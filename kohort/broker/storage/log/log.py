@@ -178,9 +178,13 @@ class PartitionLog:
     @property
     def producers(self) -> ProducerState:
         """The producers of this partition, loaded when first asked for."""
-        self._state.check_usable()
-        with self._state.errors_as("producers cannot be read"):
-            return self._state.producers
+        state = self._state
+        state.check_usable()
+        loaded = state.loaded_producers
+        if loaded is not None:
+            return loaded
+        with state.errors_as("producers cannot be read"):
+            return state.producers
 
     @property
     def loaded_producers(self) -> ProducerState | None:

@@ -51,7 +51,8 @@ class LogState:
         self.failure: str | None = None
         self.epochs = opened.epochs
         self.newest_epoch = opened.newest_epoch
-        self._producers: ProducerState | None = None
+        self.loaded_producers: ProducerState | None = None
+        """What `producers` has loaded, if it was asked for."""
         self._recovered_from = opened.recovered_from
         self.has_aborted = any(segment.aborted is not None for segment in opened.segments)
         """Some segment has, or had, an index of aborted transactions."""
@@ -70,17 +71,17 @@ class LogState:
 
         After an unclean stop the transaction indexes are then as good as after a clean one.
         """
-        if self._producers is None:
+        if self.loaded_producers is None:
             files = self.producer_log()
             if self._recovered_from is None:
-                self._producers = files.load()
+                self.loaded_producers = files.load()
             else:
-                self._producers = files.load_after_unclean_stop(self._recovered_from)
+                self.loaded_producers = files.load_after_unclean_stop(self._recovered_from)
                 self.flusher.note_name(self.directory)
                 for offset in files.written:
                     self.flusher.note_file(self.directory, file_name(offset, SNAPSHOT_SUFFIX))
                 self.has_aborted = any(one.aborted is not None for one in self.segments)
-        return self._producers
+        return self.loaded_producers
 
     @property
     def loaded_producers(self) -> ProducerState | None:
@@ -139,7 +140,7 @@ class LogState:
 
         Raises OSError.
         """
-        if self._producers is not None and self._producers.spans.open:
+        if self.loaded_producers is not None and self.loaded_producers.spans.open:
             self.flusher.sync_file(f"{self.directory}/{file_name(base_offset, SNAPSHOT_SUFFIX)}")
             self.files.sync_directory(self.directory)
 

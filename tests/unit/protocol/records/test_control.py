@@ -1,7 +1,7 @@
 import pytest
 
 from kohort.protocol.errors import DecodeError
-from kohort.protocol.records.batch import NO_SEQUENCE, crc_matches, read_header
+from kohort.protocol.records.batch import HEADER_BYTES, NO_SEQUENCE, crc_matches, read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.control import (
     ControlType,
@@ -12,9 +12,10 @@ from kohort.protocol.records.control import (
     encode_key,
     encode_marker,
     encode_value,
+    make_marker,
 )
 from kohort.protocol.records.layout import CONTROL_KEY, END_TRANSACTION_MARKER
-from kohort.protocol.records.record import Record
+from kohort.protocol.records.record import Record, decode_records
 
 
 @pytest.mark.parametrize("control_type", ControlType)
@@ -40,6 +41,40 @@ def test_a_marker_is_a_transactional_control_batch_of_one_record(control_type: C
     assert (header.producer_id, header.producer_epoch, header.base_offset) == (9, 2, 70)
     assert (header.max_timestamp, header.partition_leader_epoch) == (1_000, 3)
     assert decode_marker(batch, header) == marker
+
+
+@pytest.mark.parametrize("control_type", ControlType)
+def test_a_marker_is_written_as_any_other_batch_would_be(control_type: ControlType) -> None:
+    marker = EndTransactionMarker(control_type, coordinator_epoch=7)
+    record = Record(encode_value(7), encode_key(control_type), timestamp=1_000)
+    batch = encode_batch(
+        [record], producer_id=9, producer_epoch=2, is_transactional=True, is_control=True
+    )
+    made, header = make_marker(marker, producer_id=9, producer_epoch=2, timestamp=1_000)
+    assert made == batch
+    assert header == read_header(batch)
+
+
+@pytest.mark.parametrize("change", [1, 2, 0x80])
+@pytest.mark.parametrize("position", range(17))
+def test_a_marker_with_another_byte_is_read_as_any_record_would_be(
+    position: int, change: int
+) -> None:
+    marker = EndTransactionMarker(ControlType.COMMIT, coordinator_epoch=7)
+    batch, header = make_marker(marker, producer_id=9, producer_epoch=2, timestamp=1_000)
+    changed = bytearray(batch)
+    changed[HEADER_BYTES + position] ^= change
+    try:
+        (record,) = decode_records(changed, header)
+        kind = decode_key(record.key or b"")
+        expected = None
+        if kind in set(ControlType):
+            expected = EndTransactionMarker(ControlType(kind), decode_value(record.value or b""))
+    except DecodeError:
+        with pytest.raises(DecodeError):
+            decode_marker(changed, header)
+    else:
+        assert decode_marker(changed, header) == expected
 
 
 @pytest.mark.parametrize("control_type", [2, 6, 99])
