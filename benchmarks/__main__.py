@@ -10,6 +10,7 @@ from benchmarks import (
     advise,
     analysis,
     codecs,
+    compaction,
     connections,
     consume,
     groups,
@@ -27,6 +28,7 @@ from benchmarks import (
     startup,
     throughput,
     timers,
+    transactions,
     turns,
 )
 from benchmarks.brokers import contenders
@@ -39,11 +41,13 @@ SUBJECTS: dict[str, Subject] = {
     "throughput": throughput,
     "latency": latency,
     "groups": groups,
+    "transactions": transactions,
     "connections": connections,
     "partitions": partitions,
     "codecs": codecs,
     "records": records,
     "log": log,
+    "compaction": compaction,
     "turns": turns,
     "timers": timers,
     "parked": parked,
@@ -76,7 +80,7 @@ def main() -> int:
         "--only",
         default="",
         metavar="TEXT",
-        help="of rpc, throughput and groups: the requests, sizes of records or of groups with TEXT",
+        help="of rpc, throughput, groups and transactions: the parts with TEXT in their names",
     )
     options = parser.parse_args()
     unknown = set(options.subjects) - set(SUBJECTS)

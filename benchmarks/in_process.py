@@ -15,12 +15,16 @@ from kohort.broker.config import load
 
 
 @asynccontextmanager
-async def broker_here(directory: Path, initial_delay_ms: int = 3_000) -> AsyncIterator[Broker]:
+async def broker_here(
+    directory: Path, initial_delay_ms: int = 3_000, *more: str
+) -> AsyncIterator[Broker]:
+    """The broker, with `more` settings of the form name=value."""
     settings = (
         "listeners=PLAINTEXT://127.0.0.1:0",
         f"log.dirs={directory}",
         "kohort.metrics.port=-1",
         f"group.initial.rebalance.delay.ms={initial_delay_ms}",
+        *more,
     )
     loaded = load(file=None, overrides=settings, environment={})
     broker = Broker(loaded)

@@ -15,6 +15,9 @@ LOADS: Final = {
     "produce": ("clients", "produce"),
     "fetch": ("clients", "fetch"),
     "end to end": ("clients", "end_to_end"),
+    "transactions": ("transactions", "run"),
+    "filled with transactions": ("transactions", "fill"),
+    "read": ("reading", "run"),
     "one record each": ("clients", "produce_one_each"),
 }
 """Module and function. Only the module that is wanted is loaded."""

@@ -73,6 +73,24 @@ def delete_topics(port: int, names: Sequence[str]) -> None:
             raise RuntimeError(f"topics could not be deleted: {answer!r}")
 
 
+def committed_end(port: int, name: str) -> int:
+    """The sum of the last stable offsets of all partitions of one topic."""
+    with connect(port) as connection:
+        wanted = [MetadataRequestTopic(name=name)]
+        told = ask(connection, MetadataRequest(topics=wanted), MetadataResponse, _METADATA)
+        partitions = [
+            ListOffsetsPartition(partition_index=partition.partition_index, timestamp=-1)
+            for partition in told.topics[0].partitions
+        ]
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=1,
+            topics=[ListOffsetsTopic(name=name, partitions=partitions)],
+        )
+        answer = ask(connection, request, ListOffsetsResponse, _LIST_OFFSETS)
+        return sum(one.offset for one in answer.topics[0].partitions)
+
+
 def count_records(port: int, names: Sequence[str], partitions: int) -> int:
     """The sum of the end offsets of all partitions, when all of them have a leader.
 

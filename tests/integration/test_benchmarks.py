@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks import (
     codecs,
+    compaction,
     connections,
     groups,
     latency,
@@ -15,6 +16,7 @@ from benchmarks import (
     rpc,
     throughput,
     timers,
+    transactions,
     turns,
 )
 from benchmarks.brokers import Kohort
@@ -36,6 +38,7 @@ from benchmarks.table import render
         (groups, 18),
         (connections, 3),
         (partitions, 6),
+        pytest.param(compaction, 7, marks=pytest.mark.long),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -47,6 +50,20 @@ def test_a_measurement_still_works_and_checks_its_answers(
     assert len(found) == rows
     assert all(math.isfinite(row.figures.kohort.median) for row in found)
     assert subject.TITLE in render([(subject.TITLE, found)])
+
+
+@pytest.mark.parametrize(
+    ("part", "rows"),
+    [
+        ("TV1 with offsets", 4),
+        pytest.param("", 56, marks=pytest.mark.long),
+    ],
+)
+def test_transactions_are_measured_part_by_part(part: str, rows: int, tmp_path: Path) -> None:
+    bench = Bench(1, tmp_path, [Kohort()], scale=0.002, only=part)
+    found = list(transactions.measure(bench))
+    assert len(found) == rows
+    assert all(math.isfinite(row.figures.kohort.median) for row in found)
 
 
 def test_a_load_that_gets_no_answer_is_an_error_and_not_a_figure() -> None:
