@@ -18,10 +18,12 @@ from typing import Final
 from kohort.broker.coordinator.coordinator import GroupCoordinator
 from kohort.broker.runtime.clock import SystemClock
 from kohort.broker.runtime.later import Later
+from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.partition_reads import PartitionReads
 from kohort.broker.transactions.markers import PartitionMarkers
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.records.batch import BatchHeader
 from kohort.protocol.records.control import ControlType
 from tests.support.brokers.forking import serve
 
@@ -159,6 +161,22 @@ def _positions_never_committed() -> None:
     GroupCoordinator.end_transaction = never  # type: ignore[method-assign]
 
 
+def _repetitions_appended() -> None:
+    """A batch that a producer sends again, because the answer was lost, is appended again."""
+    check = PartitionLog.check_producer
+
+    def forgetful(
+        self: PartitionLog,
+        header: BatchHeader,
+        *,
+        is_first_of_epoch_zero: bool = False,
+        is_numbered: bool = True,
+    ) -> None:
+        check(self, header, is_first_of_epoch_zero=is_first_of_epoch_zero, is_numbered=is_numbered)
+
+    PartitionLog.check_producer = forgetful  # type: ignore[method-assign]
+
+
 FAULTS: Final[dict[str, Callable[[], None]]] = {
     "wrong-marker": _wrong_marker,
     "missing-marker": _missing_marker,
@@ -166,6 +184,7 @@ FAULTS: Final[dict[str, Callable[[], None]]] = {
     "aborts-untold": _aborts_untold,
     "positions-always-committed": _positions_always_committed,
     "positions-never-committed": _positions_never_committed,
+    "repetitions-appended": _repetitions_appended,
 }
 
 

@@ -1,9 +1,10 @@
-"""A process that has imported the broker, and forks one whenever it is told to.
+"""A process that has loaded the broker, and forks one whenever it is told to.
 
 `python -m tests.support.brokers.forking name=value ...` reads a line for each start, and
 answers with the process id; a line `wait` is answered with the exit code of the last one. A start
-takes a tenth of what it takes to import everything, which counts where there are thousands. Apart
-from that it is `python -m kohort`. When its input ends, it kills what it has started.
+takes a tenth of what it takes to import everything and to make the codecs, which counts where there
+are thousands. Apart from that it is `python -m kohort`. When its input ends, it kills what it has
+started.
 """
 
 from __future__ import annotations
@@ -16,12 +17,16 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kohort.broker.daemon import run_daemon
+from kohort.broker.dispatch.registry import Route, load_handlers
 
 WAIT: Final = "wait"
 
 
 def serve(overrides: Sequence[str], prepare: Callable[[], None] = lambda: None) -> None:
     """Fork brokers with these settings; `prepare` is called in each of them first."""
+    for api in load_handlers().values():
+        for version in range(api.versions.low, api.versions.high + 1):
+            Route(api, version)
     gc.collect()
     gc.freeze()
     alive = 0
