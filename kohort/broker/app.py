@@ -190,8 +190,7 @@ class Broker:
         self.history.end_recovery()
         shell = PurgatoryShell(purgatory, self._clock)
         apis = load_handlers()
-        self.services = self._make_services(apis, topics, groups, purgatory)
-        self.services.transactions = transactions
+        self.services = self._make_services(apis, topics, groups, transactions, purgatory)
         server, dispatcher = self._make_server(apis)
         self.network = server
         stack.push_async_callback(self._stop_serving, server, dispatcher, shell)
@@ -216,8 +215,7 @@ class Broker:
         # Before requests that wait for an fsync are told that it came too late.
         await self.services.topics.wait_flushed(self.config.kohort_shutdown_timeout_ms)
         shell.close()
-        if self.services.transactions is not None:
-            await self.services.transactions.host.close()
+        await self.services.transactions.host.close()
         await self.services.groups.host.close()
         await server.close(self.config.kohort_shutdown_timeout_ms)
         await dispatcher.close()
@@ -365,6 +363,7 @@ class Broker:
         apis: Mapping[int, Api],
         topics: TopicManager,
         groups: GroupCoordinator,
+        transactions: Transactions,
         purgatory: Purgatory,
     ) -> BrokerServices:
         advertised = self._advertised(self.endpoint)
@@ -376,6 +375,7 @@ class Broker:
             purgatory=purgatory,
             topics=topics,
             groups=groups,
+            transactions=transactions,
             history=self.history,
             node_id=self.config.node_id,
             cluster_id=topics.cluster_id,

@@ -13,7 +13,6 @@ from kohort.broker.dispatch.encoded import EncodedResponse, TopicAnswers
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.later import Tasks
-from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.framing import RequestHeader
 from kohort.protocol.schema import VersionRange
 
@@ -39,6 +38,8 @@ class BrokerServices:
     purgatory: Purgatory
     topics: TopicManager
     groups: GroupCoordinator
+    transactions: Transactions
+    """Transactional ids, and which partitions are in whose transaction."""
     node_id: int
     cluster_id: str
     advertised_host: str
@@ -62,9 +63,6 @@ class BrokerServices:
     """Supported features by name: (minimum, maximum) version; see ApiVersions."""
     finalized_features: dict[str, int] = field(default_factory=dict)
     """Levels of those that are in use, by name; clients act on them."""
-    transactions: Transactions | None = None
-    """Transactional ids, and which partitions are in whose transaction; None where transactions are
-    not served."""
     tasks: Tasks = field(default_factory=set)
     """Handlers that have to wait, at work."""
     api_versions: dict[int, EncodedResponse] = field(default_factory=dict)
@@ -98,11 +96,3 @@ class RequestContext:
     def api_version(self) -> int:
         """Version of the request, which is also the version of the response."""
         return self.header.api_version
-
-
-def transactions_of(ctx: RequestContext) -> Transactions:
-    """The broker's transactional ids. Raises KafkaError where transactions are not served."""
-    transactions = ctx.broker.transactions
-    if transactions is None:
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    return transactions

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from kohort.broker.core.transaction.requests import AddRequest, ClientVersion, TopicPartition
-from kohort.broker.dispatch.context import RequestContext, transactions_of
+from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.transaction_errors import fenced_in
 from kohort.broker.runtime.later import Later
@@ -41,4 +41,4 @@ def add_offsets_to_txn(
     def respond(error: ErrorCode) -> AddOffsetsToTxnResponse:
         return AddOffsetsToTxnResponse(error_code=fenced_in(version, error, since=FENCED_SINCE))
 
-    return transactions_of(ctx).add_partitions(request.transactional_id, asked).then(respond)
+    return ctx.broker.transactions.add_partitions(request.transactional_id, asked).then(respond)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from kohort.broker.core.transaction.requests import AddRequest, ClientVersion, TopicPartition
-from kohort.broker.dispatch.context import RequestContext, transactions_of
+from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.transaction_errors import fenced_in
@@ -79,7 +79,7 @@ def add_partitions_to_txn(
         )
 
     transactional_id = request.v3_and_below_transactional_id
-    return transactions_of(ctx).add_partitions(transactional_id, asked).then(respond)
+    return ctx.broker.transactions.add_partitions(transactional_id, asked).then(respond)
 
 
 async def _several(
@@ -98,7 +98,7 @@ async def _several(
 async def _one_of_several(
     ctx: RequestContext, asked: AddPartitionsToTxnTransaction
 ) -> list[AddPartitionsToTxnTopicResult]:
-    transactions = transactions_of(ctx)
+    transactions = ctx.broker.transactions
     refusals = _refusals(ctx, asked.topics, allows_internal=True)
     if refusals:
         return _refused(asked.topics, refusals)

@@ -7,7 +7,7 @@ are told; after that none.
 from __future__ import annotations
 
 from kohort.broker.core.transaction.encoding import by_topic
-from kohort.broker.dispatch.context import RequestContext, transactions_of
+from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.transactions.host import TransactionHost
@@ -35,7 +35,7 @@ def describe_transactions(
     ctx: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
     """One answer for each id, in order, repeats repeated."""
-    host = transactions_of(ctx).host
+    host = ctx.broker.transactions.host
     return DescribeTransactionsResponse(
         transaction_states=[_describe(host, name) for name in request.transactional_ids]
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from kohort.broker.core.transaction.requests import ClientVersion, EndRequest, EndResult
-from kohort.broker.dispatch.context import RequestContext, transactions_of
+from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.transaction_errors import fenced_in
 from kohort.broker.runtime.later import Later
@@ -41,4 +41,4 @@ def end_txn(ctx: RequestContext, request: EndTxnRequest) -> EndTxnResponse | Lat
             producer_epoch=result.producer_epoch,
         )
 
-    return transactions_of(ctx).end(request.transactional_id, asked).then(respond)
+    return ctx.broker.transactions.end(request.transactional_id, asked).then(respond)

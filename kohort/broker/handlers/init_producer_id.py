@@ -46,9 +46,6 @@ def init_producer_id(
 def _of_transactional_id(
     ctx: RequestContext, request: InitProducerIdRequest, transactional_id: str
 ) -> InitProducerIdResponse | Later[InitProducerIdResponse]:
-    transactions = ctx.broker.transactions
-    if transactions is None:
-        return _error(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     asked = InitRequest(
         request.transaction_timeout_ms, request.producer_id, request.producer_epoch, ctx.client
     )
@@ -61,7 +58,7 @@ def _of_transactional_id(
             producer_epoch=result.producer_epoch,
         )
 
-    return transactions.init_producer_id(transactional_id, asked).then(respond)
+    return ctx.broker.transactions.init_producer_id(transactional_id, asked).then(respond)
 
 
 def _error(code: ErrorCode) -> InitProducerIdResponse:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kohort.broker.core.transaction.listing import STATE_NAMES, ListFilter
 from kohort.broker.core.transaction.patterns import Pattern, PatternError
-from kohort.broker.dispatch.context import RequestContext, transactions_of
+from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.slices import Slice
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -31,7 +31,7 @@ async def list_transactions(
         duration_ms=request.duration_filter,
         pattern=_pattern(request.transactional_id_pattern),
     )
-    host = transactions_of(ctx).host
+    host = ctx.broker.transactions.host
     now = ctx.broker.clock.wall_ms()
     found: list[TransactionState] = []
     piece = Slice(ctx.broker.clock)

@@ -275,14 +275,18 @@ def _append_valid(
 def _append_in_transaction(
     ctx: RequestContext, request: ProduceRequest, outcome: _Outcome
 ) -> Generator[Later[None], None, None]:
-    transactions, transactional_id = ctx.broker.transactions, request.transactional_id
-    if transactions is None or transactional_id is None:
+    transactional_id = request.transactional_id
+    if transactional_id is None:
         error = KafkaError(ErrorCode.INVALID_TXN_STATE, "no transaction is open in this partition")
         for one in outcome.in_transaction:
             one.refuse(error)
         return
     yield from append_in_transaction(
-        transactions, transactional_id, ctx.api_version, ctx.client, outcome.in_transaction
+        ctx.broker.transactions,
+        transactional_id,
+        ctx.api_version,
+        ctx.client,
+        outcome.in_transaction,
     )
 
 

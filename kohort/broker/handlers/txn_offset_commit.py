@@ -10,16 +10,21 @@ transaction is asked about next, and the group last, whose rules are in
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from functools import partial
+from typing import Final, TypeAlias
 
 from kohort.broker.core.group.requests import CommitRequest, OffsetToCommit, OpenTransaction
-from kohort.broker.core.transaction.requests import Client, TopicPartition
-from kohort.broker.dispatch.context import RequestContext, transactions_of
+from kohort.broker.core.transaction.requests import TopicPartition
+from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.offset_commit import look_up
+from kohort.broker.handlers.shared.transactional_producer import (
+    Flow,
+    Told,
+    TransactionalProducer,
+)
 from kohort.broker.topics.names import CONSUMER_OFFSETS
-from kohort.broker.transactions.transactions import Transactions
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -34,7 +39,20 @@ ADDS_SINCE: Final = 5
 TOPIC_IDS_SINCE: Final = 6
 GROUP_ID_NOT_FOUND_SINCE: Final = 6
 
-_NOT_IN_IT: Final = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE})
+_NOT_IN_IT: Final = (
+    Told(ErrorCode.TRANSACTION_ABORTABLE, since=ABORTABLE_SINCE),
+    Told(ErrorCode.INVALID_TXN_STATE),
+)
+
+FLOW: Final = Flow(
+    ADDS_SINCE,
+    {
+        ErrorCode.INVALID_TXN_STATE: _NOT_IN_IT,
+        ErrorCode.TRANSACTION_ABORTABLE: _NOT_IN_IT,
+        ErrorCode.PRODUCER_FENCED: (Told(ErrorCode.INVALID_PRODUCER_EPOCH),),
+    },
+)
+"""What the transactions are asked, and what is told."""
 
 
 @handles(
@@ -64,12 +82,19 @@ async def txn_offset_commit(
         look_up(ctx, asked, offsets, refusals, by_id=version >= TOPIC_IDS_SINCE)
     if not offsets:
         return _respond(request, refusals)
-    transactions = transactions_of(ctx)
     groups = ctx.broker.groups
-    place = TopicPartition(CONSUMER_OFFSETS, groups.offsets_partition(request.group_id))
-    asking = _Asking(transactions, request, version, place, ctx.client)
+    places = [TopicPartition(CONSUMER_OFFSETS, groups.offsets_partition(request.group_id))]
+    producer = TransactionalProducer(
+        ctx.broker.transactions,
+        FLOW,
+        version,
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        ctx.client,
+    )
     try:
-        await asking.pass_or_raise()
+        await _put_into_transaction(producer, places)
     except KafkaError as error:
         if not any(refusals):
             raise
@@ -82,58 +107,30 @@ async def txn_offset_commit(
             instance_id=request.group_instance_id,
             generation=request.generation_id_or_member_epoch,
         ),
-        OpenTransaction(request.producer_id, request.producer_epoch, asking.verify),
+        OpenTransaction(
+            request.producer_id, request.producer_epoch, partial(producer.verify, places)
+        ),
         may_answer_group_not_found=version >= GROUP_ID_NOT_FOUND_SINCE,
     )
     return _respond(request, refusals, result.errors)
 
 
-class _Asking(NamedTuple):
-    """The questions that this request has for the transactions."""
-
-    transactions: Transactions
-    request: TxnOffsetCommitRequest
-    version: int
-    place: TopicPartition
-    client: Client
-
-    async def pass_or_raise(self) -> None:
-        """Return when the partition is in the transaction. Raises KafkaError: it cannot be."""
-        adds = self.version >= ADDS_SINCE
-        settling = self.transactions.settling(self.request.transactional_id, adds=adds)
-        if settling is not None:
-            await settling
-        error = self.verify(adds=adds)
-        if error:
-            raise KafkaError(error)
-        if not adds:
-            return
-        request = self.request
-        adding = self.transactions.add(
-            request.transactional_id,
-            request.producer_id,
-            request.producer_epoch,
-            [self.place],
-            self.client,
-        )
+async def _put_into_transaction(
+    producer: TransactionalProducer, places: Sequence[TopicPartition]
+) -> None:
+    """Return when the partitions are in the transaction. Raises KafkaError: they cannot be."""
+    settling = producer.settling()
+    if settling is not None:
+        await settling
+    producer.check(places, adds=producer.adds)
+    if not producer.adds:
+        return
+    try:
+        adding = producer.add(places)
         if adding is not None:
             await adding
-
-    def verify(self, *, adds: bool = False) -> ErrorCode:
-        """NONE, or what is told in this version."""
-        request = self.request
-        error = self.transactions.verify(
-            request.transactional_id,
-            request.producer_id,
-            request.producer_epoch,
-            [self.place],
-            adds=adds,
-        )
-        if error in _NOT_IN_IT:
-            is_abortable = self.version >= ABORTABLE_SINCE
-            return ErrorCode.TRANSACTION_ABORTABLE if is_abortable else ErrorCode.INVALID_TXN_STATE
-        is_fenced = error is ErrorCode.PRODUCER_FENCED
-        return ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else error
+    except KafkaError as error:
+        raise producer.told(error.code) from None
 
 
 def _respond(

@@ -9,7 +9,7 @@ committed for groups is decided as well.
 
 from __future__ import annotations
 
-from kohort.broker.dispatch.context import RequestContext, transactions_of
+from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.transactions.markers import MarkerWriter
@@ -52,7 +52,7 @@ async def write_txn_markers(
     """Answered when all markers are durable: once per producer and partition, of several markers
     for the last.
     """
-    markers = transactions_of(ctx).markers
+    markers = ctx.broker.transactions.markers
     results: dict[int, dict[str, dict[int, ErrorCode]]] = {}
     for marker in request.markers:
         for topic in marker.topics:

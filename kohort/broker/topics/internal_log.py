@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterator, Mapping
-from typing import TypeAlias
 
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.partition import FIRST_LEADER_EPOCH, Partition
 from kohort.broker.topics.records import read_records
 from kohort.broker.topics.topic import Topic
-from kohort.protocol.records.batch import BatchHeader
+from kohort.protocol.records.batch import SealedBatch
 from kohort.protocol.records.record import Record
-
-Batch: TypeAlias = tuple[bytes, BatchHeader]
 
 
 class InternalLog:
@@ -48,7 +45,7 @@ class InternalLog:
         found = found or self.on_disk(partition)
         return FIRST_LEADER_EPOCH if found is None else found.leader_epoch
 
-    def append(self, partition: int, batch: Batch, *, wall_ms: int) -> Awaitable[None] | None:
+    def append(self, partition: int, batch: SealedBatch, *, wall_ms: int) -> Awaitable[None] | None:
         """Append a batch; None if it is durable already.
 
         The awaitable ends when the batch is durable, and may be cancelled without an effect on it.
@@ -92,7 +89,7 @@ class InternalLog:
         self._found = self._topics.get(self._name)
         return self._found
 
-    async def _create_and_append(self, partition: int, batch: Batch, wall_ms: int) -> None:
+    async def _create_and_append(self, partition: int, batch: SealedBatch, wall_ms: int) -> None:
         await self._prepare()
         waiting = self.append(partition, batch, wall_ms=wall_ms)
         if waiting is not None:

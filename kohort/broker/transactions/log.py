@@ -19,8 +19,9 @@ from kohort.broker.core.transaction.encoding import (
 from kohort.broker.core.transaction.records import DurableTransaction, TransactionRecord
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
-from kohort.broker.topics.internal_log import Batch, InternalLog
+from kohort.broker.topics.internal_log import InternalLog
 from kohort.protocol.errors import DecodeError, EncodeError, ErrorCode, KafkaError
+from kohort.protocol.records.batch import SealedBatch
 from kohort.protocol.records.builder import make_batch
 from kohort.protocol.records.record import Record
 
@@ -91,7 +92,7 @@ class TopicTransactionLog:
                 yield StoredRecord(record.key, record.value)
 
 
-def encode_as_batch(record: DurableTransaction, wall_ms: int) -> Batch:
+def encode_as_batch(record: DurableTransaction, wall_ms: int) -> SealedBatch:
     """A record as a batch of the topic, and its header.
 
     Raises:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.records.crc import crc32c
@@ -251,7 +251,11 @@ def _restamped(
     return changed._replace(crc=header_crc(changed, payload_of(buffer, header)))
 
 
-def seal(header: BatchHeader, payload: Buffer) -> tuple[bytes, BatchHeader]:
+SealedBatch: TypeAlias = tuple[bytes, BatchHeader]
+"""A batch as it is sent and stored, and its header with the CRC."""
+
+
+def seal(header: BatchHeader, payload: Buffer) -> SealedBatch:
     """The batch of this header and this records block, and the header with the CRC of both."""
     packed = _HEADER.pack(*header)
     crc = crc32c(payload, crc32c(packed[CRC_START:]))

@@ -15,6 +15,7 @@ from kohort.protocol.records.batch import (
     NO_SEQUENCE,
     BatchHeader,
     Codec,
+    SealedBatch,
     TimestampType,
     seal,
 )
@@ -54,7 +55,7 @@ def encode_batch(
     return assemble(header, compress(codec, block, level) if codec else block)
 
 
-def make_batch(records: Sequence[Record]) -> tuple[bytes, BatchHeader]:
+def make_batch(records: Sequence[Record]) -> SealedBatch:
     """Encodes a batch like `encode_batch`, with its header as well, for callers that append it:
     uncompressed, from offset 0, of no producer.
     """

@@ -5,7 +5,7 @@ import inspect
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from kohort.broker.coordinator.coordinator import GroupCoordinator
 from kohort.broker.core.purgatory import Purgatory
@@ -58,6 +58,7 @@ class RunningGroups:
             purgatory=topics._purgatory,
             topics=topics,
             groups=groups,
+            transactions=cast("Any", None),
             node_id=NODE_ID,
             cluster_id=topics.cluster_id,
             advertised_host="broker.example",

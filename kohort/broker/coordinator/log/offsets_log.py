@@ -25,6 +25,7 @@ from kohort.protocol.records.batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     BatchHeader,
+    SealedBatch,
     read_header,
 )
 from kohort.protocol.records.builder import encode_batch, make_batch
@@ -33,8 +34,6 @@ from kohort.protocol.records.record import Record, decode_records
 from kohort.protocol.records.varint import Buffer
 
 _JAVA_INT_MIN: Final = -0x8000_0000
-
-Batch: TypeAlias = tuple[bytes, BatchHeader]
 
 MEMBERS_AT_ONCE: Final = 500
 """Members of a group that is written down in the turn that asks for it: two milliseconds."""
@@ -129,7 +128,7 @@ def java_hash(text: str) -> int:
     return hashed - 0x1_0000_0000 if hashed & 0x8000_0000 else hashed
 
 
-def encode_as_batch(records: Sequence[DurableRecord], wall_ms: int) -> Batch:
+def encode_as_batch(records: Sequence[DurableRecord], wall_ms: int) -> SealedBatch:
     """The records as one batch of the topic, and its header.
 
     Raises:
@@ -148,7 +147,7 @@ def encode_as_batch(records: Sequence[DurableRecord], wall_ms: int) -> Batch:
         raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
 
 
-def _transactional(records: Sequence[DurableRecord], encoded: Sequence[Record]) -> Batch:
+def _transactional(records: Sequence[DurableRecord], encoded: Sequence[Record]) -> SealedBatch:
     """A batch of one transaction. As in Kafka, all of them have sequence 0: a group is stepped once
     for each request, and what a client repeats is stored again.
     """
@@ -188,7 +187,7 @@ def decode_stored(header: BatchHeader, batch: Buffer) -> Iterator[Stored]:
             )
 
 
-def encode_stored(records: Sequence[StoredRecord]) -> Batch:
+def encode_stored(records: Sequence[StoredRecord]) -> SealedBatch:
     """Records that lie in a log already as one batch of another partition."""
     return make_batch(
         [
@@ -206,7 +205,7 @@ def is_large(records: Sequence[DurableRecord]) -> bool:
     return False
 
 
-def batch_steps(records: Sequence[DurableRecord], wall_ms: int) -> Steps[Batch]:
+def batch_steps(records: Sequence[DurableRecord], wall_ms: int) -> Steps[SealedBatch]:
     """Encodes a batch like `encode_as_batch`, in steps."""
     encoded: list[Record] = []
     try:

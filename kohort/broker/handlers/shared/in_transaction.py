@@ -9,10 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from kohort.broker.core.partition.verdict import ValidBatch
 from kohort.broker.core.transaction.requests import Client, TopicPartition
+from kohort.broker.handlers.shared.transactional_producer import (
+    Flow,
+    Told,
+    TransactionalProducer,
+)
 from kohort.broker.runtime.later import Later
 from kohort.broker.topics.partition import Partition
 from kohort.broker.transactions.transactions import Transactions
@@ -21,13 +26,42 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 ABORTABLE_SINCE: Final = 11
 ADDS_SINCE: Final = 12
 
-_UNAVAILABLE: Final = frozenset(
+
+def _told_to_retry(error: ErrorCode) -> Told:
+    """Older producers try again after this one, and give up after the error itself."""
+    message = f"the transaction cannot go on yet: {error.name}"
+    return Told(ErrorCode.NOT_ENOUGH_REPLICAS, message)
+
+
+_NOT_ADDED: Final = "Partition was not added to the transaction"
+
+FLOW: Final = Flow(
+    ADDS_SINCE,
     {
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.NOT_COORDINATOR,
-    }
+        ErrorCode.TRANSACTION_ABORTABLE: (
+            Told(ErrorCode.TRANSACTION_ABORTABLE, _NOT_ADDED, since=ABORTABLE_SINCE),
+            Told(ErrorCode.INVALID_TXN_STATE, _NOT_ADDED),
+        ),
+        ErrorCode.PRODUCER_FENCED: (
+            Told(
+                ErrorCode.INVALID_PRODUCER_EPOCH, "another instance of the producer has taken over"
+            ),
+        ),
+        ErrorCode.CONCURRENT_TRANSACTIONS: (
+            Told(ErrorCode.CONCURRENT_TRANSACTIONS, since=ADDS_SINCE),
+            _told_to_retry(ErrorCode.CONCURRENT_TRANSACTIONS),
+        ),
+        **{
+            error: (_told_to_retry(error),)
+            for error in (
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+                ErrorCode.NOT_COORDINATOR,
+            )
+        },
+    },
 )
+"""What Produce asks, and what it tells."""
 
 
 class Refuse(Protocol):
@@ -53,57 +87,6 @@ class Candidate:
         return TopicPartition(self.partition.topic_name, self.partition.index)
 
 
-class Producer(NamedTuple):
-    """The producer of a Produce request with a transactional id, as its batches say."""
-
-    transactions: Transactions
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    version: int
-    """Version of the request: newer ones are told more precisely, and add partitions."""
-    client: Client
-
-    @property
-    def adds(self) -> bool:
-        """Whether its requests add partitions to the transaction."""
-        return self.version >= ADDS_SINCE
-
-    def settling(self) -> Later[None] | None:
-        """To be waited for before anything else."""
-        return self.transactions.settling(self.transactional_id, adds=self.adds)
-
-    def check(self, place: TopicPartition, *, adds: bool) -> None:
-        """Whether a batch may be appended there. Raises KafkaError."""
-        error = self.transactions.verify(
-            self.transactional_id, self.producer_id, self.producer_epoch, [place], adds=adds
-        )
-        if error:
-            raise KafkaError(*self.told(error))
-
-    def add(self, places: Sequence[TopicPartition]) -> Later[None] | None:
-        """Add these partitions to the transaction; as `Transactions.add`."""
-        return self.transactions.add(
-            self.transactional_id, self.producer_id, self.producer_epoch, places, self.client
-        )
-
-    def told(self, error: ErrorCode) -> tuple[ErrorCode, str | None]:
-        """What the transactions have said, as producers of this version know it."""
-        if error is ErrorCode.TRANSACTION_ABORTABLE:
-            is_known = self.version >= ABORTABLE_SINCE
-            code = error if is_known else ErrorCode.INVALID_TXN_STATE
-            return code, "Partition was not added to the transaction"
-        if error is ErrorCode.PRODUCER_FENCED:
-            return (
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                "another instance of the producer has taken over",
-            )
-        # Older producers try again after this one, and give up after the other two.
-        if error in _UNAVAILABLE or (error is ErrorCode.CONCURRENT_TRANSACTIONS and not self.adds):
-            return ErrorCode.NOT_ENOUGH_REPLICAS, f"the transaction cannot go on yet: {error.name}"
-        return error, None
-
-
 def append_in_transaction(
     transactions: Transactions,
     transactional_id: str,
@@ -126,14 +109,14 @@ def append_in_transaction(
     for one in candidates:
         by_epoch.setdefault(one.batch.header.producer_epoch, []).append(one)
     for epoch, of_epoch in by_epoch.items():
-        producer = Producer(
-            transactions, transactional_id, first.producer_id, epoch, version, client
+        producer = TransactionalProducer(
+            transactions, FLOW, version, transactional_id, first.producer_id, epoch, client
         )
         yield from _append_of_producer(producer, of_epoch)
 
 
 def _append_of_producer(
-    producer: Producer, candidates: Sequence[Candidate]
+    producer: TransactionalProducer, candidates: Sequence[Candidate]
 ) -> Generator[Later[None], None, None]:
     settling = producer.settling()
     if settling is not None:
@@ -147,7 +130,7 @@ def _append_of_producer(
                 adding.result()
         except KafkaError as error:
             for one in admitted:
-                one.refuse(KafkaError(*producer.told(error.code)))
+                one.refuse(producer.told(error.code))
             return
         if adding is not None:
             # Meanwhile its time may have been over, or another instance have taken over.
@@ -159,10 +142,10 @@ def _append_of_producer(
             one.refuse(error)
 
 
-def _is_admitted(producer: Producer, one: Candidate, *, adds: bool) -> bool:
+def _is_admitted(producer: TransactionalProducer, one: Candidate, *, adds: bool) -> bool:
     partition = one.partition
     try:
-        producer.check(one.place, adds=adds)
+        producer.check([one.place], adds=adds)
         partition.check_online()
     except KafkaError as error:
         one.refuse(error)

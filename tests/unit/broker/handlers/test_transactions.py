@@ -144,13 +144,6 @@ async def test_fenced_has_two_names() -> None:
             assert told == (FENCED if version >= 2 else OLD_FENCED)
 
 
-async def test_without_transactions_an_id_is_refused_as_before() -> None:
-    async with running_transactions() as b:
-        b.services.transactions = None
-        response = await b.init()
-        assert response.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-
-
 # AddPartitionsToTxn.
 
 

@@ -288,7 +288,10 @@ async def test_a_topic_in_several_places_is_answered_in_as_many(version: int) ->
         assert [one.partition_index for one in topic.partitions] == [9, 0, 1]
 
 
-async def test_without_transactions_there_is_no_coordinator() -> None:
+async def test_who_was_overtaken_while_the_partition_was_added_is_told_so() -> None:
     async with running_groups() as g:
-        with pytest.raises(KafkaError, match="COORDINATOR_NOT_AVAILABLE"):
-            await ask(g, 3, [a_topic(g, 3, "t", 0)])
+        keeper = with_keeper(g)
+        keeper.adding = Later()
+        keeper.adding.fail(KafkaError(ErrorCode.PRODUCER_FENCED))
+        with pytest.raises(KafkaError, match="INVALID_PRODUCER_EPOCH"):
+            await ask(g, 5, [a_topic(g, 5, "t", 0)])
