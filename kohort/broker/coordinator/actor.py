@@ -30,6 +30,7 @@ from typing import Any, Final, NamedTuple, assert_never
 from kohort.broker.coordinator.answers import AnswerQueue
 from kohort.broker.coordinator.command import ActorHost, Command
 from kohort.broker.coordinator.log.offsets_log import partition_of
+from kohort.broker.coordinator.paused_commands import PausedCommands, is_paced
 from kohort.broker.coordinator.session_timers import SessionTimers
 from kohort.broker.core.group.effects import (
     Append,
@@ -43,10 +44,9 @@ from kohort.broker.core.group.effects import (
     TimerKey,
 )
 from kohort.broker.core.group.group import Group
-from kohort.broker.core.group.records import DurableRecord, GroupRecord
+from kohort.broker.core.group.records import GroupRecord
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.group.states import GroupState
-from kohort.broker.core.group.write_pacing import WritePacing
 from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.steps import Steps
 from kohort.broker.runtime.later import Later
@@ -90,14 +90,12 @@ class GroupActor:
 
     __slots__ = (
         "_answers",
-        "_deferred",
         "_due",
         "_faults",
         "_host",
         "_inbox",
-        "_paced_write_began",
-        "_pacing",
         "_partition",
+        "_paused",
         "_phase",
         "_rebalance_timers",
         "_sessions",
@@ -119,12 +117,8 @@ class GroupActor:
         self._answers = AnswerQueue(self._waiting, host.answer_turns)
         self._phase = _Phase.IDLE
         self._unfinished: _Unfinished | None = None
-        self._deferred: list[Command] = []
+        self._paused = PausedCommands()
         """Commands that wait for a pause between GroupRecords to end."""
-        self._pacing = WritePacing()
-        self._paced_write_began: Now | None = None
-        """When the append under way began, if it holds a GroupRecord that is paced (see
-        `_is_paced`); None for any other append."""
         self._faults = 0
         self._sessions: SessionTimers | None = None
         self._rebalance_timers: KeyedTimers[TimerKey] | None = None
@@ -132,7 +126,7 @@ class GroupActor:
     @property
     def waiting_count(self) -> int:
         """Requests that wait for an answer of the group."""
-        return len(self._waiting) + len(self._inbox) + len(self._deferred)
+        return len(self._waiting) + len(self._inbox) + len(self._paused)
 
     @property
     def fault_count(self) -> int:
@@ -147,7 +141,7 @@ class GroupActor:
     @property
     def is_at_rest(self) -> bool:
         """Is nothing on its way to the log, and no command waiting?"""
-        return self._phase is _Phase.IDLE and not (self._inbox or self._deferred)
+        return self._phase is _Phase.IDLE and not (self._inbox or self._paused)
 
     def begin(self) -> None:
         """Carry out what making the group has asked for."""
@@ -167,7 +161,12 @@ class GroupActor:
         """
         phase = self._phase
         if phase is not _Phase.UNAVAILABLE:
-            if command.writes_group_record and self._defer(command):
+            if command.writes_group_record and self._paused.put(
+                command,
+                self._host.monotonic_ms(),
+                count_max=self._host.inbox_max,
+                on_end=self._end_pause,
+            ):
                 return
             if phase is _Phase.IDLE and not command.is_gathered:
                 self._run_batch_or_start_task([command])
@@ -339,9 +338,7 @@ class GroupActor:
         """Tell the group how an append ended; returns the next one that has to be waited for."""
         try:
             now = self._host.now()
-            began, self._paced_write_began = self._paced_write_began, None
-            if began is not None:
-                self._pacing.note(began.ms, now.ms)
+            self._paused.note_end(now.ms)
             try:
                 outcome.result()
             except KafkaError as error:
@@ -370,24 +367,14 @@ class GroupActor:
             records = append.records
             # Nearly every append is one offset: that is seen here, without a call.
             may_have_group_record = len(records) > 1 or records[0].__class__ is GroupRecord
-            is_paced = may_have_group_record and self._is_paced(records)
+            paced = may_have_group_record and is_paced(self.group.state, records)
             if pending is not None:
-                self._paced_write_began = now if is_paced else None
+                self._paused.note_writing(now.ms, paced=paced)
                 return pending
-            if is_paced:
-                self._pacing.note(now.ms, self._host.monotonic_ms())
+            if paced:
+                self._paused.note_written(now.ms, self._host.monotonic_ms())
             self.group.on_appended(now)
         return None
-
-    def _is_paced(self, records: Sequence[DurableRecord]) -> bool:
-        """Is a GroupRecord among these that was written because static members came back?
-
-        It is one if the group is STABLE: that of a new generation is written before the group gets
-        there, that of a group without members in EMPTY.
-        """
-        return self.group.state is GroupState.STABLE and any(
-            isinstance(record, GroupRecord) for record in records
-        )
 
     def _tell_outcome(self, error: KafkaError | None, now: Now) -> None:
         if error is None:
@@ -440,29 +427,14 @@ class GroupActor:
         self._apply_effects(self.group.outbox.take_ready_effects(), now)
         self._fail_inbox(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
-    # Pauses between GroupRecords.
-
-    def _defer(self, command: Command) -> bool:
-        """Put the command aside until the pause ends; False if there is no pause, or if as many
-        wait as may.
-        """
-        pause_ms = self._pacing.wait_ms(self._host.monotonic_ms())
-        if pause_ms <= 0 or len(self._deferred) >= self._host.inbox_max:
-            return False
-        if not self._deferred:
-            loop = asyncio.get_running_loop()
-            loop.call_later(pause_ms / 1_000, self._end_pause)
-        self._deferred.append(command)
-        return True
-
     def _end_pause(self) -> None:
         """Have the commands that were put aside stepped, in batches as any others."""
-        deferred, self._deferred = self._deferred, []
+        commands = self._paused.take()
         if self.group.state is GroupState.DEAD:
-            for command in deferred:
+            for command in commands:
                 self._host.submit(self.group.group_id, command)
             return
-        self._inbox += deferred
+        self._inbox += commands
         if self._inbox and self._phase is _Phase.IDLE:
             self._start_task(None)
 
@@ -540,8 +512,8 @@ class GroupActor:
 
     def _fail_inbox(self, error: KafkaError) -> None:
         """Answer requests that were not stepped; commands without a ticket stay in the inbox."""
-        commands = self._inbox + self._deferred
-        self._inbox, self._deferred = [], []
+        commands = self._inbox + self._paused.take()
+        self._inbox = []
         for command in commands:
             if command.ticket is None:
                 self._inbox.append(command)

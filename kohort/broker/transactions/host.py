@@ -44,12 +44,10 @@ from kohort.broker.transactions.events import EventCounts
 from kohort.broker.transactions.log import TransactionLog, load_ids
 from kohort.broker.transactions.markers import MarkerWriter
 from kohort.broker.transactions.reconciling import Reconciler
+from kohort.broker.transactions.timers import TimedStep, TransactionTimers
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
-
-RETRY_MS: Final = 1_000
-"""How long a partition that could not take its marker is left alone."""
 
 TOLD_MAX: Final = 10
 """Partitions that one line of the broker's log names."""
@@ -110,10 +108,15 @@ class TransactionHost:
         """Ids that wait for a partition to take its marker; told once."""
         self._unanswered: dict[Later[Any], TransactionalId] = {}
         self._settling: dict[str, list[Later[None]]] = {}
-        self._timeouts = purgatory.keyed_timers(self._on_overdue, kind="Transaction")
-        self._retries = purgatory.keyed_timers(self._on_retry, kind="TransactionMarkers")
         self._turns = RoundRobin(clock)
         """What many ids have to do at once."""
+        self._timers = TransactionTimers(
+            purgatory,
+            clock,
+            self._turns,
+            self._take_by_name,
+            timeout_check_ms=config.timeout_check_ms,
+        )
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweeper: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -148,7 +151,7 @@ class TransactionHost:
         await self._complete_all()
         reconciler.check(find_open())
         for one in list(self._ids.values()):
-            self._watch(one)
+            self._timers.watch(one)
         self._sweeper = asyncio.create_task(self._sweep_for_ever(), name="sweep of transactions")
 
     async def close(self) -> None:
@@ -160,8 +163,7 @@ class TransactionHost:
             self._sweeper = None
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CLOSE_PATIENCE_S)
-        self._timeouts.cancel_all()
-        self._retries.cancel_all()
+        self._timers.cancel_all()
         self._turns.clear()
         unanswered, self._unanswered = self._unanswered, {}
         for ticket in unanswered:
@@ -236,7 +238,7 @@ class TransactionHost:
             "open": len(self._open),
             "unanswered": len(self._unanswered),
             "settling": len(self._settling),
-            "retries": len(self._retries),
+            "retries": self._timers.retry_count,
             "turns": self._turns.waiting_count,
             "tasks": len(self._tasks),
             "stuck": len(self._stuck),
@@ -342,6 +344,11 @@ class TransactionHost:
         else:
             self._go_on(one)
 
+    def _take_by_name(self, name: str, step: TimedStep) -> None:
+        one = self._ids.get(name)
+        if one is not None:
+            self._take(one, lambda: step(one, self._clock.wall_ms()))
+
     def _go_on(self, one: TransactionalId) -> None:
         """Carry out what the steps of an id have asked for, and what follows."""
         try:
@@ -357,10 +364,10 @@ class TransactionHost:
         if one.is_gone:
             self._ids.pop(one.transactional_id, None)
             self._idle.pop(one.transactional_id, None)
-            self._timeouts.cancel(one.transactional_id)
+            self._timers.cancel(one.transactional_id)
             self.counts.forget(one.transactional_id)
         else:
-            self._watch(one)
+            self._timers.watch(one)
         self._tell_settled(one)
 
     def _carry_out(self, one: TransactionalId, effect: Effect) -> None:
@@ -375,8 +382,7 @@ class TransactionHost:
                 self._mark(one, effect, 0, self._turns.new_slice())
             case Stuck(partitions):
                 self._tell_stuck(one, partitions)
-                deadline_ms = self._clock.monotonic_ms() + RETRY_MS
-                self._retries.schedule(one.transactional_id, deadline_ms)
+                self._timers.retry_later(one.transactional_id)
             case Began() | Ended() | Superseded():
                 self.counts.note(one.transactional_id, effect, self._clock.wall_ms())
             case _:
@@ -397,8 +403,7 @@ class TransactionHost:
         """A mistake of ours: the id is not touched again before the log has been read again."""
         name = one.transactional_id
         self._broken.add(name)
-        self._timeouts.cancel(name)
-        self._retries.cancel(name)
+        self._timers.cancel(name)
         for ticket in [ticket for ticket, of in self._unanswered.items() if of is one]:
             del self._unanswered[ticket]
             if not ticket.is_done:
@@ -492,40 +497,7 @@ class TransactionHost:
 
         written.on_done(take)
 
-    # Time.
-
-    def _watch(self, one: TransactionalId) -> None:
-        """Have the transaction aborted when its time is up."""
-        deadline_ms = one.deadline_ms
-        if deadline_ms is None or one.is_pending:
-            return
-        # What ends a pending transition comes here again.
-        remaining_ms = max(1, deadline_ms - self._clock.wall_ms())
-        check_ms = self._clock.monotonic_ms() + min(remaining_ms, self.config.timeout_check_ms)
-        name = one.transactional_id
-        scheduled_ms = self._timeouts.deadline_ms(name)
-        if scheduled_ms is None or scheduled_ms > check_ms:
-            self._timeouts.schedule(name, check_ms)
-
-    def _on_overdue(self, names: list[str], now_ms: int) -> None:
-        del now_ms
-        for name in names:
-            self._turns.add(partial(self._check_timeout, name))
-
-    def _check_timeout(self, name: str, _: Slice) -> None:
-        one = self._ids.get(name)
-        if one is not None:
-            self._take(one, lambda: one.abort_overdue(self._clock.wall_ms()))
-
-    def _on_retry(self, names: list[str], now_ms: int) -> None:
-        del now_ms
-        for name in names:
-            self._turns.add(partial(self._retry, name))
-
-    def _retry(self, name: str, _: Slice) -> None:
-        one = self._ids.get(name)
-        if one is not None:
-            self._take(one, lambda: one.retry(self._clock.wall_ms()))
+    # All of them, one after the other.
 
     async def _complete_all(self) -> None:
         """Complete what was decided; what a partition cannot take is tried again by and by."""

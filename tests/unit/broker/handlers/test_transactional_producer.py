@@ -14,7 +14,7 @@ PRODUCE, OFFSETS = in_transaction.FLOW, txn_offset_commit.FLOW
 
 
 def producer(flow: Flow, version: int) -> TransactionalProducer:
-    return TransactionalProducer(cast("Any", None), flow, version, "id", 7, 3, Client())
+    return TransactionalProducer(cast("Any", None), flow, version, "id", 7, 3, Client("c", "/h"))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from kohort.broker.core.transaction.requests import (
 )
 from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.slices import SLICE_MS
-from kohort.broker.transactions.host import RETRY_MS, TransactionsConfig
+from kohort.broker.transactions.host import TransactionsConfig
+from kohort.broker.transactions.timers import RETRY_MS
 from kohort.broker.transactions.transactions import Transactions
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.control import ControlType

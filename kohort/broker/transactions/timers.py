@@ -1,0 +1,89 @@
+"""What comes to transactional ids by time: the end of a transaction's timeout, and another attempt
+at what could not be done.
+
+The timeout runs by the wall clock, which may jump, so it is looked at every few seconds at least.
+Many ids may be due at once, after a pause of the process for instance: they share slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeAlias
+
+from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.core.transaction.transactional_id import TransactionalId
+from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.slices import RoundRobin, Slice
+
+RETRY_MS: Final = 1_000
+"""How long a partition that could not take its marker is left alone."""
+
+TimedStep: TypeAlias = Callable[[TransactionalId, int], None]
+"""A step of an id at this wall time."""
+
+
+class TransactionTimers:
+    """The timers of all ids, by name."""
+
+    def __init__(
+        self,
+        purgatory: Purgatory,
+        clock: Clock,
+        turns: RoundRobin,
+        take: Callable[[str, TimedStep], None],
+        *,
+        timeout_check_ms: int,
+    ) -> None:
+        """`take` has an id take a step, if there is one of that name."""
+        self._clock = clock
+        self._turns = turns
+        self._take = take
+        self._timeout_check_ms = timeout_check_ms
+        self._timeouts = purgatory.keyed_timers(self._on_overdue, kind="Transaction")
+        self._retries = purgatory.keyed_timers(self._on_retry, kind="TransactionMarkers")
+
+    @property
+    def retry_count(self) -> int:
+        """How many ids wait for another attempt."""
+        return len(self._retries)
+
+    def watch(self, one: TransactionalId) -> None:
+        """Have the transaction aborted when its time is up."""
+        deadline_ms = one.deadline_ms
+        if deadline_ms is None or one.is_pending:
+            return
+        # What ends a pending transition comes here again.
+        remaining_ms = max(1, deadline_ms - self._clock.wall_ms())
+        check_ms = self._clock.monotonic_ms() + min(remaining_ms, self._timeout_check_ms)
+        name = one.transactional_id
+        scheduled_ms = self._timeouts.deadline_ms(name)
+        if scheduled_ms is None or scheduled_ms > check_ms:
+            self._timeouts.schedule(name, check_ms)
+
+    def retry_later(self, name: str) -> None:
+        """Have it try again what is stuck."""
+        self._retries.schedule(name, self._clock.monotonic_ms() + RETRY_MS)
+
+    def cancel(self, name: str) -> None:
+        """The id is gone, or not to be touched again."""
+        self._timeouts.cancel(name)
+        self._retries.cancel(name)
+
+    def cancel_all(self) -> None:
+        """The broker stops."""
+        self._timeouts.cancel_all()
+        self._retries.cancel_all()
+
+    def _on_overdue(self, names: list[str], now_ms: int) -> None:
+        del now_ms
+        for name in names:
+            self._turns.add(partial(self._take_turn, name, TransactionalId.abort_overdue))
+
+    def _on_retry(self, names: list[str], now_ms: int) -> None:
+        del now_ms
+        for name in names:
+            self._turns.add(partial(self._take_turn, name, TransactionalId.retry))
+
+    def _take_turn(self, name: str, step: TimedStep, _: Slice) -> None:
+        self._take(name, step)
