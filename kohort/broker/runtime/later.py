@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class Later(Generic[T]):
     def __init__(self) -> None:
         self.is_done = False
         """Whether it was given, has failed or was cancelled. Not to be set from outside."""
-        self._value: T | None = None
+        self._value: Any = None
         self._error: BaseException | None = None
         self._callbacks: tuple[Callable[[Later[T]], object], ...] = ()
         self._make: Callable[[Any], T] | None = None
@@ -56,7 +56,8 @@ class Later(Generic[T]):
         assert self.is_done
         if self._error is not None:
             raise self._error
-        return cast("T", self._value)
+        value: T = self._value
+        return value
 
     # For givers.
 

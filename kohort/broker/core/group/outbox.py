@@ -7,7 +7,7 @@ records go into one append with those of the other writes of the step, and it is
 from typing import Protocol
 
 from kohort.broker.core.group.effects import Append, Effect, Note, Reply
-from kohort.broker.core.group.events import Event
+from kohort.broker.core.group.events import Event, OffsetsStored
 from kohort.broker.core.group.records import DurableRecord
 from kohort.broker.core.group.requests import Now, Ticket
 from kohort.protocol.errors import ErrorCode
@@ -40,10 +40,12 @@ class Write(Protocol):
 class Outbox:
     """The requests of one group to its shell; one append is under way at a time."""
 
-    __slots__ = ("_alone", "_effects", "_singly", "_staged", "in_flight")
+    __slots__ = ("_alone", "_effects", "_singly", "_staged", "_stored_count", "in_flight")
 
     def __init__(self) -> None:
         self._effects: list[Effect] = []
+        self._stored_count = 0
+        """Positions that became durable since effects were last taken."""
         self._staged: list[Write] = []
         self._alone: set[Write] = set()
         """Writes among them whose records are a batch of their own."""
@@ -61,6 +63,10 @@ class Outbox:
     def note(self, event: Event) -> None:
         self._effects.append(Note(event))
 
+    def note_stored(self, offset_count: int) -> None:
+        """Positions became durable: told once for all commits that shared an append."""
+        self._stored_count += offset_count
+
     def stage(self, write: Write) -> None:
         """Have the records appended with those of the other writes of this step."""
         assert not self.in_flight, "stepped while an append is under way"
@@ -74,12 +80,12 @@ class Outbox:
     @property
     def has_effects(self) -> bool:
         """Is there something to collect?"""
-        return bool(self._effects or self._staged)
+        return self.has_ready_effects or bool(self._staged)
 
     @property
     def has_ready_effects(self) -> bool:
         """Is there something to take that needs no append?"""
-        return bool(self._effects)
+        return bool(self._effects or self._stored_count)
 
     @property
     def is_writing(self) -> bool:
@@ -96,6 +102,9 @@ class Outbox:
         append is under way.
         """
         effects, self._effects = self._effects, []
+        if self._stored_count:
+            effects.append(Note(OffsetsStored(self._stored_count)))
+            self._stored_count = 0
         return effects
 
     def collect(self) -> list[Effect]:
@@ -103,6 +112,9 @@ class Outbox:
         called while an append is under way: writes may be staged for the next one.
         """
         effects, self._effects = self._effects, []
+        if self._stored_count:
+            effects.append(Note(OffsetsStored(self._stored_count)))
+            self._stored_count = 0
         records: list[DurableRecord] = []
         while (staged := self._staged) and not records:
             assert not self.in_flight

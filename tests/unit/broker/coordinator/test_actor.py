@@ -11,6 +11,7 @@ from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
 from kohort.broker.coordinator.log.offsets_log import encode_as_batch
 from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.events import OffsetsStored
 from kohort.broker.core.group.group import Group
 from kohort.broker.core.group.records import DurableRecord
 from kohort.broker.core.group.requests import JoinResult, LeaveEntry, Now, SyncResult
@@ -67,6 +68,13 @@ class TestAppends:
             await asyncio.gather(first, *others)
             assert log.append_count == 2
             assert h.offset() == 4
+
+    @virtual
+    async def test_commits_that_share_an_append_are_told_of_once(self, clock: VirtualClock) -> None:
+        async with running(clock) as h:
+            await asyncio.gather(*[h.commit(offset) for offset in range(3)])
+            stored = [event for _, event in h.watcher.events if isinstance(event, OffsetsStored)]
+            assert stored == [OffsetsStored(3)]
 
     @virtual
     async def test_commits_of_one_turn_of_the_loop_share_an_append(

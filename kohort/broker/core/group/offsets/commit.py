@@ -6,7 +6,6 @@ A commit changes nothing before it is durable: until then OffsetFetch finds what
 from dataclasses import dataclass
 from typing import Final
 
-from kohort.broker.core.group.events import OffsetsStored
 from kohort.broker.core.group.offsets.owner import OffsetsOwner
 from kohort.broker.core.group.offsets.pending import PendingWrite
 from kohort.broker.core.group.offsets.write import CommitWrite
@@ -93,5 +92,5 @@ class OffsetsWrite(CommitWrite):
         table = self.owner.offsets
         for record in self.records:
             table.apply(record)
-        self.owner.outbox.note(OffsetsStored(len(self.records)))
+        self.owner.outbox.note_stored(len(self.records))
         self.answer(self.result)

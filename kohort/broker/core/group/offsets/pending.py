@@ -8,7 +8,6 @@ asks for stable positions is told that there are none yet.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kohort.broker.core.group.events import OffsetsStored
 from kohort.broker.core.group.offsets.owner import OffsetsOwner
 from kohort.broker.core.group.offsets.write import CommitWrite
 from kohort.broker.core.group.records import DurableRecord, OffsetRecord, PendingOffset
@@ -60,5 +59,5 @@ class PendingWrite(CommitWrite):
             table.apply(record)
         if self.is_committed is not None:
             table.end_transaction(self.transaction.producer_id, commit=self.is_committed)
-        self.owner.outbox.note(OffsetsStored(len(self.positions)))
+        self.owner.outbox.note_stored(len(self.positions))
         self.answer(self.result)

@@ -19,8 +19,13 @@ from kohort.broker.core.group.records import (
 )
 from kohort.broker.core.group.requests import CommittedOffset
 from kohort.protocol.codec import encode_versioned
-from kohort.protocol.errors import DecodeError
-from kohort.protocol.messages.offsets_topic import GroupMetadataValue, MemberMetadata
+from kohort.protocol.errors import DecodeError, EncodeError
+from kohort.protocol.messages.offsets_topic import (
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitValue,
+)
+from kohort.protocol.types import ZERO_UUID
 
 A_TOPIC_ID = bytes(range(16))
 MEMBER = StoredMember("m-1", "i", "c", "/h", 10_000, 60_000, b"sub", b"share")
@@ -61,6 +66,29 @@ def test_an_offset_is_written_in_version_4_with_the_topic_id_as_a_tag() -> None:
         + b"\1\0\x10"
         + A_TOPIC_ID
     )
+
+
+@pytest.mark.parametrize("offset", [0, 42, 2**63 - 1])
+@pytest.mark.parametrize("leader_epoch", [-1, 7])
+@pytest.mark.parametrize("topic_id", [A_TOPIC_ID, ZERO_UUID])
+def test_a_position_without_metadata_is_written_as_the_codec_does(
+    offset: int, leader_epoch: int, topic_id: bytes
+) -> None:
+    record = OffsetRecord("g", "t", 5, CommittedOffset(offset, leader_epoch, "", 99, -1, topic_id))
+    value = OffsetCommitValue(
+        offset=offset,
+        leader_epoch=leader_epoch,
+        metadata="",
+        commit_timestamp=99,
+        topic_id=topic_id,
+    )
+    assert encode_value(record) == encode_versioned(value, 4)
+
+
+def test_a_position_that_does_not_fit_is_refused() -> None:
+    committed = CommittedOffset(2**63, -1, "", 99, -1, A_TOPIC_ID)
+    with pytest.raises(EncodeError):
+        encode_value(OffsetRecord("g", "t", 5, committed))
 
 
 def test_an_offset_with_an_expiry_is_written_in_version_1() -> None:
