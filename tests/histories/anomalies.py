@@ -42,7 +42,7 @@ class Kind(Enum):
     RECORDS_WITHOUT_OFFSET = "records without their offset"
     """The reverse; the next copier copies again."""
     COPIED_NOT_ONCE = "not copied exactly once"
-    """Of a committed original there is no copy, or more than one."""
+    """A committed original has no copy, or more than one."""
 
 
 class Anomaly(NamedTuple):

@@ -126,12 +126,12 @@ def _missing_marker() -> None:
 
 
 def _stable_offset_ignored() -> None:
-    """Whoever reads what is committed is given what is undecided as well."""
+    """Readers of what is committed are given what is undecided as well."""
     Partition.last_stable_offset = property(lambda self: self.high_watermark)  # type: ignore[method-assign, assignment]
 
 
 def _aborts_untold() -> None:
-    """Whoever reads what is committed is not told what was aborted."""
+    """Readers of what is committed are not told what was aborted."""
     PartitionReads.aborted_in_read = lambda *_: []  # type: ignore[method-assign]
 
 

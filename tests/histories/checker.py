@@ -237,7 +237,7 @@ def _tell(
 
 
 def _unseen(history: History, known: Known) -> Iterator[Anomaly]:
-    """Who reads to the end has got everything."""
+    """A reader that is there to the end gets there, and has got everything."""
     got: dict[str, set[int]] = defaultdict(set)
     levels: dict[str, bool] = {}
     reached: dict[tuple[str, int], int] = {}
@@ -287,7 +287,7 @@ def _positions(history: History, known: Known) -> Iterator[Anomaly]:
 
 
 def _copies(history: History, known: Known) -> Iterator[Anomaly]:
-    """Of every committed record of a log that is copied there is one committed copy."""
+    """Every committed record of a log that is copied has one committed copy."""
     copies: Counter[tuple[int, int]] = Counter()
     for transaction in history.transactions:
         if transaction.move is None or not known.took_place(transaction):

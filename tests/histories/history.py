@@ -31,7 +31,7 @@ class Sent(NamedTuple):
     offset: int | None = None
     """None: it was never acknowledged."""
     source: int | None = None
-    """Of a copy: the offset of its original, in the log that the copier's position is in."""
+    """The offset of a copy's original, in the log that the copier's position is in."""
 
 
 class Move(NamedTuple):
@@ -57,7 +57,7 @@ class Transaction:
     polled: tuple[int, ...] = ()
     """Values that were read, committed ones alone, before the transaction ended."""
     move: Move | None = None
-    """Of a copier's."""
+    """The copier's, if it is one of a copier."""
     asked_s: float = 0
     """When its commit was asked for, by a clock that polls have, too."""
 

@@ -111,7 +111,7 @@ class Link:
         self._is_reset = False
 
     def cut(self, *, is_reset: bool) -> None:
-        """Who waits for an answer is told; the broker gets what was sent, unless it is reset."""
+        """End it; the broker gets what was sent, unless the connection is reset."""
         client = self._client
         if client is not None:
             self._is_reset = is_reset

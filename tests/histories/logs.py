@@ -7,7 +7,7 @@ from typing import Final
 LISTS: Final = "lists"
 COPIES: Final = "copies"
 PARTITIONS: Final = 4
-"""Of each."""
+"""Partitions of each topic."""
 WRITTEN: Final = range(PARTITIONS)
 """The logs that writers append to; each has its copy."""
 COPIED: Final = range(PARTITIONS, 2 * PARTITIONS)

@@ -24,7 +24,7 @@ from tests.histories.logs import log_of, place_of
 
 _VERSION: Final = 12
 _SIZES: Final = (500, 4_000, 64_000, 1 << 20)
-"""Of what is asked for, so that answers end anywhere."""
+"""Bytes to ask for, so that answers end anywhere."""
 
 
 class Reader:

@@ -21,7 +21,7 @@ from tests.histories.reader import Reader
 KEYS: Final = 20
 GROUP: Final = "copiers"
 TIMEOUTS_MS: Final = (1_500, 10_000, 60_000)
-"""Of transactions: some end while their producer dallies, or when the clock is stepped."""
+"""How long transactions may take: some end while their producer dallies, or by a clock's step."""
 COPIED_MAX: Final = 30
 """Records that a copier takes at once, so that its transactions are many."""
 _OFFSET_FETCH: Final = 7
@@ -40,7 +40,7 @@ class Notes:
         return next(self._values)
 
     def new_name(self, of: str) -> str:
-        """Of one life of it."""
+        """A name for one life of it."""
         return f"{of}/{next(self._lives)}"
 
 
@@ -93,7 +93,7 @@ class Undertaking:
         self.polled: list[int] = []
         self.move: Move | None = None
         self.outcome = Outcome.ABORTED
-        """As long as nobody has asked for a commit."""
+        """So it is until a commit is asked for."""
         self._sends: dict[int, Sent] = {}
         """By value."""
         self._asked_s = 0.0
