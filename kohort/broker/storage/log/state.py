@@ -83,11 +83,6 @@ class LogState:
                 self.has_aborted = any(one.aborted is not None for one in self.segments)
         return self.loaded_producers
 
-    @property
-    def loaded_producers(self) -> ProducerState | None:
-        """The same, None as long as they have not been asked for."""
-        return self._producers
-
     def producer_log(self) -> ProducerLog:
         """The files of the log as far as they tell of producers, as of now."""
         return ProducerLog(
