@@ -31,6 +31,8 @@ WRITERS: Final = 4
 BROKERS: Final = 2
 UP_S: Final = 0.4
 """At most, between a start and the next kill: a broker that has just started is as good as any."""
+TOLD_EVERY: Final = 50
+"""Kills."""
 TIMEOUT_S: Final = 60
 TOPIC: Final = "written"
 
@@ -232,10 +234,13 @@ def live(directory: Path, kills: int, chance: random.Random) -> tuple[int, int]:
         for writer in writers:
             writer.start()
         try:
-            for _ in range(kills):
+            for count in range(1, kills + 1):
                 time.sleep(chance.uniform(0, UP_S))
                 broker.kill()
                 broker.start()
+                if count % TOLD_EVERY == 0:
+                    done = sum(len(writer.done) for writer in writers)
+                    print(f"{directory.name}: {count} kills, {done} transactions", flush=True)
             time.sleep(0.5)
         finally:
             for writer in writers:
@@ -251,8 +256,7 @@ def live(directory: Path, kills: int, chance: random.Random) -> tuple[int, int]:
 def test_transactions_are_whole_or_not_there_after_kill_9(
     tmp_path: Path, transaction_kills: int
 ) -> None:
-    kills = transaction_kills
-    seed = random.randrange(1 << 32)
+    kills, seed = transaction_kills, random.randrange(1 << 32)
     print(f"seed {seed}, {kills} kills")
     with ThreadPoolExecutor(BROKERS) as pool:
         lives = [
