@@ -17,6 +17,7 @@ from tests.simulation.transactions.broker import ROOT, Broker, Disk, new_loop, s
 from tests.simulation.transactions.ledger import COMPACTED, Ledger
 from tests.simulation.transactions.logs import Ids, Offsets, Partition, read_log
 from tests.simulation.transactions.world import OWNERS, State
+from tests.support.brokers.running_topics import aborted_in
 from tests.support.records.storage_tools import LastingMetadata
 
 COMPACTED_LOGS: Final = {COMPACTED, CONSUMER_OFFSETS, TRANSACTION_STATE}
@@ -124,7 +125,7 @@ def _check_aborted(partition: LivePartition, log: Partition) -> None:
     for start in offsets[::step]:
         for end in offsets[::step]:
             if start < end:
-                found = partition.aborted_transactions(start, end)
+                found = aborted_in(partition, start, end)
                 wanted = log.aborted(start, end)
                 assert found == wanted, f"{partition} from {start} to {end}: {found}, not {wanted}"
 
