@@ -19,7 +19,7 @@ from kohort.broker.core.partition.verdict import (
     ValidationPolicy,
     ValidBatch,
 )
-from kohort.protocol.records.batch import Codec, crc_matches, read_header
+from kohort.protocol.records.batch import CompressionType, crc_matches, read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record, decode_records, inflate
 
@@ -56,7 +56,7 @@ def _measure_all() -> Measured:
             raise RuntimeError("records came back changed")
         header = read_header(batch)
         measured[f"crc, {value_bytes} B values"] = _best(partial(crc_matches, batch, header)) * 1e3
-    for codec in Codec:
+    for codec in CompressionType:
         batch = memoryview(encode_batch(_records(100), codec=codec))
         header = read_header(batch)
         seconds = _best(partial(inflate, batch, header))

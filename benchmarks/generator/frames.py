@@ -3,7 +3,7 @@
 import socket
 from typing import Any, Final, TypeVar
 
-from kohort.protocol.framing import Expected, decode_response_at, encode_request
+from kohort.protocol.framing import ExpectedAnswer, decode_response_at, encode_request
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ def read_answer(frame: bytes | bytearray, message: type[T], version: int) -> T:
     Raises RuntimeError if something else is there as well.
     """
     size = int.from_bytes(frame[:4], "big")
-    expected = Expected(int.from_bytes(frame[4:8], "big"), message, version)
+    expected = ExpectedAnswer(int.from_bytes(frame[4:8], "big"), message, version)
     answer: T
     answer, end = decode_response_at(bytes(frame), 4, expected)
     if size + 4 != len(frame) or end != len(frame):

@@ -11,7 +11,7 @@ from benchmarks.generator.frames import connect, request_frame
 from benchmarks.generator.topics import committed_end, count_records
 from benchmarks.harness import Measured
 from benchmarks.processes import cpu_s
-from kohort.protocol.framing import Expected, decode_response_at
+from kohort.protocol.framing import ExpectedAnswer, decode_response_at
 from kohort.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -102,7 +102,7 @@ def _fetch(connection: socket.socket, topic: str, offset: int, *, committed: boo
         if received >= 4:
             end = 4 + int.from_bytes(view[:4], "big")
     answer: FetchResponse
-    answer, _ = decode_response_at(view[:end], 4, Expected(1, FetchResponse, _VERSION))
+    answer, _ = decode_response_at(view[:end], 4, ExpectedAnswer(1, FetchResponse, _VERSION))
     if answer.error_code:
         raise RuntimeError(f"a fetch was answered {answer.error_code}")
     (partition,) = answer.responses[0].partitions

@@ -107,7 +107,7 @@ def response_frame(correlation_id: int, body: bytes, *, header_has_tags: bool) -
     return header.pack(header.size - 4 + len(body), correlation_id) + body
 
 
-class Expected(NamedTuple):
+class ExpectedAnswer(NamedTuple):
     """An answer that is to come."""
 
     correlation_id: int
@@ -117,7 +117,7 @@ class Expected(NamedTuple):
 
 def encode_request(
     request: object, version: int, correlation_id: int, client_id: str | None
-) -> tuple[Sequence[Buffer], Expected]:
+) -> tuple[Sequence[Buffer], ExpectedAnswer]:
     """A whole frame, in parts, and what will answer it.
 
     Raises:
@@ -136,10 +136,10 @@ def encode_request(
     parts = codec(type(request), version).encode_into(request, out)
     size = sum(map(len, parts)) - 4
     out[:4] = size.to_bytes(4, "big")
-    return parts, Expected(correlation_id, RESPONSES[schema.key], version)
+    return parts, ExpectedAnswer(correlation_id, RESPONSES[schema.key], version)
 
 
-def decode_response(frame: Buffer, expected: Expected) -> Any:
+def decode_response(frame: Buffer, expected: ExpectedAnswer) -> Any:
     """The answer in a frame without its size; records in it are views of the frame.
 
     Raises:
@@ -148,7 +148,7 @@ def decode_response(frame: Buffer, expected: Expected) -> Any:
     return decode_response_at(frame, 0, expected)[0]
 
 
-def decode_response_at(frame: Buffer, position: int, expected: Expected) -> tuple[Any, int]:
+def decode_response_at(frame: Buffer, position: int, expected: ExpectedAnswer) -> tuple[Any, int]:
     """The answer whose header begins at `position`, and the position behind it.
 
     Raises:

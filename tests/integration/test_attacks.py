@@ -31,7 +31,7 @@ from kohort.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from kohort.protocol.records.batch import Codec
+from kohort.protocol.records.batch import CompressionType
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.measures.watch import MIB, resident_bytes, undisturbed, warmed_up
 from tests.support.network.wire import RawClient, framed, header
@@ -250,7 +250,7 @@ def test_a_batch_of_one_megabyte_that_inflates_to_a_gigabyte(server: KohortServe
     bomb = gzip.compress(bytes(1 << 30), 9, mtime=0)
     assert len(bomb) < 1.1 * MIB
     # Made without inflating it again.
-    records = with_block(bomb, 1, Codec.NONE, attributes=Codec.GZIP)
+    records = with_block(bomb, 1, CompressionType.NONE, attributes=CompressionType.GZIP)
     request = ProduceRequest(
         transactional_id=None,
         acks=-1,

@@ -22,7 +22,7 @@ from kohort.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from kohort.protocol.records.batch import Codec
+from kohort.protocol.records.batch import CompressionType
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.support.brokers.kohort_server import KohortServer
@@ -68,7 +68,7 @@ def test_a_request_of_many_small_batches(server: KohortServer) -> None:
 
 def test_a_request_of_many_batches_that_inflate_to_a_megabyte(server: KohortServer) -> None:
     """None of them is large enough to be judged in steps."""
-    batch = with_block(one_record(Record(bytes(MIB - 1_000))), 1, Codec.GZIP)
+    batch = with_block(one_record(Record(bytes(MIB - 1_000))), 1, CompressionType.GZIP)
 
     with undisturbed(server, longest_s=1.0):
         assert produced(server, [batch] * 1_000) == [ErrorCode.NONE] * 1_000
@@ -79,7 +79,7 @@ def test_a_record_of_sixteen_million_headers(server: KohortServer) -> None:
     # Attributes, deltas, neither key nor value, and the count and size as varints.
     body = b"\x00\x00\x00\x01\x01" + b"\x80\x90\xa1\x0f" + headers
     block = b"\x92\xa0\xc2\x1e" + body
-    batch = with_block(block, 1, Codec.ZSTD)
+    batch = with_block(block, 1, CompressionType.ZSTD)
     assert len(batch) < 4_000
 
     with undisturbed(server, longest_s=1.0, more_bytes_max=64 * MIB):
@@ -88,7 +88,7 @@ def test_a_record_of_sixteen_million_headers(server: KohortServer) -> None:
 
 def test_many_connections_with_batches_that_inflate_far(server: KohortServer) -> None:
     """Whoever waits for others to be judged keeps no more than what it sent."""
-    batch = with_block(one_record(Record(bytes(8 * MIB))), 1, Codec.ZSTD)
+    batch = with_block(one_record(Record(bytes(8 * MIB))), 1, CompressionType.ZSTD)
     forget_peak(server)
     before = resident_bytes(server)
     senders = [Thread(target=partial(produced, server, [batch])) for _ in range(300)]

@@ -9,7 +9,7 @@ import pytest
 from kohort.broker.storage.compaction.cleaner import Compaction, plan_compaction
 from kohort.broker.storage.filesystem import OsFileSystem
 from kohort.broker.storage.log.log import PartitionLog
-from kohort.protocol.records.batch import Codec
+from kohort.protocol.records.batch import CompressionType
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.support.processes.java_process import JavaProcess
@@ -56,7 +56,7 @@ def written(directory: Path) -> PartitionLog:
         records.append(Record(None, b"gone %d" % number, timestamp=WALL_MS + number))
         batch = encode_batch(
             records,
-            codec=list(Codec)[number % 5],
+            codec=list(CompressionType)[number % 5],
             producer_id=77,
             producer_epoch=3,
             base_sequence=number * 3,

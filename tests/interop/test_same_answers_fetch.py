@@ -10,7 +10,7 @@ from kohort.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from kohort.protocol.messages.fetch import FetchRequest
-from kohort.protocol.records.batch import Codec
+from kohort.protocol.records.batch import CompressionType
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.pair import Pair
 from tests.interop.same_answers.scenes import (
@@ -96,8 +96,8 @@ def test_epochs_that_followers_send(pair: Pair, filled: Topic) -> None:
         pair.ask(request, version, differs=differences.NO_FOLLOWERS)
 
 
-@pytest.mark.parametrize("codec", Codec)
-def test_compressed_batches_to_old_and_new_versions(pair: Pair, codec: Codec) -> None:
+@pytest.mark.parametrize("codec", CompressionType)
+def test_compressed_batches_to_old_and_new_versions(pair: Pair, codec: CompressionType) -> None:
     topic = create_topic(pair)
     produce(pair, topic, batch(b"x" * 500, b"y" * 500, codec=codec))
     for version in VERSIONS:
@@ -106,7 +106,7 @@ def test_compressed_batches_to_old_and_new_versions(pair: Pair, codec: Codec) ->
 
 def test_a_topic_of_zstd_by_its_config(pair: Pair) -> None:
     topic = create_topic(pair, configs={"compression.type": "zstd"})
-    produce(pair, topic, batch(b"x" * 500, codec=Codec.ZSTD))
+    produce(pair, topic, batch(b"x" * 500, codec=CompressionType.ZSTD))
     for version in VERSIONS:
         pair.ask(fetch_request(topic), version)
 

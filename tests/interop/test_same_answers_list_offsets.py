@@ -12,7 +12,7 @@ from kohort.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from kohort.protocol.records.batch import Codec
+from kohort.protocol.records.batch import CompressionType
 from kohort.protocol.records.record import Record
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.pair import Pair
@@ -31,7 +31,7 @@ SPECIAL = range(-8, 0)
 LARGEST = -3
 
 
-def timed(*offsets_ms: int, codec: Codec = Codec.NONE) -> bytes:
+def timed(*offsets_ms: int, codec: CompressionType = CompressionType.NONE) -> bytes:
     """A batch with records at these times after TIME_MS."""
     records = [Record(b"value", timestamp=TIME_MS + after) for after in offsets_ms]
     return batch(*records, codec=codec)
@@ -60,8 +60,8 @@ def test_lookups_by_time(pair: Pair, filled: Topic) -> None:
             pair.ask(offsets_request(filled, timestamp, 0, 1), version)
 
 
-@pytest.mark.parametrize("codec", [codec for codec in Codec if codec])
-def test_lookups_by_time_in_compressed_batches(pair: Pair, codec: Codec) -> None:
+@pytest.mark.parametrize("codec", [codec for codec in CompressionType if codec])
+def test_lookups_by_time_in_compressed_batches(pair: Pair, codec: CompressionType) -> None:
     topic = create_topic(pair)
     produce(
         pair,
@@ -92,7 +92,7 @@ def test_records_without_a_time(pair: Pair) -> None:
 
 def test_times_that_the_broker_set(pair: Pair) -> None:
     topic = create_topic(pair, configs={"message.timestamp.type": "LogAppendTime"})
-    produce(pair, topic, timed(0, 10), timed(5, 5, codec=Codec.LZ4))
+    produce(pair, topic, timed(0, 10), timed(5, 5, codec=CompressionType.LZ4))
     for version in VERSIONS:
         for timestamp in (*SPECIAL, 0, TIME_MS, 2**62):
             pair.ask(offsets_request(topic, timestamp), version)

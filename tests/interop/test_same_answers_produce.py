@@ -6,7 +6,7 @@ import pytest
 
 from kohort.protocol.messages.metadata import MetadataRequest
 from kohort.protocol.messages.produce import ProduceRequest
-from kohort.protocol.records.batch import Codec, TimestampType
+from kohort.protocol.records.batch import CompressionType, TimestampType
 from kohort.protocol.records.record import Record
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.differences import CLOSED
@@ -43,7 +43,7 @@ def test_batches_are_taken_in_every_version(pair: Pair) -> None:
 def test_each_codec_is_taken_where_its_version_has_it(pair: Pair) -> None:
     topic = create_topic(pair)
     for version in VERSIONS:
-        for codec in Codec:
+        for codec in CompressionType:
             pair.ask(produce_request(topic, batch(b"x" * 500, codec=codec)), version)
     pair.ask(fetch_request(topic), 12)
 
@@ -177,7 +177,7 @@ def test_a_batch_that_no_segment_can_hold(pair: Pair) -> None:
 def test_a_compacted_topic_wants_keys(pair: Pair, policy: str) -> None:
     topic = create_topic(pair, configs={"cleanup.policy": policy})
     for version in VERSIONS:
-        for codec in (Codec.NONE, Codec.GZIP):
+        for codec in (CompressionType.NONE, CompressionType.GZIP):
             pair.ask(produce_request(topic, batch(KEY, NO_KEY, KEY, NO_KEY, codec=codec)), version)
         pair.ask(produce_request(topic, batch(KEY)), version)
 
@@ -200,8 +200,8 @@ TIMES = {
 
 
 @pytest.mark.parametrize("name", TIMES)
-@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
-def test_timestamps_of_records(pair: Pair, name: str, codec: Codec) -> None:
+@pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.LZ4])
+def test_timestamps_of_records(pair: Pair, name: str, codec: CompressionType) -> None:
     topic = create_topic(pair)
     bounded = create_topic(
         pair,
@@ -220,7 +220,7 @@ def test_timestamps_of_records(pair: Pair, name: str, codec: Codec) -> None:
 def test_a_topic_that_stamps_records_itself(pair: Pair) -> None:
     topic = create_topic(pair, configs={"message.timestamp.type": "LogAppendTime"})
     for version in VERSIONS:
-        for codec in (Codec.NONE, Codec.SNAPPY):
+        for codec in (CompressionType.NONE, CompressionType.SNAPPY):
             for time in (-1, TIME_MS, SESSION_STARTED_MS + DAY_MS):
                 pair.ask(produce_request(topic, batch(at(time), at(time), codec=codec)), version)
     pair.ask(fetch_request(topic), 12)
@@ -236,8 +236,8 @@ def test_clients_that_claim_the_brokers_time(pair: Pair, kind: str) -> None:
     pair.ask(fetch_request(topic), 12)
 
 
-@pytest.mark.parametrize("codec", [codec for codec in Codec if codec])
-def test_payloads_that_do_not_decompress(pair: Pair, codec: Codec) -> None:
+@pytest.mark.parametrize("codec", [codec for codec in CompressionType if codec])
+def test_payloads_that_do_not_decompress(pair: Pair, codec: CompressionType) -> None:
     topic = create_topic(pair)
     broken = with_block(one_record(KEY), 1, codec, base_timestamp=TIME_MS, max_timestamp=TIME_MS)
     plain = with_header(batch(KEY), attributes=int(codec))

@@ -16,7 +16,7 @@ from kohort.broker.storage.compaction.cleaner import Compaction, plan_compaction
 from kohort.broker.storage.compaction.key_offsets import KEY_MEMORY_BYTES
 from kohort.broker.storage.errors import OffsetOutOfRangeError, StorageError
 from kohort.broker.storage.log.log import PartitionLog
-from kohort.protocol.records.batch import Codec, split_batches
+from kohort.protocol.records.batch import CompressionType, split_batches
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record, decode_records
 from kohort.testing.simulated_filesystem import Operation, SimulatedFileSystem
@@ -118,7 +118,7 @@ class CompactedLife:
         producer_id = random.choice([-1, -1, -1, 7, 8])
         batch = encode_batch(
             records,
-            codec=Codec.GZIP if random.random() < 0.05 else Codec.NONE,
+            codec=CompressionType.GZIP if random.random() < 0.05 else CompressionType.NONE,
             producer_id=producer_id,
             producer_epoch=0 if producer_id >= 0 else -1,
             base_sequence=self.sequences.get(producer_id, -1),

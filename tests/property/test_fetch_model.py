@@ -24,7 +24,7 @@ from kohort.client.core.fetch.wire import SentFetch
 from kohort.client.core.partitions import TopicPartition
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from kohort.protocol.records.batch import Codec
+from kohort.protocol.records.batch import CompressionType
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.support.known_cluster import TOPIC_ID, OneTopic
@@ -37,7 +37,7 @@ BATCHES = {
     at: encode_batch(
         [Record(b"%03d" % (at + n) + bytes(1_000)) for n in range(PER_BATCH)],
         base_offset=at,
-        codec=Codec.GZIP,
+        codec=CompressionType.GZIP,
     )
     for at in range(0, LOG_RECORDS, PER_BATCH)
 }

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kohort.broker.storage.compaction.cleaner import Compaction, plan_compaction
 from kohort.broker.storage.errors import CorruptBatchError, StorageError
 from kohort.broker.storage.log.log import PartitionLog
-from kohort.protocol.records.batch import Codec, read_header
+from kohort.protocol.records.batch import CompressionType, read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record, decode_records
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
@@ -37,12 +37,12 @@ CONFIG = {
 
 KEYS = st.sampled_from([b"a", b"b", b"c", b"a key that is longer than its hash", None])
 VALUES = st.one_of(st.none(), st.binary(max_size=40))
-Contents = tuple[list[tuple[bytes | None, bytes | None]], Codec, bool]
+Contents = tuple[list[tuple[bytes | None, bytes | None]], CompressionType, bool]
 """Keys and values of a batch, its codec, and whether its producer is idempotent."""
 BATCHES = st.lists(
     st.tuples(
         st.lists(st.tuples(KEYS, VALUES), min_size=1, max_size=6),
-        st.sampled_from([Codec.NONE, Codec.GZIP]),
+        st.sampled_from([CompressionType.NONE, CompressionType.GZIP]),
         st.booleans(),
     ),
     min_size=1,
@@ -186,7 +186,7 @@ def test_tombstones_go_when_their_time_is_over_and_not_before(
     latest = keyed.latest(keyed.records)
     keyed.compact()
     keyed.check()
-    later: list[Contents] = [([(b"other", b"x" * 1000)], Codec.NONE, False)]
+    later: list[Contents] = [([(b"other", b"x" * 1000)], CompressionType.NONE, False)]
     keyed.write(later)
     keyed.compact(wall_ms=WALL_MS + RETENTION_MS - 1)
     keyed.check()
@@ -203,7 +203,7 @@ def sample() -> Keyed:
     random = Random(1)
     keys = [b"a", b"b", b"c", b"d"]
     keyed.write(
-        ([(random.choice(keys), b"v%d" % number * 3)], Codec.NONE, number % 3 == 0)
+        ([(random.choice(keys), b"v%d" % number * 3)], CompressionType.NONE, number % 3 == 0)
         for number in range(60)
     )
     keyed.log.flush()

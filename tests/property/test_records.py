@@ -17,7 +17,7 @@ from kafka.record import default_records as kafka_python_records
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.records.batch import (
     BatchHeader,
-    Codec,
+    CompressionType,
     TimestampType,
     crc_matches,
     encode_header,
@@ -54,7 +54,7 @@ values = st.none() | st.binary(max_size=300) | st.integers(0, 20_000).map(bytes)
 headers = st.lists(st.tuples(st.text(max_size=80), st.none() | st.binary(max_size=80)), max_size=4)
 records = st.builds(Record, values, values, headers.map(tuple), timestamps, st.just(-1))
 record_lists = st.lists(records, min_size=1, max_size=20)
-codecs = st.sampled_from(Codec)
+codecs = st.sampled_from(CompressionType)
 
 IMPLEMENTATIONS = [
     pytest.param(
@@ -80,7 +80,7 @@ Other = Callable[..., Any]
 @few
 @given(records=record_lists, codec=codecs, base_offset=st.integers(0, 1 << 40))
 def test_what_we_write_others_read(
-    reader: Other, _builder: Other, records: list[Record], codec: Codec, base_offset: int
+    reader: Other, _builder: Other, records: list[Record], codec: CompressionType, base_offset: int
 ) -> None:
     batch = encode_batch(records, codec=codec, base_offset=base_offset)
     theirs = reader(batch)
@@ -97,7 +97,7 @@ def test_what_we_write_others_read(
 @few
 @given(records=record_lists, codec=codecs, sequence=st.integers(0, (1 << 31) - 1))
 def test_what_others_write_we_read(
-    _reader: Other, builder: Other, records: list[Record], codec: Codec, sequence: int
+    _reader: Other, builder: Other, records: list[Record], codec: CompressionType, sequence: int
 ) -> None:
     # aiokafka takes a first timestamp of -1 for none, and the next one for the first.
     assume(records[0].timestamp != -1 or builder is not aiokafka_records.DefaultRecordBatchBuilder)
@@ -175,7 +175,7 @@ def test_a_block_of_records_is_laid_out_as_declared(records: list[Record]) -> No
 @few
 @given(records=record_lists, codec=codecs, cut=st.data())
 def test_a_batch_cut_short_is_never_accepted(
-    records: list[Record], codec: Codec, cut: st.DataObject
+    records: list[Record], codec: CompressionType, cut: st.DataObject
 ) -> None:
     batch = encode_batch(records, codec=codec)
     size = cut.draw(st.integers(1, len(batch) - 1))
@@ -192,7 +192,7 @@ def test_a_block_of_records_cut_short_is_never_accepted(
 ) -> None:
     block = encode_batch(records)[61:]
     short = block[: cut.draw(st.integers(0, len(block) - 1))]
-    for codec in Codec:
+    for codec in CompressionType:
         with pytest.raises(DecodeError):
             decode_records(with_block(short, len(records), codec))
     stop: int | None = None
@@ -204,7 +204,7 @@ def test_a_block_of_records_cut_short_is_never_accepted(
 @few
 @given(records=record_lists, codec=codecs, seed=st.integers())
 def test_a_damaged_batch_is_caught_by_its_crc_and_never_breaks_the_reader(
-    records: list[Record], codec: Codec, seed: int
+    records: list[Record], codec: CompressionType, seed: int
 ) -> None:
     source = random.Random(seed)
     batch = bytearray(encode_batch(records, codec=codec))
@@ -230,7 +230,7 @@ def test_whatever_the_bytes_are_readers_agree_or_refuse(block: bytes, count: int
 
 @given(codec=codecs, block=st.binary(max_size=200))
 def test_whatever_a_compressed_block_holds_only_decode_errors_come_out(
-    codec: Codec, block: bytes
+    codec: CompressionType, block: bytes
 ) -> None:
     with suppress(DecodeError):
         decompress(codec, block, 1_000)
@@ -238,7 +238,7 @@ def test_whatever_a_compressed_block_holds_only_decode_errors_come_out(
 
 @few
 @given(codec=codecs, data=st.binary(max_size=5_000) | st.integers(0, 300_000).map(bytes))
-def test_every_codec_gives_back_what_it_was_given(codec: Codec, data: bytes) -> None:
+def test_every_codec_gives_back_what_it_was_given(codec: CompressionType, data: bytes) -> None:
     assert decompress(codec, compress(codec, data)) == data
 
 

@@ -7,7 +7,7 @@ do: up to the last stable offset, and with the list of aborted transactions that
 from typing import NamedTuple
 
 from kohort.broker.storage.log.log import PartitionLog
-from kohort.protocol.records.batch import Codec, read_header, split_batches
+from kohort.protocol.records.batch import CompressionType, read_header, split_batches
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.control import (
     ControlType,
@@ -91,7 +91,7 @@ class TransactionalLife(CompactedLife):
             is_transactional = random.random() < 0.8
         batch = encode_batch(
             records,
-            codec=Codec.GZIP if random.random() < 0.05 else Codec.NONE,
+            codec=CompressionType.GZIP if random.random() < 0.05 else CompressionType.NONE,
             producer_id=producer_id,
             producer_epoch=self.epochs.get(producer_id, -1),
             base_sequence=self.sequences.get(producer_id, -1),

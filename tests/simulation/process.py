@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.framing import Expected, decode_response_at, encode_request
+from kohort.protocol.framing import ExpectedAnswer, decode_response_at, encode_request
 from kohort.protocol.join_reason import JoinReason
 from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kohort.protocol.messages.join_group import (
@@ -86,7 +86,7 @@ class Call:
 
     process: Caller
     request: Any
-    expected: Expected
+    expected: ExpectedAnswer
     sent_ms: int
     on_answer: Callable[[Any], None]
     generation: int = -1

@@ -24,7 +24,7 @@ from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.records import read_records
 from kohort.broker.topics.topic import Topic
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.records.batch import Codec, read_header
+from kohort.protocol.records.batch import CompressionType, read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 
@@ -175,7 +175,7 @@ def _encode(entries: Sequence[Entry]) -> bytes:
         for entry in entries
     ]
     # gzip is what every client can read.
-    codec, level = (Codec.GZIP, 1) if is_large else (Codec.NONE, None)
+    codec, level = (CompressionType.GZIP, 1) if is_large else (CompressionType.NONE, None)
     return encode_batch(records, codec=codec, level=level)
 
 

@@ -33,7 +33,7 @@ from kohort.client.net.greeting import (
 from kohort.client.net.security import SASL_HINT, tls_error
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.errors import DecodeError
-from kohort.protocol.framing import Expected, decode_response, encode_request
+from kohort.protocol.framing import ExpectedAnswer, decode_response, encode_request
 
 NEXT_ADDRESS_S: Final = 0.25
 """How long an address of a host is waited for before the next one is tried beside it; what RFC 8305
@@ -57,7 +57,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._config = config
         self._frames = FrameReader()
         self._transport: asyncio.Transport | None = None
-        self._waiting: deque[tuple[Expected, asyncio.Future[Any]]] = deque()
+        self._waiting: deque[tuple[ExpectedAnswer, asyncio.Future[Any]]] = deque()
         self._next_correlation_id = 0
         self._why_closed: str | None = None
         self._lost_by: Exception | None = None

@@ -51,7 +51,7 @@ CONTROL_BIT = 0x20
 _DELETE_HORIZON_BIT = 0x40
 
 
-class Codec(IntEnum):
+class CompressionType(IntEnum):
     """Ids of the compression codecs, as in the lowest three attribute bits."""
 
     NONE = 0
@@ -102,10 +102,10 @@ class BatchHeader(NamedTuple):
         return self.attributes & CODEC_MASK
 
     @property
-    def codec(self) -> Codec:
+    def codec(self) -> CompressionType:
         """Raises DecodeError for an id that names no codec."""
         try:
-            return Codec(self.attributes & CODEC_MASK)
+            return CompressionType(self.attributes & CODEC_MASK)
         except ValueError:
             raise DecodeError(f"unknown compression codec {self.codec_id}") from None
 

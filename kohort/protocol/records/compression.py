@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Callable, Generator, Iterator
 
 from kohort.protocol.errors import DecodeError, InflatedTooLargeError
-from kohort.protocol.records.batch import Codec
+from kohort.protocol.records.batch import CompressionType
 from kohort.protocol.records.varint import Buffer, read_uvarint
 
 INFLATED_BYTES_LIMIT = 64 << 20
@@ -30,20 +30,20 @@ PIECE_BYTES = 1 << 20
 """How much is inflated between two pauses, where the codec lets us choose."""
 
 
-def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+def compress(codec: CompressionType, data: Buffer, level: int | None = None) -> bytes:
     """The records block as `codec` stores it.
 
     `level` is on the library's own scale, None its default; snappy has none.
     """
-    if codec is Codec.NONE:
+    if codec is CompressionType.NONE:
         return bytes(data)
     return _COMPRESSORS[codec](data, level)
 
 
 def decompress(
-    codec: Codec, data: Buffer, limit_bytes: int = INFLATED_BYTES_LIMIT
+    codec: CompressionType, data: Buffer, limit_bytes: int = INFLATED_BYTES_LIMIT
 ) -> bytes | memoryview:
-    """The records block behind a batch header; for Codec.NONE a view of `data` itself."""
+    """The records block behind a batch header; for CompressionType.NONE a view of `data` itself."""
     steps = decompress_steps(codec, data, limit_bytes)
     while True:
         try:
@@ -54,10 +54,10 @@ def decompress(
 
 
 def decompress_steps(
-    codec: Codec, data: Buffer, limit_bytes: int = INFLATED_BYTES_LIMIT
+    codec: CompressionType, data: Buffer, limit_bytes: int = INFLATED_BYTES_LIMIT
 ) -> Generator[None, None, bytes | memoryview]:
     """Decompresses like `decompress`, yielding after every PIECE_BYTES, and returns the block."""
-    if codec is Codec.NONE:
+    if codec is CompressionType.NONE:
         return data if isinstance(data, bytes) else memoryview(data)
     pieces: list[bytes] = []
     left, pause_at = limit_bytes, limit_bytes - PIECE_BYTES
@@ -72,13 +72,13 @@ def decompress_steps(
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _too_big(codec: Codec, limit_bytes: int) -> InflatedTooLargeError:
+def _too_big(codec: CompressionType, limit_bytes: int) -> InflatedTooLargeError:
     return InflatedTooLargeError(
         f"{codec.name.lower()} block inflates to more than {limit_bytes} bytes"
     )
 
 
-def _cut_short(codec: Codec) -> DecodeError:
+def _cut_short(codec: CompressionType) -> DecodeError:
     return DecodeError(f"{codec.name.lower()} block is cut short")
 
 
@@ -101,7 +101,7 @@ def _gunzip(data: Buffer, _limit_bytes: int) -> Iterator[bytes]:
                 piece = member.decompress(rest, PIECE_BYTES)
                 rest = member.unconsumed_tail
                 if not (piece or rest or member.eof):
-                    raise _cut_short(Codec.GZIP)
+                    raise _cut_short(CompressionType.GZIP)
                 yield piece
         except zlib.error as error:
             raise DecodeError(f"gzip block: {error}") from None
@@ -138,11 +138,11 @@ def _unsnappy(data: Buffer, limit_bytes: int) -> Iterator[bytes]:
         return
     left, position = limit_bytes, _XERIAL_HEADER.size
     if len(view) < position:
-        raise _cut_short(Codec.SNAPPY)
+        raise _cut_short(CompressionType.SNAPPY)
     while position < len(view):
         start = position + _INT32.size
         if start > len(view):
-            raise _cut_short(Codec.SNAPPY)
+            raise _cut_short(CompressionType.SNAPPY)
         (length,) = _INT32.unpack_from(view, position)
         if not 0 < length <= len(view) - start:
             raise DecodeError(f"snappy block of {length} bytes where {len(view) - start} are left")
@@ -161,7 +161,7 @@ def _unsnappy_block(block: memoryview, left: int, limit_bytes: int) -> bytes:
 
     claimed, _ = read_uvarint(block, 0)
     if claimed > left:
-        raise _too_big(Codec.SNAPPY, limit_bytes)
+        raise _too_big(CompressionType.SNAPPY, limit_bytes)
     if claimed > len(block) * _SNAPPY_GROWTH_MAX:
         raise DecodeError(f"snappy block of {len(block)} bytes claims to hold {claimed}")
     try:
@@ -192,14 +192,14 @@ def _unlz4(data: Buffer, _limit_bytes: int) -> Iterator[bytes]:
         try:
             while not stream.eof:
                 if not rest and stream.needs_input:
-                    raise _cut_short(Codec.LZ4)
+                    raise _cut_short(CompressionType.LZ4)
                 yield stream.decompress(rest, PIECE_BYTES)
                 rest = b""
         except RuntimeError as error:
             raise DecodeError(f"lz4 block: {error}") from None
         rest = stream.unused_data
     if rest is data:
-        raise _cut_short(Codec.LZ4)
+        raise _cut_short(CompressionType.LZ4)
 
 
 _ZSTD_MAGIC = 0xFD2FB528
@@ -231,7 +231,7 @@ def _unzstd(data: Buffer, _limit_bytes: int) -> Iterator[bytes]:
     except zstandard.ZstdError as error:
         raise DecodeError(f"zstd block: {error}") from None
     if not whole:
-        raise _cut_short(Codec.ZSTD)
+        raise _cut_short(CompressionType.ZSTD)
 
 
 def _zstd_stops(view: memoryview, position: int) -> Iterator[int]:
@@ -262,17 +262,17 @@ def _zstd_stops(view: memoryview, position: int) -> Iterator[int]:
     yield min(position, len(view))
 
 
-_COMPRESSORS: dict[Codec, Callable[[Buffer, int | None], bytes]] = {
-    Codec.GZIP: _gzip,
-    Codec.SNAPPY: _snappy,
-    Codec.LZ4: _lz4,
-    Codec.ZSTD: _zstd,
+_COMPRESSORS: dict[CompressionType, Callable[[Buffer, int | None], bytes]] = {
+    CompressionType.GZIP: _gzip,
+    CompressionType.SNAPPY: _snappy,
+    CompressionType.LZ4: _lz4,
+    CompressionType.ZSTD: _zstd,
 }
 
-_DECOMPRESSORS: dict[Codec, Callable[[Buffer, int], Iterator[bytes]]] = {
-    Codec.GZIP: _gunzip,
-    Codec.SNAPPY: _unsnappy,
-    Codec.LZ4: _unlz4,
-    Codec.ZSTD: _unzstd,
+_DECOMPRESSORS: dict[CompressionType, Callable[[Buffer, int], Iterator[bytes]]] = {
+    CompressionType.GZIP: _gunzip,
+    CompressionType.SNAPPY: _unsnappy,
+    CompressionType.LZ4: _unlz4,
+    CompressionType.ZSTD: _unzstd,
 }
 """Each yields a block in pieces of bounded size, none of them made for more than the limit."""

@@ -23,7 +23,7 @@ from kohort.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from kohort.protocol.records.batch import Codec
+from kohort.protocol.records.batch import CompressionType
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.interop.same_answers.each import Value
@@ -104,7 +104,9 @@ def offsets_request(
     )
 
 
-def batch(*values: bytes | Record | None, codec: Codec = Codec.NONE, **others: Value) -> bytes:
+def batch(
+    *values: bytes | Record | None, codec: CompressionType = CompressionType.NONE, **others: Value
+) -> bytes:
     """Records a second apart from TIME_MS on; those given as a Record keep all that is theirs."""
     records = [
         value

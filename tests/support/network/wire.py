@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from kohort.protocol.codec import codec
-from kohort.protocol.framing import API_VERSIONS_KEY, Expected, decode_response_at
+from kohort.protocol.framing import API_VERSIONS_KEY, ExpectedAnswer, decode_response_at
 from kohort.protocol.message import RESPONSES, schema_of
 from kohort.protocol.messages.api_versions import ApiVersionsRequest
 
@@ -54,7 +54,7 @@ def response_in(
     (answered,) = struct.unpack_from(">i", body)
     assert correlation_id in {None, answered}
     message: T
-    message, end = decode_response_at(body, 0, Expected(answered, response, version))
+    message, end = decode_response_at(body, 0, ExpectedAnswer(answered, response, version))
     assert end == len(body)
     return message
 

@@ -6,7 +6,7 @@ from kohort.client.core.fetch.batches import ReadOptions
 from kohort.protocol.records.batch import (
     HEADER_BYTES,
     BatchHeader,
-    Codec,
+    CompressionType,
     encode_header,
     header_crc,
     read_header,
@@ -45,7 +45,9 @@ def with_header(batch: bytes, **fields: int) -> bytes:
     return encode_header(header) + payload
 
 
-def with_block(block: bytes, record_count: int, codec: Codec = Codec.NONE, **fields: int) -> bytes:
+def with_block(
+    block: bytes, record_count: int, codec: CompressionType = CompressionType.NONE, **fields: int
+) -> bytes:
     """A batch whose records block is `block`, whatever that is; compressed if a codec is given."""
     header = BatchHeader(
         base_offset=0,

@@ -5,7 +5,7 @@ import pytest
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import DecodeError, EncodeError, ErrorCode
 from kohort.protocol.framing import (
-    Expected,
+    ExpectedAnswer,
     decode_response,
     decode_response_at,
     encode_request,
@@ -38,7 +38,7 @@ def test_a_request_is_a_size_the_declared_header_and_the_body(
     declared = codec(RequestHeader, 2 if is_flexible else 1).encode(header)
     body = codec(HeartbeatRequest, version).encode(HEARTBEAT)
     assert frame == len(declared + body).to_bytes(4, "big") + declared + body
-    assert expected == Expected(7, HeartbeatResponse, version)
+    assert expected == ExpectedAnswer(7, HeartbeatResponse, version)
     assert read_request_prefix(frame[4:])[0].client_id == client_id
 
 
@@ -53,7 +53,7 @@ def test_an_answer_is_read_wherever_it_begins_and_ends(version: int) -> None:
     body = codec(HeartbeatResponse, version).encode(HeartbeatResponse(error_code=27))
     has_tags = schema_of(HeartbeatResponse).is_flexible(version)
     frame = response_frame(7, body, header_has_tags=has_tags)
-    expected = Expected(7, HeartbeatResponse, version)
+    expected = ExpectedAnswer(7, HeartbeatResponse, version)
     assert decode_response(frame[4:], expected).error_code == 27
     answer, end = decode_response_at(frame + b"more", 4, expected)
     assert (answer.error_code, end) == (27, len(frame))
@@ -62,14 +62,14 @@ def test_an_answer_is_read_wherever_it_begins_and_ends(version: int) -> None:
 def test_tags_in_the_header_of_an_answer_are_passed_over() -> None:
     body = codec(HeartbeatResponse, 4).encode(HeartbeatResponse(error_code=27))
     frame = b"\0\0\0\7" + b"\1\0\2xy" + body
-    assert decode_response(frame, Expected(7, HeartbeatResponse, 4)).error_code == 27
+    assert decode_response(frame, ExpectedAnswer(7, HeartbeatResponse, 4)).error_code == 27
 
 
 def test_the_answer_to_another_request_is_none() -> None:
     body = codec(HeartbeatResponse, 4).encode(HeartbeatResponse(error_code=0))
     frame = response_frame(8, body, header_has_tags=True)[4:]
     with pytest.raises(DecodeError, match="another request"):
-        decode_response(frame, Expected(7, HeartbeatResponse, 4))
+        decode_response(frame, ExpectedAnswer(7, HeartbeatResponse, 4))
 
 
 @pytest.mark.parametrize("size", range(9))
@@ -77,7 +77,7 @@ def test_an_answer_that_ends_early_is_none(size: int) -> None:
     body = codec(HeartbeatResponse, 4).encode(HeartbeatResponse(error_code=0))
     frame = response_frame(0, body, header_has_tags=True)[4:]
     with pytest.raises(DecodeError):
-        decode_response(frame[:size], Expected(0, HeartbeatResponse, 4))
+        decode_response(frame[:size], ExpectedAnswer(0, HeartbeatResponse, 4))
 
 
 def test_a_broker_that_does_not_know_the_version_of_api_versions_is_understood() -> None:

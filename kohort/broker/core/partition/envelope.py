@@ -17,7 +17,7 @@ from kohort.protocol.records.batch import (
     NO_PRODUCER_ID,
     TRANSACTIONAL_BIT,
     BatchHeader,
-    Codec,
+    CompressionType,
     read_header,
 )
 from kohort.protocol.records.crc import crc32c
@@ -66,7 +66,7 @@ def _check_beginning(view: memoryview) -> None:
 def check_terms(header: BatchHeader, terms: ProduceTerms) -> None:
     """What the batch and the request around it must agree on."""
     codec_id = header.attributes & CODEC_MASK
-    if codec_id == Codec.ZSTD and terms.api_version < ZSTD_SINCE_VERSION:
+    if codec_id == CompressionType.ZSTD and terms.api_version < ZSTD_SINCE_VERSION:
         reject(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"zstd needs Produce v{ZSTD_SINCE_VERSION} or later",
@@ -108,10 +108,10 @@ def check_header(header: BatchHeader) -> None:
         message = f"last offset delta {header.last_offset_delta} with {count} records"
         reject(ErrorCode.INVALID_RECORD, message)
     codec_id = attributes & CODEC_MASK
-    if codec_id > Codec.ZSTD:
+    if codec_id > CompressionType.ZSTD:
         reject(ErrorCode.INVALID_RECORD, f"unknown compression codec {codec_id}")
     payload_bytes = header.length - LENGTH_MIN
-    if codec_id == Codec.NONE and count > payload_bytes // RECORD_BYTES_MIN:
+    if codec_id == CompressionType.NONE and count > payload_bytes // RECORD_BYTES_MIN:
         reject(ErrorCode.INVALID_RECORD, f"{count} records in {payload_bytes} bytes")
     if attributes & CONTROL_BIT:
         reject(ErrorCode.INVALID_RECORD, "clients may not write control batches")

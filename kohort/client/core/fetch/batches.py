@@ -22,7 +22,7 @@ from kohort.client.core.fetch.deserialisers import (
     Deserialisers,
     refused,
 )
-from kohort.client.core.fetch.unpack import Source, unpack
+from kohort.client.core.fetch.unpack import BatchContext, unpack
 from kohort.client.core.offsets import UNKNOWN_EPOCH
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord
@@ -68,7 +68,7 @@ class _Open(NamedTuple):
 
     header: BatchHeader
     view: memoryview
-    source: Source
+    source: BatchContext
 
 
 class Fetched:
@@ -213,8 +213,8 @@ class Fetched:
         except DecodeError as error:
             raise self._corrupt(header, floor, str(error)) from error
 
-    def _source(self, header: BatchHeader) -> Source:
-        return Source(
+    def _source(self, header: BatchHeader) -> BatchContext:
+        return BatchContext(
             *self._partition,
             header.base_offset,
             header.last_offset,

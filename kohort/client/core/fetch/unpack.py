@@ -26,7 +26,7 @@ _NEAR: Final = 1 << 61
 _new = tuple.__new__
 
 
-class Source(NamedTuple):
+class BatchContext(NamedTuple):
     """What all records of a batch have in common."""
 
     topic: str
@@ -50,7 +50,7 @@ class Unpacked(NamedTuple):
 
 
 def unpack(  # noqa: C901, PLR0912, PLR0915 - a call for each field would cost more than the field.
-    block: bytes, position: int, left: int, source: Source, floor: int, wanted: int
+    block: bytes, position: int, left: int, source: BatchContext, floor: int, wanted: int
 ) -> Unpacked:
     """`wanted` records at most, of the `left` that begin at `position`.
 

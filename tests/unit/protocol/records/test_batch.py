@@ -6,7 +6,7 @@ from kohort.protocol.records.batch import (
     NO_SEQUENCE,
     PLACEMENT_BYTES,
     BatchHeader,
-    Codec,
+    CompressionType,
     TimestampType,
     crc_matches,
     crc_of,
@@ -45,7 +45,7 @@ def test_attributes_are_read_bit_by_bit_as_declared(bit: int) -> None:
 
 def test_bits_that_have_no_meaning_yet_are_ignored() -> None:
     header = read_header(with_header(BATCH, attributes=-256))
-    assert header.codec is Codec.NONE
+    assert header.codec is CompressionType.NONE
     assert not header.is_control
     assert not header.is_transactional
     assert header.timestamp_type is TimestampType.CREATE_TIME

@@ -3,7 +3,7 @@ import pytest
 from kohort.protocol.errors import EncodeError
 from kohort.protocol.records.batch import (
     BatchHeader,
-    Codec,
+    CompressionType,
     TimestampType,
     crc_matches,
     read_header,
@@ -16,7 +16,7 @@ def test_a_batch_says_of_itself_what_it_was_built_with() -> None:
     batch = encode_batch(
         [Record(b"a", timestamp=30), Record(b"b", timestamp=50), Record(b"c", timestamp=40)],
         base_offset=1_000,
-        codec=Codec.LZ4,
+        codec=CompressionType.LZ4,
         timestamp_type=TimestampType.LOG_APPEND_TIME,
         producer_id=77,
         producer_epoch=3,

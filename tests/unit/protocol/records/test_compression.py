@@ -10,12 +10,12 @@ import zstandard
 from cramjam import snappy
 
 from kohort.protocol.errors import DecodeError
-from kohort.protocol.records.batch import Codec
+from kohort.protocol.records.batch import CompressionType
 from kohort.protocol.records.compression import PIECE_BYTES, compress, decompress, decompress_steps
 from kohort.protocol.records.varint import encode_uvarint
 
 MB = 1 << 20
-COMPRESSED = [codec for codec in Codec if codec is not Codec.NONE]
+COMPRESSED = [codec for codec in CompressionType if codec is not CompressionType.NONE]
 SAMPLE = b"".join(f"record {n * n % 977} of many; ".encode() for n in range(4_000))
 
 
@@ -30,41 +30,41 @@ def finish(steps: Generator[None, None, bytes | memoryview]) -> tuple[bytes | me
         pauses += 1
 
 
-@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("codec", CompressionType)
 @pytest.mark.parametrize("data", [b"", b"x", SAMPLE, bytes(3 * MB)], ids=len)
-def test_every_codec_gives_back_what_it_was_given(codec: Codec, data: bytes) -> None:
+def test_every_codec_gives_back_what_it_was_given(codec: CompressionType, data: bytes) -> None:
     assert decompress(codec, compress(codec, data)) == data
     assert decompress(codec, memoryview(bytearray(compress(codec, memoryview(data))))) == data
 
 
 def test_without_a_codec_nothing_is_copied() -> None:
     source = bytearray(b"payload")
-    block = decompress(Codec.NONE, source)
+    block = decompress(CompressionType.NONE, source)
     source[0] = 0
     assert block[0] == 0
-    assert decompress(Codec.NONE, SAMPLE) is SAMPLE
+    assert decompress(CompressionType.NONE, SAMPLE) is SAMPLE
 
 
-@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
-def test_a_higher_level_compresses_harder(codec: Codec) -> None:
+@pytest.mark.parametrize("codec", [CompressionType.GZIP, CompressionType.LZ4, CompressionType.ZSTD])
+def test_a_higher_level_compresses_harder(codec: CompressionType) -> None:
     data = SAMPLE * 8
     assert len(compress(codec, data, 9)) < len(compress(codec, data, 1))
     assert decompress(codec, compress(codec, data, 9)) == data
 
 
 def test_snappy_is_written_in_the_framing_that_java_reads_and_writes() -> None:
-    framed = compress(Codec.SNAPPY, SAMPLE)
+    framed = compress(CompressionType.SNAPPY, SAMPLE)
     assert framed[:16] == b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
     (length,) = struct.unpack_from(">i", framed, 16)
     assert bytes(snappy.decompress_raw(framed[20 : 20 + length])) == SAMPLE[: 32 << 10]
 
 
 def test_snappy_is_also_read_as_one_raw_block() -> None:
-    assert decompress(Codec.SNAPPY, bytes(snappy.compress_raw(SAMPLE))) == SAMPLE
+    assert decompress(CompressionType.SNAPPY, bytes(snappy.compress_raw(SAMPLE))) == SAMPLE
 
 
 def test_lz4_is_written_in_blocks_that_do_not_depend_on_each_other() -> None:
-    info = lz4.frame.get_frame_info(compress(Codec.LZ4, SAMPLE))
+    info = lz4.frame.get_frame_info(compress(CompressionType.LZ4, SAMPLE))
     assert not info["block_linked"]
     assert info["block_size_id"] == lz4.frame.BLOCKSIZE_MAX64KB
 
@@ -79,21 +79,21 @@ def test_lz4_is_written_in_blocks_that_do_not_depend_on_each_other() -> None:
 )
 def test_zstd_frames_of_every_shape_are_read(compressor: zstandard.ZstdCompressor) -> None:
     for data in (b"", b"x" * 300, SAMPLE, SAMPLE * 40):
-        assert decompress(Codec.ZSTD, compressor.compress(data)) == data
+        assert decompress(CompressionType.ZSTD, compressor.compress(data)) == data
         stream = compressor.compressobj()
-        assert decompress(Codec.ZSTD, stream.compress(data) + stream.flush()) == data
+        assert decompress(CompressionType.ZSTD, stream.compress(data) + stream.flush()) == data
 
 
-@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
-def test_streams_that_follow_each_other_are_joined(codec: Codec) -> None:
+@pytest.mark.parametrize("codec", [CompressionType.GZIP, CompressionType.LZ4, CompressionType.ZSTD])
+def test_streams_that_follow_each_other_are_joined(codec: CompressionType) -> None:
     assert decompress(codec, compress(codec, b"one ") + compress(codec, b"two")) == b"one two"
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
-def test_a_block_cut_short_anywhere_is_refused(codec: Codec) -> None:
+def test_a_block_cut_short_anywhere_is_refused(codec: CompressionType) -> None:
     whole = compress(codec, SAMPLE[:20_000])
     # Framed snappy has no end mark: cut behind its header it is an empty block.
-    empty = [16] if codec is Codec.SNAPPY else []
+    empty = [16] if codec is CompressionType.SNAPPY else []
     for size in range(len(whole)):
         if size in empty:
             assert decompress(codec, whole[:size]) == b""
@@ -104,7 +104,7 @@ def test_a_block_cut_short_anywhere_is_refused(codec: Codec) -> None:
 
 @pytest.mark.parametrize("codec", COMPRESSED)
 @pytest.mark.parametrize("excess", [b"\x00", b"garbage", b"\xff" * 40])
-def test_bytes_behind_the_end_of_a_block_are_refused(codec: Codec, excess: bytes) -> None:
+def test_bytes_behind_the_end_of_a_block_are_refused(codec: CompressionType, excess: bytes) -> None:
     with pytest.raises(DecodeError):
         decompress(codec, compress(codec, SAMPLE) + excess)
 
@@ -113,14 +113,14 @@ def test_bytes_behind_the_end_of_a_block_are_refused(codec: Codec, excess: bytes
 @pytest.mark.parametrize(
     "garbage", [b"\x00" * 20, b"\xff" * 20, b"garbage garbage", bytes(range(200))]
 )
-def test_garbage_is_refused(codec: Codec, garbage: bytes) -> None:
+def test_garbage_is_refused(codec: CompressionType, garbage: bytes) -> None:
     with pytest.raises(DecodeError):
         decompress(codec, garbage)
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
 @pytest.mark.parametrize("size", [1, 1_000, PIECE_BYTES, PIECE_BYTES + 1, 3 * MB])
-def test_the_limit_is_the_last_size_that_is_accepted(codec: Codec, size: int) -> None:
+def test_the_limit_is_the_last_size_that_is_accepted(codec: CompressionType, size: int) -> None:
     compressed = compress(codec, bytes(size))
     assert len(decompress(codec, compressed, size)) == size
     with pytest.raises(DecodeError, match="more than"):
@@ -130,14 +130,14 @@ def test_the_limit_is_the_last_size_that_is_accepted(codec: Codec, size: int) ->
 def test_a_snappy_block_that_claims_more_than_its_bytes_can_stand_for_is_refused() -> None:
     claim = b"\xff\xff\xff\x0f" + b"\x00" * 100
     with pytest.raises(DecodeError, match="claims"):
-        decompress(Codec.SNAPPY, claim)
+        decompress(CompressionType.SNAPPY, claim)
 
 
 @pytest.mark.parametrize("length", [-1, 0, 6, 1 << 30])
 def test_a_framed_snappy_block_of_impossible_length_is_refused(length: int) -> None:
     framed = b"\x82SNAPPY\x00" + struct.pack(">iii", 1, 1, length) + b"\x00" * 5
     with pytest.raises(DecodeError, match="snappy block of"):
-        decompress(Codec.SNAPPY, framed)
+        decompress(CompressionType.SNAPPY, framed)
 
 
 def gzip_bomb() -> bytes:
@@ -174,25 +174,25 @@ def zstd_bomb() -> bytes:
     return frame_header + block * 8_192
 
 
-BOMBS: list[tuple[Codec, Callable[[], bytes]]] = [
-    (Codec.GZIP, gzip_bomb),
-    (Codec.SNAPPY, snappy_bomb),
-    (Codec.SNAPPY, raw_snappy_bomb),
-    (Codec.LZ4, lz4_bomb),
-    (Codec.ZSTD, zstd_bomb),
+BOMBS: list[tuple[CompressionType, Callable[[], bytes]]] = [
+    (CompressionType.GZIP, gzip_bomb),
+    (CompressionType.SNAPPY, snappy_bomb),
+    (CompressionType.SNAPPY, raw_snappy_bomb),
+    (CompressionType.LZ4, lz4_bomb),
+    (CompressionType.ZSTD, zstd_bomb),
 ]
 
 MEASURE = """
 import sys
 from kohort.protocol.errors import DecodeError
-from kohort.protocol.records.batch import Codec
+from kohort.protocol.records.batch import CompressionType
 from kohort.protocol.records.compression import compress, decompress
 
 def peak() -> int:
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
 
-codec, limit = Codec(int(sys.argv[1])), int(sys.argv[2])
+codec, limit = CompressionType(int(sys.argv[1])), int(sys.argv[2])
 bomb = sys.stdin.buffer.read()
 decompress(codec, compress(codec, b"loads the library"))
 before = peak()
@@ -206,7 +206,7 @@ except DecodeError as error:
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
 @pytest.mark.parametrize(("codec", "bomb"), BOMBS)
 def test_a_bomb_stops_at_the_limit_and_takes_no_more_memory_than_that(
-    codec: Codec, bomb: Callable[[], bytes]
+    codec: CompressionType, bomb: Callable[[], bytes]
 ) -> None:
     """In a process of its own, and by what the system says: libraries allocate behind Python."""
     limit_bytes = 32 * MB
@@ -222,15 +222,15 @@ def test_a_bomb_stops_at_the_limit_and_takes_no_more_memory_than_that(
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
-def test_a_large_block_inflates_in_steps(codec: Codec) -> None:
+def test_a_large_block_inflates_in_steps(codec: CompressionType) -> None:
     compressed = compress(codec, bytes(10 * MB))
     block, pauses = finish(decompress_steps(codec, compressed))
     assert block == bytes(10 * MB)
     assert 5 <= pauses <= 11
 
 
-@pytest.mark.parametrize("codec", Codec)
-def test_an_ordinary_block_inflates_in_one_step(codec: Codec) -> None:
+@pytest.mark.parametrize("codec", CompressionType)
+def test_an_ordinary_block_inflates_in_one_step(codec: CompressionType) -> None:
     assert finish(decompress_steps(codec, compress(codec, SAMPLE))) == (SAMPLE, 0)
 
 

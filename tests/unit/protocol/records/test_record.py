@@ -1,7 +1,7 @@
 import pytest
 
 from kohort.protocol.errors import DecodeError, EncodeError
-from kohort.protocol.records.batch import Codec, read_header, with_log_append_time
+from kohort.protocol.records.batch import CompressionType, read_header, with_log_append_time
 from kohort.protocol.records.builder import assemble, encode_batch
 from kohort.protocol.records.record import (
     Record,
@@ -10,8 +10,8 @@ from kohort.protocol.records.record import (
 from tests.support.records.batches import SHAPES, one_record, with_block
 
 
-@pytest.mark.parametrize("codec", Codec)
-def test_records_come_back_from_a_batch_with_their_offsets(codec: Codec) -> None:
+@pytest.mark.parametrize("codec", CompressionType)
+def test_records_come_back_from_a_batch_with_their_offsets(codec: CompressionType) -> None:
     records = [record._replace(timestamp=1_000 - n) for n, record in enumerate(SHAPES)]
     decoded = decode_records(memoryview(encode_batch(records, base_offset=50, codec=codec)))
     assert [record.offset for record in decoded] == list(range(50, 50 + len(records)))
@@ -55,6 +55,6 @@ def test_a_batch_whose_records_were_all_compacted_away_has_none() -> None:
 
 
 def test_a_block_that_inflates_beyond_the_limit_is_not_decoded() -> None:
-    batch = encode_batch([Record(bytes(10_000))], codec=Codec.GZIP)
+    batch = encode_batch([Record(bytes(10_000))], codec=CompressionType.GZIP)
     with pytest.raises(DecodeError, match="more than 9999 bytes"):
         decode_records(batch, limit_bytes=9_999)

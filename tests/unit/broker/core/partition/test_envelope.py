@@ -7,7 +7,7 @@ from kohort.broker.core.partition.verdict import (
     TopicRules,
 )
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.records.batch import Codec, read_header
+from kohort.protocol.records.batch import CompressionType, read_header
 from kohort.protocol.records.builder import assemble, encode_batch
 from tests.support.records.batches import with_header
 from tests.support.records.produced import (
@@ -146,13 +146,15 @@ def test_fields_that_the_broker_sets_and_bits_without_meaning_are_accepted(
     accepted(validate(with_header(OK, **fields), PLAIN, TERMS))
 
 
-@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("codec", CompressionType)
 @pytest.mark.parametrize("version", [3, 6, 7])
-def test_zstd_needs_version_seven_and_no_other_codec_does(codec: Codec, version: int) -> None:
+def test_zstd_needs_version_seven_and_no_other_codec_does(
+    codec: CompressionType, version: int
+) -> None:
     verdict = validate(
         encode_batch(records(), codec=codec), PLAIN, TERMS._replace(api_version=version)
     )
-    if codec is Codec.ZSTD and version < 7:
+    if codec is CompressionType.ZSTD and version < 7:
         assert rejected(verdict).code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     else:
         accepted(verdict)

@@ -10,7 +10,7 @@ from kohort.broker.core.partition.verdict import (
     ValidationPolicy,
 )
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.records.batch import Codec, TimestampType, read_header
+from kohort.protocol.records.batch import CompressionType, TimestampType, read_header
 from kohort.protocol.records.builder import assemble, encode_batch
 from kohort.protocol.records.record import Record, decode_records
 from kohort.protocol.records.walk import HEADERS_MAX
@@ -35,9 +35,9 @@ from tests.support.records.produced import (
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("codec", CompressionType)
 def test_an_ordinary_batch_is_accepted_as_it_is_and_not_copied(
-    policy: ValidationPolicy, codec: Codec
+    policy: ValidationPolicy, codec: CompressionType
 ) -> None:
     request = bytearray(encode_batch(records(), codec=codec))
     verdict = accepted(validate(request, PLAIN, TERMS, policy))
@@ -48,10 +48,10 @@ def test_an_ordinary_batch_is_accepted_as_it_is_and_not_copied(
 
 
 @pytest.mark.parametrize("policy", OPENING)
-@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("codec", CompressionType)
 @pytest.mark.parametrize("count", [2, 4])
 def test_a_count_other_than_that_of_the_records_is_invalid(
-    policy: ValidationPolicy, codec: Codec, count: int
+    policy: ValidationPolicy, codec: CompressionType, count: int
 ) -> None:
     batch = with_header(
         encode_batch(records(3), codec=codec), record_count=count, last_offset_delta=count - 1
@@ -61,10 +61,10 @@ def test_a_count_other_than_that_of_the_records_is_invalid(
 
 
 @pytest.mark.parametrize("policy", OPENING)
-@pytest.mark.parametrize("codec", [codec for codec in Codec if codec])
+@pytest.mark.parametrize("codec", [codec for codec in CompressionType if codec])
 @pytest.mark.parametrize("payload", [b"", b"garbage garbage garbage", b"\xff" * 30])
 def test_a_block_that_does_not_decompress_is_invalid(
-    policy: ValidationPolicy, codec: Codec, payload: bytes
+    policy: ValidationPolicy, codec: CompressionType, payload: bytes
 ) -> None:
     batch = assemble(read_header(encode_batch(records(1), codec=codec)), payload)
     verdict = rejected(validate(batch, PLAIN, TERMS, policy))
@@ -72,10 +72,10 @@ def test_a_block_that_does_not_decompress_is_invalid(
 
 
 @pytest.mark.parametrize("policy", OPENING)
-@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("codec", CompressionType)
 @pytest.mark.parametrize("block", [b"\xff" * 40, one_record(Record(b"v")) + b"zz", b"\x01" * 7])
 def test_records_that_do_not_parse_are_invalid(
-    policy: ValidationPolicy, codec: Codec, block: bytes
+    policy: ValidationPolicy, codec: CompressionType, block: bytes
 ) -> None:
     verdict = rejected(validate(with_block(block, 1, codec), PLAIN, TERMS, policy))
     assert verdict.code is ErrorCode.INVALID_RECORD
@@ -86,43 +86,45 @@ MINUS_ONE_HEADERS = GOOD[:-1] + b"\x01"
 BADLY_FOLLOWED = one_record(Record(b"v", b"k"), 0, 1)[:-1] + b"\x01"
 
 
-def codes_by_depth(block: bytes, record_count: int, codec: Codec) -> list[ErrorCode | None]:
+def codes_by_depth(
+    block: bytes, record_count: int, codec: CompressionType
+) -> list[ErrorCode | None]:
     batch = with_block(block, record_count, codec)
     verdicts = [validate(batch, PLAIN, TERMS, policy) for policy in POLICIES]
     return [verdict.code if isinstance(verdict, RejectedBatch) else None for verdict in verdicts]
 
 
-@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("codec", CompressionType)
 @pytest.mark.parametrize(
     "first", [MINUS_ONE_HEADERS, one_record(Record(b"v"), 0, 1), one_record(Record(b"v"), 0, -1)]
 )
 def test_nonsense_inside_the_first_record_is_found_unless_only_the_header_is_looked_at(
-    codec: Codec, first: bytes
+    codec: CompressionType, first: bytes
 ) -> None:
     invalid = ErrorCode.INVALID_RECORD
     assert codes_by_depth(first, 1, codec) == [None, invalid, invalid]
 
 
-@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("codec", CompressionType)
 @pytest.mark.parametrize(
     "second", [BADLY_FOLLOWED, one_record(Record(b"v"), 0, 0), one_record(Record(b"v"), 0, 5)]
 )
 def test_only_a_full_look_finds_nonsense_inside_a_later_record_of_the_right_length(
-    codec: Codec, second: bytes
+    codec: CompressionType, second: bytes
 ) -> None:
     assert codes_by_depth(GOOD + second, 2, codec) == [None, None, ErrorCode.INVALID_RECORD]
 
 
 def test_what_a_policy_does_not_open_is_not_judged() -> None:
-    batch = assemble(read_header(encode_batch(records(1), codec=Codec.ZSTD)), b"garbage")
+    batch = assemble(read_header(encode_batch(records(1), codec=CompressionType.ZSTD)), b"garbage")
     accepted(validate(batch, PLAIN, TERMS, ValidationPolicy(ValidationDepth.HEADER)))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("codec", CompressionType)
 @pytest.mark.parametrize("cleanup", [("compact",), ("compact", "delete")])
 def test_a_compacted_topic_refuses_records_without_key_and_names_them(
-    policy: ValidationPolicy, codec: Codec, cleanup: tuple[str, ...]
+    policy: ValidationPolicy, codec: CompressionType, cleanup: tuple[str, ...]
 ) -> None:
     batch = encode_batch([*records(2), *records(2, key=None), *records(1, key=b"")], codec=codec)
     topic = replace(PLAIN, cleanup_policy=cleanup)
@@ -150,9 +152,9 @@ def test_only_so_many_bad_records_of_a_batch_are_explained() -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("codec", CompressionType)
 def test_timestamps_more_than_an_hour_ahead_are_refused_and_named(
-    policy: ValidationPolicy, codec: Codec
+    policy: ValidationPolicy, codec: CompressionType
 ) -> None:
     ahead = records(1, timestamp=NOW + HOUR + 1)
     verdict = rejected(
@@ -229,10 +231,10 @@ def test_timestamps_beyond_64_bits_are_refused_and_do_not_wrap() -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("codec", CompressionType)
 @pytest.mark.parametrize("timestamp", [NOW + 1_000 * DAY, -5, NOW])
 def test_a_topic_that_stamps_records_itself_ignores_what_they_say(
-    policy: ValidationPolicy, codec: Codec, timestamp: int
+    policy: ValidationPolicy, codec: CompressionType, timestamp: int
 ) -> None:
     batch = encode_batch(records(3, timestamp=timestamp), codec=codec)
     verdict = accepted(validate(batch, STAMPING, TERMS, policy))
@@ -263,10 +265,10 @@ def test_log_append_time_claimed_for_the_future_is_refused() -> None:
     assert "offset 2 is out of range" in verdict.record_errors[2].message
 
 
-@pytest.mark.parametrize("codec", [codec for codec in Codec if codec])
+@pytest.mark.parametrize("codec", [codec for codec in CompressionType if codec])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_compressed_record_above_its_decompressed_limit_is_invalid(
-    codec: Codec, policy: ValidationPolicy
+    codec: CompressionType, policy: ValidationPolicy
 ) -> None:
     topic = replace(PLAIN, max_decompressed_message_bytes=1_000)
     # 8 bytes beside the value: what Kafka counts is the record without its length.
@@ -280,19 +282,21 @@ def test_a_compressed_record_above_its_decompressed_limit_is_invalid(
 @pytest.mark.parametrize("policy", OPENING)
 def test_a_batch_that_inflates_beyond_the_limit_is_invalid(policy: ValidationPolicy) -> None:
     limited = policy._replace(inflated_bytes_limit=10_000)
-    batch = encode_batch([Record(bytes(10_000))], codec=Codec.ZSTD)
+    batch = encode_batch([Record(bytes(10_000))], codec=CompressionType.ZSTD)
     verdict = rejected(validate(batch, PLAIN, TERMS, limited))
     assert verdict.code is ErrorCode.INVALID_RECORD
     assert "more than 10000 bytes" in verdict.message
     accepted(
-        validate(encode_batch([Record(bytes(9_000))], codec=Codec.ZSTD), PLAIN, TERMS, limited)
+        validate(
+            encode_batch([Record(bytes(9_000))], codec=CompressionType.ZSTD), PLAIN, TERMS, limited
+        )
     )
 
 
 @pytest.mark.parametrize("policy", OPENING)
-@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("codec", CompressionType)
 def test_a_batch_of_very_many_records_is_judged_in_steps(
-    policy: ValidationPolicy, codec: Codec
+    policy: ValidationPolicy, codec: CompressionType
 ) -> None:
     count = 100_000
     block = b"".join(one_record(Record(None), 0, n) for n in range(count))
@@ -314,7 +318,7 @@ def test_headers_are_counted_among_what_is_parsed_in_one_step() -> None:
     count = 50
     headers = (("", b""),) * HEADERS_MAX
     block = b"".join(one_record(Record(None, headers=headers), 0, n) for n in range(count))
-    batch = with_block(block, count, Codec.ZSTD, base_timestamp=NOW, max_timestamp=NOW)
+    batch = with_block(block, count, CompressionType.ZSTD, base_timestamp=NOW, max_timestamp=NOW)
 
     steps = validation_steps(batch, PLAIN, TERMS, FULL)
 
@@ -325,7 +329,7 @@ def test_headers_are_counted_among_what_is_parsed_in_one_step() -> None:
 def test_a_record_of_very_many_headers_is_invalid(policy: ValidationPolicy) -> None:
     """Three kilobytes can hold sixteen million of them, which took a minute to read."""
     headers = (("", b""),) * (HEADERS_MAX + 1)
-    batch = encode_batch([Record(None, headers=headers, timestamp=NOW)], codec=Codec.ZSTD)
+    batch = encode_batch([Record(None, headers=headers, timestamp=NOW)], codec=CompressionType.ZSTD)
     verdict = rejected(validate(batch, PLAIN, TERMS, policy))
     assert (verdict.code, verdict.message) == (
         ErrorCode.INVALID_RECORD,
@@ -335,6 +339,6 @@ def test_a_record_of_very_many_headers_is_invalid(policy: ValidationPolicy) -> N
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_an_ordinary_batch_is_judged_in_one_step(policy: ValidationPolicy) -> None:
-    batch = encode_batch(records(1_000), codec=Codec.LZ4)
+    batch = encode_batch(records(1_000), codec=CompressionType.LZ4)
     with pytest.raises(StopIteration):
         next(validation_steps(batch, PLAIN, TERMS, policy))

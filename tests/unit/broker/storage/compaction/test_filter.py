@@ -9,7 +9,7 @@ from kohort.broker.storage.compaction.transactions import AbortedRanges, Transac
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.records.batch import (
     BatchHeader,
-    Codec,
+    CompressionType,
     TimestampType,
     crc_matches,
     encode_header,
@@ -72,8 +72,8 @@ def test_a_batch_of_which_nothing_goes_is_the_same_bytes() -> None:
     assert filter_batch(batch, read_header(batch), terms(), met()) == batch
 
 
-@pytest.mark.parametrize("codec", list(Codec))
-def test_records_that_are_written_again_later_go(codec: Codec) -> None:
+@pytest.mark.parametrize("codec", list(CompressionType))
+def test_records_that_are_written_again_later_go(codec: CompressionType) -> None:
     batch = batch_of(A, B, C, codec=codec)
     found = filtered(batch, terms({b"b": 200, b"c": 102, b"a": 99}))
     assert found is not None
@@ -138,7 +138,9 @@ def test_a_tombstone_that_is_overtaken_goes_at_once() -> None:
 
 
 def test_the_last_batch_of_a_producer_stays_though_it_is_empty() -> None:
-    batch = batch_of(A, B, producer_id=7, producer_epoch=2, base_sequence=50, codec=Codec.GZIP)
+    batch = batch_of(
+        A, B, producer_id=7, producer_epoch=2, base_sequence=50, codec=CompressionType.GZIP
+    )
     later = {b"a": 200, b"b": 201}
     found = filtered(batch, terms(later, last_offsets={7: 101}))
     assert found is not None

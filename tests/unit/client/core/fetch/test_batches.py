@@ -16,7 +16,7 @@ from kohort.client.core.partitions import TopicPartition
 from kohort.protocol.records.batch import (
     HEADER_BYTES,
     LENGTH_MIN,
-    Codec,
+    CompressionType,
     TimestampType,
     read_header,
     with_log_append_time,
@@ -73,9 +73,9 @@ def values_of(chunk: Fetched, floor: int = 0, wanted: int = MANY) -> list[bytes]
     return values
 
 
-@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("codec", CompressionType)
 @pytest.mark.parametrize("wanted", [1, 2, 3, MANY])
-def test_batches_are_read_one_after_the_other(codec: Codec, wanted: int) -> None:
+def test_batches_are_read_one_after_the_other(codec: CompressionType, wanted: int) -> None:
     chunk = fetched(batch_of(5, b"a", b"b", b"c", codec=codec), batch_of(8, b"d", codec=codec))
     assert values_of(chunk, 5, wanted) == [b"a", b"b", b"c", b"d"]
     assert (chunk.next_offset, chunk.byte_count) == (9, 0)
@@ -140,8 +140,8 @@ def test_what_comes_before_a_damaged_header_is_read() -> None:
         fetched(damaged)
 
 
-@pytest.mark.parametrize("codec", Codec)
-def test_a_wrong_checksum_is_noticed_when_its_batch_has_its_turn(codec: Codec) -> None:
+@pytest.mark.parametrize("codec", CompressionType)
+def test_a_wrong_checksum_is_noticed_when_its_batch_has_its_turn(codec: CompressionType) -> None:
     bad = with_header(batch_of(1, b"b", codec=codec), crc=1)
     chunk = fetched(batch_of(0, b"a", codec=codec), bad)
     assert [one.value for one in chunk.read(0, MANY)] == [b"a"]
@@ -185,8 +185,8 @@ def test_a_negative_count_of_records_is_an_error() -> None:
         fetched(with_header(batch_of(0, b"a"), record_count=-1)).read(0, MANY)
 
 
-@pytest.mark.parametrize("codec", [one for one in Codec if one])
-def test_a_batch_that_inflates_beyond_the_limit_says_so(codec: Codec) -> None:
+@pytest.mark.parametrize("codec", [one for one in CompressionType if one])
+def test_a_batch_that_inflates_beyond_the_limit_says_so(codec: CompressionType) -> None:
     options = READ._replace(inflated_bytes_limit=10_000)
     chunk = fetched(
         batch_of(0, b"a", codec=codec), batch_of(1, bytes(20_000), codec=codec), options=options
@@ -199,8 +199,8 @@ def test_a_batch_that_inflates_beyond_the_limit_says_so(codec: Codec) -> None:
     assert place_of(caught.value) == (PARTITION, 1, 2)
 
 
-@pytest.mark.parametrize("codec", [one for one in Codec if one])
-def test_a_block_that_does_not_inflate_is_corrupt(codec: Codec) -> None:
+@pytest.mark.parametrize("codec", [one for one in CompressionType if one])
+def test_a_block_that_does_not_inflate_is_corrupt(codec: CompressionType) -> None:
     batch = batch_of(0, b"a" * 100, codec=codec)
     broken = assemble(read_header(batch), batch[61:-9])
     with pytest.raises(CorruptRecordError, match="offset 0 cannot be read"):

@@ -6,7 +6,7 @@ from kohort.client.core.fetch.buffers import AHEAD_RECORDS, CHUNK_OVERHEAD_BYTES
 from kohort.client.core.fetch.positions import Positions
 from kohort.client.core.offsets import EARLIEST
 from kohort.client.core.partitions import TopicPartition
-from kohort.protocol.records.batch import Codec
+from kohort.protocol.records.batch import CompressionType
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
 from kohort.protocol.records.record import Record
@@ -203,7 +203,7 @@ LARGE_COUNT = 5
 def large_batch(offset: int = 0) -> bytes:
     """It has 5 records of 20,000 bytes, and some hundred bytes as it is sent."""
     records = [Record(bytes([index]) * 20_000) for index in range(LARGE_COUNT)]
-    return encode_batch(records, base_offset=offset, codec=Codec.GZIP)
+    return encode_batch(records, base_offset=offset, codec=CompressionType.GZIP)
 
 
 def read_in_turn(one: Fixture) -> tuple[dict[TopicPartition, list[int]], int]:

@@ -32,7 +32,7 @@ def unpack(request: pytest.FixtureRequest) -> ModuleType:
 
 def source_of(module: ModuleType, batch: bytes, stamp: int | None = None) -> object:
     header = read_header(batch)
-    return module.Source(
+    return module.BatchContext(
         "topic", 3, header.base_offset, header.last_offset, header.base_timestamp, stamp,
         TimestampType.CREATE_TIME, 7,
     )  # fmt: skip
