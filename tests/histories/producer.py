@@ -40,7 +40,6 @@ _ACKS_ALL: Final = -1
 class Flow(NamedTuple):
     """The versions that a producer speaks."""
 
-    name: str
     produce: int
     add: int
     """AddPartitionsToTxn and AddOffsetsToTxn; unused where the broker does it."""
@@ -54,9 +53,10 @@ class Flow(NamedTuple):
         return self.end >= 5
 
 
-OLD: Final = Flow("old flow", produce=9, add=3, commit_offsets=3, end=3)
-LATER: Final = Flow("old flow of KIP-890's first part", produce=11, add=3, commit_offsets=4, end=4)
-NEW: Final = Flow("new flow", produce=12, add=-1, commit_offsets=5, end=5, init=5)
+OLD: Final = Flow(produce=9, add=3, commit_offsets=3, end=3)
+LATER: Final = Flow(produce=11, add=3, commit_offsets=4, end=4)
+"""With the errors of KIP-890's first part."""
+NEW: Final = Flow(produce=12, add=-1, commit_offsets=5, end=5, init=5)
 
 
 class Producer:

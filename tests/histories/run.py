@@ -36,6 +36,8 @@ COPIER_FLOWS: Final = (OLD, NEW, LATER, NEW)
 IDS_OF_ONE: Final = 3
 """Transactional ids of each writer."""
 PACE: Final = Pace(0.3, 2)
+AT_WORK: Final = 30
+"""Transactions that are over before the first disturbance."""
 END_S: Final = 60
 _LIST_OFFSETS: Final = 5
 _CREATE_TOPICS: Final = 4
@@ -113,6 +115,7 @@ def run(
     for worker in everybody:
         worker.start()
     try:
+        _wait_at_work(notes.history, end_s)
         deadline_s = time.monotonic() + seconds
         while time.monotonic() < deadline_s and go_on(disturber):
             time.sleep(chance.uniform(*pace))
@@ -156,6 +159,13 @@ def _workers(
         for number in range(4)
     ]
     return writers, copiers, watchers
+
+
+def _wait_at_work(history: History, timeout_s: float) -> None:
+    """A busy machine takes its time; what is disturbed before is nothing."""
+    deadline_s = time.monotonic() + timeout_s
+    while time.monotonic() < deadline_s and len(history.transactions) < AT_WORK:
+        time.sleep(0.01)
 
 
 def _settle(
