@@ -1,0 +1,76 @@
+"""MirrorMaker 2 in its own process: what each of two clusters has is copied to the other."""
+
+import subprocess
+from pathlib import Path
+
+from tests.interop.foreign.programs import QUICK_START
+from tests.interop.trouble import SESSION_TIMEOUT_MS
+from tests.support.processes import java_env
+
+
+class MirrorMaker:
+    """Its clusters are called `here` and `there`; a topic keeps its name behind its cluster's."""
+
+    def __init__(self, directory: Path, here: str, there: str) -> None:
+        java_env.fetch("mirror")
+        self._directory = directory
+        self._bootstraps = {"here": here, "there": there}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Returns before it copies."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        settings = self._directory / "mirror.properties"
+        settings.write_text("".join(f"{key}={value}\n" for key, value in self._settings().items()))
+        command = [
+            java_env.java(),
+            "-Xmx512M",
+            *QUICK_START,
+            f"-Dlog4j2.configurationFile={java_env.LOG_SETTINGS}",
+            *("-cp", java_env.classpath("mirror")),
+            *("org.apache.kafka.connect.mirror.MirrorMaker", str(settings)),
+        ]
+        with (self._directory / "mirror.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def words(self) -> str:
+        """The last of them."""
+        return (self._directory / "mirror.log").read_text(errors="replace")[-3_000:]
+
+    def _settings(self) -> dict[str, object]:
+        settings: dict[str, object] = {
+            "clusters": "here, there",
+            "topics": "original-.*",
+            "replication.factor": 1,
+            "emit.heartbeats.enabled": "false",
+            "emit.checkpoints.enabled": "false",
+            "sync.topic.acls.enabled": "false",
+            "refresh.topics.interval.seconds": 2,
+            "offset.flush.interval.ms": 300,
+            "scheduled.rebalance.max.delay.ms": 1000,
+            "session.timeout.ms": SESSION_TIMEOUT_MS,
+            "heartbeat.interval.ms": 300,
+            "dedicated.mode.enable.internal.rest": "true",
+            "listeners": "http://127.0.0.1:0",
+        }
+        for name, bootstrap in self._bootstraps.items():
+            other = "there" if name == "here" else "here"
+            settings |= {
+                f"{name}.bootstrap.servers": bootstrap,
+                f"{name}.exactly.once.source.support": "enabled",
+                f"{name}.consumer.isolation.level": "read_committed",
+                f"{name}->{other}.enabled": "true",
+                **{
+                    f"{kind}.replication.factor": 1
+                    for kind in ("offset-syncs.topic", "offset.storage", "status.storage")
+                },
+                "config.storage.replication.factor": 1,
+            }
+        return settings
