@@ -1,5 +1,5 @@
 """kill -9 while a compacted topic is written in transactions: the last committed value of every key
-is read when all is over, and no aborted one.
+is read when all is over, and no aborted one; by those, too, who read of it all the while.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ TRANSACTIONS = 150
 """Each writer's."""
 KILLS = 3
 VALUE_BYTES = 20_000
+LAST = b"end"
+"""The key, and value, of what is written when all is over."""
+LEVELS = ("read_uncommitted", "read_committed")
 TIMEOUT_S = 120
 QUICK_COMPACTION = {
     "log.cleaner.backoff.ms": "100",
@@ -59,6 +62,8 @@ class Writer(threading.Thread):
     def __init__(self, bootstrap: str, number: int) -> None:
         super().__init__(daemon=True)
         self.committed: Table = {}
+        self.aborted: set[tuple[bytes, int]] = set()
+        """Keys and numbers of transactions."""
         self.record_count = 0
         self.error: Exception | None = None
         self._random = random.Random(number)
@@ -91,10 +96,55 @@ class Writer(threading.Thread):
             table[key] = value
             self.record_count += 1
         if self._random.random() < 0.4:
+            # An abort takes back what has not been sent yet.
+            assert self._producer.flush(TIMEOUT_S) == 0
             retried(self._producer.abort_transaction, 10)
+            self.aborted |= {(key, number) for key in table}
         else:
             retried(self._producer.commit_transaction, 10)
             self.committed |= table
+
+
+class Follower(threading.Thread):
+    """Reads at one isolation level, from the beginning to the record that is the last."""
+
+    def __init__(self, bootstrap: str, isolation_level: str) -> None:
+        super().__init__(daemon=True)
+        self.table: Table = {}
+        self.read: list[tuple[int, bytes, int]] = []
+        """Offset, key, and number of the transaction, of what is no tombstone."""
+        self._consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "follower",
+                "isolation.level": isolation_level,
+                "enable.auto.commit": False,
+                "log_level": 0,
+            }
+        )
+        self._consumer.assign([confluent_kafka.TopicPartition("t", 0, 0)])
+
+    def run(self) -> None:
+        while LAST not in self.table:
+            message = self._consumer.poll(1)
+            if message is None or message.error() is not None:
+                continue
+            key, value, offset = message.key(), message.value(), message.offset()
+            assert key is not None
+            assert offset is not None
+            self.table[key] = value
+            if value is not None and key != LAST:
+                self.read.append((offset, key, int(value.split(b" ", 1)[0])))
+        self._consumer.close()
+
+    def check_order(self) -> None:
+        """By offset, and each key by the transactions of its writer."""
+        offsets = [offset for offset, _key, _number in self.read]
+        assert offsets == sorted(set(offsets))
+        latest: dict[bytes, int] = {}
+        for _offset, key, number in self.read:
+            assert number >= latest.get(key, 0)
+            latest[key] = number
 
 
 def read_table(bootstrap: str) -> tuple[Table, int]:
@@ -140,8 +190,9 @@ def server(tmp_path: Path) -> Iterator[KohortServer]:
 
 def test_the_last_committed_values_survive_compaction_and_kills(server: KohortServer) -> None:
     writers = [Writer(server.bootstrap, number) for number in range(WRITERS)]
-    for writer in writers:
-        writer.start()
+    followers = {level: Follower(server.bootstrap, level) for level in LEVELS}
+    for thread in (*writers, *followers.values()):
+        thread.start()
     choices = random.Random(1)
     for _ in range(KILLS):
         time.sleep(choices.uniform(1, 3))
@@ -155,11 +206,23 @@ def test_the_last_committed_values_survive_compaction_and_kills(server: KohortSe
     for writer in writers:
         expected |= writer.committed
     end = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap})
-    end.produce("t", b"end", b"end", partition=0)
+    end.produce("t", LAST, LAST, partition=0)
     assert end.flush(30) == 0
-    expected[b"end"] = b"end"
+    expected[LAST] = LAST
     table, count = read_table(server.bootstrap)
     assert living(table) == living(expected)
     written = sum(writer.record_count for writer in writers)
     print(written, "records written,", count, "read")
     assert count < written / 2
+    for follower in followers.values():
+        follower.join(TIMEOUT_S)
+        assert not follower.is_alive()
+        follower.check_order()
+    aborted = {one for writer in writers for one in writer.aborted}
+    found = {
+        level: {(key, number) for _offset, key, number in follower.read} & aborted
+        for level, follower in followers.items()
+    }
+    assert not found["read_committed"]
+    assert found["read_uncommitted"]
+    assert living(followers["read_committed"].table) == living(expected)
