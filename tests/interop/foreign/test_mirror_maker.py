@@ -17,7 +17,7 @@ from tests.support.clients.confluent_client import QUIET, ConfluentClient, admin
 from tests.support.clients.model import wait_until
 
 ROUND = 200
-PATIENCE_S = 180
+TIMEOUT_S = 180
 """A JVM starts, learns of the topics and rebalances, on a busy machine."""
 SETTINGS = {"group.min.session.timeout.ms": "1000"}
 
@@ -73,7 +73,7 @@ class Mirrored:
         wait_until(
             lambda: all(are_so(*way) for way in self.copies()),
             lambda: f"{[len(found) for found, _ in self.copies()]}\n{self.maker.words()}",
-            timeout_s=PATIENCE_S,
+            timeout_s=TIMEOUT_S,
         )
 
     def kill_maker(self) -> None:
