@@ -170,6 +170,10 @@ class SimulatedFileSystem:
         other._directories = dict(self._directories)
         return other
 
+    def paths(self) -> list[str]:
+        """Of all files."""
+        return list(self._names)
+
     def fingerprint(self) -> int:
         """The same for two disks that hold the same, as long as this process lives."""
         return hash(tuple((path, bytes(inode.cached)) for path, inode in self._names.items()))

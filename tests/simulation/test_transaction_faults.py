@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from kohort.broker.core.partition.transactions import TransactionSpans
-from kohort.broker.core.transaction import reconcile
 from kohort.broker.core.transaction.effects import Append
 from kohort.broker.core.transaction.records import TransactionRecord
 from kohort.broker.storage.compaction.transactions import AbortedRanges
@@ -81,12 +80,6 @@ def test_a_start_that_repairs_nothing_is_found(monkeypatch: pytest.MonkeyPatch) 
         return 0
 
     monkeypatch.setattr(Reconciler, "repair", repair)
-    assert "and the coordinator has" in finding(is_forced=False, density=0.2)
-
-
-@pytest.mark.long
-def test_a_decision_about_another_transaction_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconcile, "_is_prepared_for", lambda *_: True)
     assert "and the coordinator has" in finding(is_forced=False, density=0.2)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from kohort.broker.core.group.requests import TopicPartition
 from kohort.protocol.errors import ErrorCode
@@ -31,9 +31,6 @@ from kohort.protocol.messages.txn_offset_commit import (
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.simulation.transactions.ledger import NEVER, Ledger, Sent, Transaction
-
-if TYPE_CHECKING:
-    from tests.simulation.transactions.world import World
 
 NONE: Final = ErrorCode.NONE
 OFFSETS: Final = "offsets"
@@ -59,10 +56,21 @@ class Refused(Exception):  # noqa: N818 - an answer.
         self.code = code
 
 
+class Surroundings(Protocol):
+    """Where clients live."""
+
+    @property
+    def ledger(self) -> Ledger: ...
+
+    async def ask(self, request: Any, version: int) -> Any:  # noqa: ANN401 - its answer.
+        """What a broker answers, in whichever of its lives."""
+        ...
+
+
 class Client:
     """One producer of an id."""
 
-    def __init__(self, world: World, name: str, flow: int, random: Random) -> None:
+    def __init__(self, world: Surroundings, name: str, flow: int, random: Random) -> None:
         self.world = world
         self.name = name
         self.flow = flow
@@ -119,15 +127,15 @@ class Client:
         one.producer = self.producer
         try:
             for _ in range(random.randrange(4)):
-                await self._produce(one, random.sample(PLACES, random.choice([1, 1, 2, 3])))
+                await self.produce(one, random.sample(PLACES, random.choice([1, 1, 2, 3])))
                 if random.random() < 0.2:
                     await self._sleep(1_000)
             if random.random() < 0.6:
-                await self._send_position(one)
+                await self.send_position(one)
         except Refused as refused:
             if refused.code in _FATAL:
                 raise
-            await self._end(one, commit=False)
+            await self.end(one, commit=False)
             if self.flow == 1:
                 # Whether all partitions of a refused request refused it is not worth knowing.
                 await self.init(keeps_producer=True)
@@ -139,11 +147,12 @@ class Client:
         if fate < 0.12:
             raise Refused(ErrorCode.TRANSACTION_ABORTABLE)
         has_sent = one.records or one.position_acked != NEVER
-        await self._end(one, commit=bool(has_sent) and fate < 0.75)
+        await self.end(one, commit=bool(has_sent) and fate < 0.75)
 
     # Requests.
 
-    async def _produce(self, one: Transaction, places: Sequence[TopicPartition]) -> None:
+    async def produce(self, one: Transaction, places: Sequence[TopicPartition]) -> None:
+        """Records into each of these partitions, in one request."""
         if self.flow == 1:
             await self._add(places)
         sent = {place: self._records(one, place) for place in places}
@@ -203,7 +212,8 @@ class Client:
         self.ledger.check_allowed(self, self.name, asked, "AddPartitionsToTxn")
         self._added.update(new)
 
-    async def _send_position(self, one: Transaction) -> None:
+    async def send_position(self, one: Transaction) -> None:
+        """The group's position."""
         pid, epoch = self.producer
         if self.flow == 1 and OFFSETS not in self._added:
             added = AddOffsetsToTxnRequest(
@@ -239,7 +249,8 @@ class Client:
         self.ledger.check_allowed(self, self.name, asked, "TxnOffsetCommit")
         one.position_acked = self.ledger.note("positioned")
 
-    async def _end(self, one: Transaction, *, commit: bool) -> None:
+    async def end(self, one: Transaction, *, commit: bool) -> None:
+        """EndTxn."""
         request = EndTxnRequest(
             transactional_id=self.name,
             producer_id=self.producer[0],

@@ -136,6 +136,12 @@ class Partition:
         first = self.producers[header.producer_id].first
         return None if 0 <= first <= offset else ControlType.COMMIT
 
+    def values(self) -> Iterator[Seen]:
+        """All records, whatever becomes of them."""
+        for header, content in self.batches:
+            if header.record_count and not header.is_control:
+                yield from seen_in(content, header)
+
     def committed(self) -> list[Seen]:
         """All that is committed, also where a reader of committed records still has to wait."""
         return [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from kohort.broker.core.group.requests import TopicPartition
@@ -46,24 +46,29 @@ class Examiner:
             return
         self._examined.add(fingerprint)
         self.count += 1
+        self.start_on(state, lambda broker: self.hold_against(broker, state, ledger))
+
+    def start_on(self, state: State, work: Callable[[Broker], Coroutine[Any, Any, None]]) -> None:
+        """Start a broker on a disk, do something with it, and kill it."""
         self._clock.jump_wall(state.wall_ms - self._clock.wall_ms())
         asyncio.set_event_loop(self._loop)
         store = self._store
         store._topics, store._properties = dict(state.topics), dict(state.properties)
-        self._loop.run_until_complete(self._examine(Disk(state.files, store), state, ledger))
+        self._loop.run_until_complete(self._live(Disk(state.files, store), work))
 
     def close(self) -> None:
         self._loop.close()
 
-    async def _examine(self, disk: Disk, state: State, ledger: Ledger) -> None:
+    async def _live(self, disk: Disk, work: Callable[[Broker], Coroutine[Any, Any, None]]) -> None:
         broker = Broker(disk, self._loaded, self._clock)
         try:
-            await self._hold_against(broker, state, ledger)
+            await broker.start()
+            await work(broker)
         finally:
             await broker.end()
 
-    async def _hold_against(self, broker: Broker, state: State, ledger: Ledger) -> None:
-        await broker.start()
+    async def hold_against(self, broker: Broker, state: State, ledger: Ledger) -> None:
+        """Compare what a broker has just started on."""
         logs = read_logs(broker)
         check_partitions(broker, logs)
         check_ids(broker, logs)

@@ -1,0 +1,77 @@
+"""A kill at each point of a transaction: the next start makes of it what the protocol promises."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from itertools import product
+
+import pytest
+
+from tests.simulation.transactions.points import (
+    Content,
+    Ending,
+    Kill,
+    Point,
+    Scenario,
+    Story,
+    go_on,
+)
+from tests.simulation.transactions.states import Examiner
+
+EVERY = [
+    Scenario(*parts) for parts in product((1, 2), Ending, (False, True), Content)
+]  # fmt: skip
+SHORT = {
+    Scenario(1, Ending.COMMIT, is_forced=True, content=Content.BOTH),
+    Scenario(2, Ending.ABORT, is_forced=False, content=Content.DATA),
+    Scenario(2, Ending.COMMIT, is_forced=True, content=Content.OFFSETS),
+    Scenario(1, Ending.FENCE, is_forced=False, content=Content.OFFSETS),
+    Scenario(2, Ending.TIMEOUT, is_forced=False, content=Content.OFFSETS),
+}
+"""In which every flow, ending, way of flushing and content occurs, and every point."""
+KILLS_SHORT = 3
+"""Of each point."""
+
+
+@pytest.fixture(autouse=True)
+def silence() -> Iterator[None]:
+    """Hundreds of starts have much to tell."""
+    logger = logging.getLogger("kohort")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    yield
+    logger.setLevel(level)
+
+
+def examine(story: Story, kill: Kill, examiner: Examiner) -> None:
+    async def work(broker: object) -> None:
+        await examiner.hold_against(broker, kill.state, story.ledger)  # type: ignore[arg-type]
+        await go_on(broker, kill, story.scenario)  # type: ignore[arg-type]
+
+    examiner.start_on(kill.state, work)
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [one if one in SHORT else pytest.param(one, marks=pytest.mark.long) for one in EVERY],
+    ids=str,
+)
+def test_a_kill_at_every_point(scenario: Scenario, long_form: bool) -> None:
+    story = Story(scenario)
+    story.run()
+    examiner = Examiner(is_forced=scenario.is_forced)
+    examined: Counter[Point] = Counter()
+    for kill in story.kills:
+        if kill.point is None or (not long_form and examined[kill.point] >= KILLS_SHORT):
+            continue
+        examined[kill.point] += 1
+        try:
+            examine(story, kill, examiner)
+        except BaseException as error:
+            error.add_note(f"{scenario}, kill {kill.state.number}: {kill.point.value}")
+            raise
+    examiner.close()
+    print(scenario, {point.name: count for point, count in examined.items()})
+    assert set(examined) == scenario.points()
