@@ -12,10 +12,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.histories.anomalies import Anomaly
 from tests.histories.broker import FAULTS, SteppedClock
 from tests.histories.disturbances import EVERY, KILL, Disturber, Pace
-from tests.histories.run import PACE, Result, kohort, run
+from tests.histories.run import PACE, Result, errors_told, kohort, run
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.server_process import ServerProcess
 
@@ -41,14 +40,14 @@ def main() -> int:
         begun_s = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="histories") as directory:
             result = _one(options, f"{seed}.{number}", Path(directory))
-            if result.anomalies and options.keep is not None:
+            if (result.anomalies or result.errors) and options.keep is not None:
                 shutil.copytree(directory, options.keep / result.seed, dirs_exist_ok=True)
-        total += _tally(result)
+        total.update(_tally(result))
         took_s = time.monotonic() - begun_s
         print(f"run {number + 1} of {options.runs}, {took_s:.0f} s: {describe(result)}", flush=True)
-        _tell(result.anomalies)
+        _tell(result)
     print("in all: " + ", ".join(f"{count:,} {name}" for name, count in total.items()))
-    return 1 if total["anomalies"] else 0
+    return 1 if total["anomalies"] or total["errors in the broker's log"] else 0
 
 
 def _one(options: argparse.Namespace, seed: str, directory: Path) -> Result:
@@ -66,7 +65,10 @@ def _one(options: argparse.Namespace, seed: str, directory: Path) -> Result:
     else:
         server, clock = kohort(directory, fault=options.fault)
     with server:
-        return run(server, clock, seed=seed, seconds=seconds, kinds=kinds, pace=pace, go_on=go_on)
+        result = run(server, clock, seed=seed, seconds=seconds, kinds=kinds, pace=pace, go_on=go_on)
+    if not options.kafka:
+        result.errors += errors_told(server)
+    return result
 
 
 def _tally(result: Result) -> Counter[str]:
@@ -76,6 +78,7 @@ def _tally(result: Result) -> Counter[str]:
     tally["operations"] = result.operations
     tally.update(result.disturbances)
     tally["anomalies"] = len(result.anomalies)
+    tally["errors in the broker's log"] = len(result.errors)
     return tally
 
 
@@ -86,11 +89,11 @@ def describe(result: Result) -> str:
     return f"{', '.join(counts)} (refused: {refusals or 'nothing'})"
 
 
-def _tell(anomalies: list[Anomaly]) -> None:
-    for anomaly in anomalies[:TOLD_MAX]:
-        print(f"  {str(anomaly)[:600]}", flush=True)
-    if len(anomalies) > TOLD_MAX:
-        kinds = Counter(anomaly.kind.value for anomaly in anomalies)
+def _tell(result: Result) -> None:
+    for wrong in [*result.anomalies[:TOLD_MAX], *result.errors[:TOLD_MAX]]:
+        print(f"  {str(wrong)[:600]}", flush=True)
+    if len(result.anomalies) > TOLD_MAX:
+        kinds = Counter(anomaly.kind.value for anomaly in result.anomalies)
         print(f"  in all: {dict(kinds)}", flush=True)
 
 

@@ -60,6 +60,8 @@ class Result:
     anomalies: list[Anomaly]
     disturbances: Counter[str]
     refusals: Counter[str]
+    errors: list[str] = field(default_factory=list)
+    """Lines of the broker's log."""
     outcomes: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -82,6 +84,12 @@ def kohort(directory: Path, *, fault: str | None = None) -> tuple[ServerProcess,
         directory, overrides=_SETTINGS, module="tests.histories.broker", arguments=arguments
     )
     return server, clock
+
+
+def errors_told(server: ServerProcess) -> list[str]:
+    """What a Kohort has written into its log about faults of its own."""
+    lines = server.log_file.read_text(errors="replace").splitlines()
+    return [line for line in lines if " ERROR " in line or " CRITICAL " in line]
 
 
 def run(

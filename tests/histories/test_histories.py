@@ -8,7 +8,7 @@ import pytest
 from tests.histories.anomalies import Kind
 from tests.histories.broker import FAULTS
 from tests.histories.disturbances import CUT, EVERY, KILL, Pace
-from tests.histories.run import PACE, Result, kohort, run
+from tests.histories.run import PACE, Result, errors_told, kohort, run
 from tests.support.brokers.kafka_server import KafkaServer
 
 SHORT_S = 1.0
@@ -51,6 +51,7 @@ def test_a_broker_that_is_disturbed_makes_no_anomaly(
             pace=PACE if long_form else SHORT_PACE,
         )
     assert not result.anomalies, said(result)
+    assert not errors_told(server)
     assert result.outcomes["COMMITTED"], "nothing was done"
     assert result.disturbances[KILL], "nothing happened"
 
