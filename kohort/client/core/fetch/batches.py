@@ -16,13 +16,14 @@ from kohort.client.core.errors import (
     DeserialisationError,
     RecordTooLargeError,
 )
+from kohort.client.core.fetch.batch_context import BatchContext
 from kohort.client.core.fetch.deserialisers import (
     NO_DESERIALISERS,
     BackgroundDeserialiser,
     Deserialisers,
     refused,
 )
-from kohort.client.core.fetch.unpack import BatchContext, unpack
+from kohort.client.core.fetch.unpack import unpack
 from kohort.client.core.offsets import UNKNOWN_EPOCH
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord

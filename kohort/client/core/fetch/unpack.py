@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from kohort.client.core.fetch.batch_context import BatchContext
 from kohort.client.core.records import AnyRecord, ConsumerRecord
 from kohort.protocol.errors import DecodeError
-from kohort.protocol.records.batch import TimestampType
 from kohort.protocol.records.record import Headers
 from kohort.protocol.records.varint import (
     read_uvarint,
@@ -24,20 +24,6 @@ _NEAR: Final = 1 << 61
 """To timestamps below it, compiled arithmetic can add a delta of 56 bits."""
 
 _new = tuple.__new__
-
-
-class BatchContext(NamedTuple):
-    """What all records of a batch have in common."""
-
-    topic: str
-    partition: int
-    base_offset: int
-    last_offset: int
-    base_timestamp: int
-    append_timestamp: int | None
-    """Instead of each record's own, if the broker has set it."""
-    timestamp_type: TimestampType
-    leader_epoch: int
 
 
 class Unpacked(NamedTuple):

@@ -9,6 +9,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from kohort.client.core.fetch import unpack as compiled
+from kohort.client.core.fetch.batch_context import BatchContext
 from kohort.client.core.records import AnyRecord, ConsumerRecord
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.records.batch import HEADER_BYTES, TimestampType, read_header
@@ -30,9 +31,9 @@ def unpack(request: pytest.FixtureRequest) -> ModuleType:
     return FORMS.as_written if request.param == "as_written" else FORMS.compiled()
 
 
-def source_of(module: ModuleType, batch: bytes, stamp: int | None = None) -> object:
+def source_of(batch: bytes, stamp: int | None = None) -> BatchContext:
     header = read_header(batch)
-    return module.BatchContext(
+    return BatchContext(
         "topic", 3, header.base_offset, header.last_offset, header.base_timestamp, stamp,
         TimestampType.CREATE_TIME, 7,
     )  # fmt: skip
@@ -41,7 +42,7 @@ def source_of(module: ModuleType, batch: bytes, stamp: int | None = None) -> obj
 def records_of(module: ModuleType, batch: bytes, floor: int = 0) -> list[AnyRecord]:
     """All of them, as a reader gets them who wants to know what is wrong with the last as well."""
     block, left = batch[HEADER_BYTES:], read_header(batch).record_count
-    source, position = source_of(module, batch), 0
+    source, position = source_of(batch), 0
     records: list[AnyRecord] = []
     while left:
         some, position, left = module.unpack(block, position, left, source, floor, ALL)
@@ -83,7 +84,7 @@ def test_records_below_the_floor_are_passed_over(unpack: ModuleType) -> None:
 
 def test_a_block_is_read_in_as_many_pieces_as_one_likes(unpack: ModuleType) -> None:
     batch = encode_batch([Record(b"%d" % n) for n in range(10)])
-    block, source = batch[HEADER_BYTES:], source_of(unpack, batch)
+    block, source = batch[HEADER_BYTES:], source_of(batch)
     first = unpack.unpack(block, 0, 10, source, 0, 4)
     rest = unpack.unpack(block, first.position, first.left, source, 0, ALL)
     assert [one.value for one in first.records + rest.records] == [b"%d" % n for n in range(10)]
@@ -96,7 +97,7 @@ def test_what_is_good_is_returned_before_what_is_bad_is_complained_about(
 ) -> None:
     good = encode_batch([Record(b"a"), Record(b"b"), Record(b"c")])
     block = good[HEADER_BYTES:-1]
-    source = source_of(unpack, good)
+    source = source_of(good)
     some, position, left = unpack.unpack(block, 0, 3, source, 0, ALL)
     assert ([one.value for one in some], left) == ([b"a", b"b"], 1)
     with pytest.raises(DecodeError, match=f"record at {position} of {len(block)} bytes, 1 before"):
@@ -105,7 +106,7 @@ def test_what_is_good_is_returned_before_what_is_bad_is_complained_about(
 
 def test_a_stamp_of_the_broker_replaces_all_timestamps(unpack: ModuleType) -> None:
     batch = encode_batch([Record(b"a", timestamp=5), Record(b"b", timestamp=9)])
-    found = unpack.unpack(batch[HEADER_BYTES:], 0, 2, source_of(unpack, batch, 77), 0, ALL)
+    found = unpack.unpack(batch[HEADER_BYTES:], 0, 2, source_of(batch, 77), 0, ALL)
     assert [one.timestamp for one in found.records] == [77, 77]
 
 
@@ -122,7 +123,7 @@ def test_timestamps_of_any_size_are_what_they_are(
 @pytest.mark.parametrize("record", SHAPES, ids=range(len(SHAPES)))
 def test_a_record_cut_short_anywhere_is_refused(unpack: ModuleType, record: Record) -> None:
     block = one_record(record)
-    source = source_of(unpack, with_block(block, 1))
+    source = source_of(with_block(block, 1))
     for size in (*range(min(len(block), 200)), len(block) - 1):
         with pytest.raises(DecodeError):
             unpack.unpack(block[:size], 0, 1, source, 0, ALL)
