@@ -113,7 +113,7 @@ pipeline: $(STAMPS)/test $(STAMPS)/java $(STAMPS)/jars ## the Spark jobs against
 	$(PYTEST) tests/pipeline tests/simulation/test_what_if.py --timeout=0 --long --pipeline-kills=$(or $(N),20) \
 		--what-if-traces=120
 
-pipeline-demo: $(STAMPS)/test $(STAMPS)/java $(STAMPS)/jars ## a recorded week: tables, advice and report (LAKE= directory)
+pipeline-demo: $(STAMPS)/spark ## a recorded week: tables, advice and report (LAKE= directory)
 	$(BIN)/kohort pipeline rebalances $(DEMO) --from examples/rebalance-week/week.jsonl.gz --cluster-id example
 	$(BIN)/kohort pipeline advise $(DEMO) --topic ""
 	$(BIN)/kohort pipeline report $(DEMO) --output $(LAKE)/report.html
@@ -151,6 +151,14 @@ $(STAMPS)/test: $(STAMPS)/core
 	    echo "no C compiler: what would be compiled runs as Python, and is tested so" >&2
 	@echo "Installing what the tests need, and compiling once more: some minutes if Spark has to be fetched"
 	@$(PIP) install --constraint constraints.txt --editable '.[test]'
+	@touch $@
+
+# What users of the pipeline install, and Java, for the demo alone.
+$(STAMPS)/spark: kohort/pipeline/jars.lock $(STAMPS)/core
+	@command -v java >/dev/null || scripts/apt-install default-jre-headless
+	@echo "Installing Spark and Delta, and fetching their jars: one to three minutes"
+	@$(PIP) install --constraint constraints.txt --editable '.[spark]'
+	scripts/fetch-spark-jars $(BIN)/python $(CACHE)/jars
 	@touch $@
 
 # Debian packages: the librdkafka that Debian ships (kcat), and Java for Kafka's own client.

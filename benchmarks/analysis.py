@@ -3,7 +3,8 @@
 `kohort pipeline rebalances --from FILE`, as its users run it, in a process of its own: a day of 200
 groups of eight members, each of which rebalances a hundred times, with all that the broker
 writes of it. The figures are those of the batch and of the findings, so they have the compilers of
-a young JVM in them and not its start. Kafka has nothing of the kind.
+a young JVM in them and not its start. Then one more event of one group, into the same lake: what a
+day brings to a lake that is there. Kafka has nothing of the kind.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,30 +35,55 @@ _BEGIN_MS: Final = 1_767_362_400_000
 _PAUSE_MS: Final = 864_000
 _JARS: Final = ROOT / ".cache" / "jars"
 _TAKEN: Final = re.compile(r"rebalances: ([\d,]+) rebalances, .*; ([\d.]+) s")
-_FOUND: Final = re.compile(r"findings of ([\d,]+) groups made anew; ([\d.]+) s")
+_FOUND: Final = re.compile(r"findings of ([\d,]+) groups made again; ([\d.]+) s")
 
 
 def measure(bench: Bench) -> Iterable[Row]:
     if not _JARS.is_dir():
         progress("")
         return
-    path = bench.directory / "history.jsonl"
+    path, more = bench.directory / "history.jsonl", bench.directory / "one-more.jsonl"
     with path.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(event) + "\n" for event in _history())
-    runs = [_run(path, bench.directory / f"analysis-{number}") for number in range(bench.runs)]
-    rows, findings, whole, processor, memory = (tuple(values) for values in zip(*runs, strict=True))
-    yield Row("events into rows", "events/s", Pair(Figure(rows)), "more")
-    yield Row("events into findings", "events/s", Pair(Figure(findings)), "more")
-    yield Row("the whole command, its start included", "s", Pair(Figure(whole)))
-    yield Row("processor time of it", "s", Pair(Figure(processor)))
-    yield Row("memory of driver and executor at most", "MiB", Pair(Figure(memory)))
+    one = _rebalance("group-0", _REBALANCES + 1, random.Random(2))
+    more.write_text(json.dumps(one) + "\n", encoding="utf-8")
+    lakes = [bench.directory / f"analysis-{number}" for number in range(bench.runs)]
+    runs = [_run(path, lake, _GROUPS * _REBALANCES, _GROUPS) for lake in lakes]
+    later = [_run(more, lake, 1, 1) for lake in lakes]
+
+    def figure(of: list[_Use], name: str) -> Pair:
+        return Pair(Figure(tuple(float(getattr(one, name)) for one in of)))
+
+    yield Row("events into rows", "events/s", figure(runs, "rows_per_s"), "more")
+    yield Row("events into findings", "events/s", figure(runs, "findings_per_s"), "more")
+    yield Row("the whole command, its start included", "s", figure(runs, "whole_s"))
+    yield Row("processor time of it", "s", figure(runs, "processor_s"))
+    yield Row("memory of driver and executor at most", "MiB", figure(runs, "mib"))
+    yield Row("what it writes", "MB", figure(runs, "written_mb"))
+    yield Row("one more event: the whole command", "s", figure(later, "whole_s"))
+    yield Row("processor time of it", "s", figure(later, "processor_s"))
+    yield Row("what it writes", "MB", figure(later, "written_mb"))
 
 
-def _run(path: Path, lake: Path) -> tuple[float, float, float, float, float]:
-    """Events per second into rows and into findings, seconds, of processor as well, MiB."""
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """What one run of the command took."""
+
+    rows_per_s: float
+    """Events."""
+    findings_per_s: float
+    """Likewise."""
+    whole_s: float
+    processor_s: float
+    mib: float
+    written_mb: float
+
+
+def _run(path: Path, lake: Path, events: int, groups: int) -> _Use:
     command = [sys.executable, "-m", "kohort.cli", "pipeline", "rebalances", "--from", str(path)]
     command += ["--lake", str(lake), "--jars", str(_JARS)]
     command += ["--conf", "spark.ui.enabled=false"]
+    before = _size(lake)
     begun = time.perf_counter()
     process = subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -66,17 +93,27 @@ def _run(path: Path, lake: Path) -> tuple[float, float, float, float, float]:
     whole_s = time.perf_counter() - begun
     # A file is taken in pieces, each with a line of its own.
     taken, found = _TAKEN.findall(told), _FOUND.search(told)
-    events = _GROUPS * _REBALANCES
     if (
         process.returncode
         or found is None
         or sum(_number(count) for count, _ in taken) != events
-        or _number(found[1]) != _GROUPS
+        or _number(found[1]) != groups
     ):
         raise RuntimeError(f"not analysed as it should be:\n{told[-2000:]}")
     progress(f"{events:,} events in {whole_s:.0f} s, start included")
     taken_s = sum(float(seconds) for _, seconds in taken)
-    return events / taken_s, events / float(found[2]), whole_s, use.processor_s, use.mib
+    return _Use(
+        events / taken_s,
+        events / float(found[2]),
+        whole_s,
+        use.processor_s,
+        use.mib,
+        (_size(lake) - before) / 1e6,
+    )
+
+
+def _size(lake: Path) -> int:
+    return sum(path.stat().st_size for path in lake.rglob("*") if path.is_file())
 
 
 def _number(text: str) -> int:

@@ -3,11 +3,16 @@
 Spark Connect has no Java side: jobs that come here need the classic session (docs/pipeline.md).
 """
 
-from typing import Any
+import subprocess
+from typing import Any, Final
 
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from kohort.pipeline.errors import UnavailableError
+
+_ENDING_S: Final = 2.0
 
 
 def of(spark: SparkSession) -> Any:  # noqa: ANN401 - packages and classes of the JVM, by name.
@@ -30,6 +35,31 @@ def is_over(spark: SparkSession) -> bool:
         return bool(spark.sparkContext._jsc.sc().isStopped())  # noqa: SLF001 - as above.
     except Exception:  # noqa: BLE001 - py4j has several for a JVM that does not answer.
         return True
+
+
+def ended(error: Exception) -> str | None:
+    """How the JVM that this process has started came to its end; None if it runs, or there is none.
+
+    If `error` is of a JVM that does not answer, its end is waited for a moment.
+    """
+    gateway = SparkContext._gateway  # noqa: SLF001 - as above.
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if process is None:
+        return None
+    try:
+        code = process.wait(_ENDING_S if _is_silence(error) else 0)
+    except subprocess.TimeoutExpired:
+        return None
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _is_silence(error: BaseException | None) -> bool:
+    """Whether it, or what it came of, is that no answer came."""
+    while error is not None:
+        if isinstance(error, OSError | Py4JError) and not isinstance(error, Py4JJavaError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def hadoop_configuration(spark: SparkSession) -> Any:  # noqa: ANN401 - as above.

@@ -4,10 +4,13 @@ Started by `spark-submit` (or from a notebook that has a session), what that one
 master and jars are its business, and only what the jobs rely on is added.
 """
 
+import logging
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +19,7 @@ from pyspark.sql import SparkSession
 from kohort.pipeline import jars, jvm
 from kohort.pipeline.errors import UnavailableError, UsageError
 from kohort.pipeline.java import LOGGING, find_java
+from kohort.pipeline.quiet import without_noise
 
 MASTER: Final = "local[*]"
 """Without one from outside: all cores of this machine."""
@@ -37,6 +41,9 @@ _LOCAL: Final = {
     # 127.0.0.1 is where a session of one machine listens, whatever its name resolves to today.
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
+    # Spark makes this directory, and nothing in it: tables are known by their paths. Without a word
+    # it would be where the command was called.
+    "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), f"kohort-warehouse-{os.getuid()}")),
 }
 """For a session on one machine."""
 
@@ -78,11 +85,14 @@ def build(
         settings["spark.jars"] = ",".join(map(str, jars.ensure(jars_directory)))
     elif master:
         settings["spark.master"] = master
+    # Of each call that a JVM does not answer any more it logs a stack trace; the job tells it once.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     builder = SparkSession.builder.appName(name)
     for key, value in (settings | dict(conf or {})).items():
         builder = builder.config(key, value)
     try:
-        return builder.getOrCreate()
+        with without_noise() if not is_submitted() else nullcontext():
+            return builder.getOrCreate()
     except Exception as error:
         raise UnavailableError(
             f"Spark does not start: {error}\nIt needs Java 17 or 21; this is what `java` is here: "

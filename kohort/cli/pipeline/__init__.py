@@ -24,13 +24,19 @@ COMMANDS: Final = {
         "kohort.cli.pipeline.convert_log",
     ),
     "jars": ("fetch what Spark needs to read Kafka, ahead of time", "kohort.cli.pipeline.jars"),
+    "py-files": (
+        "an archive for executors without Kohort; needs neither Spark nor Java",
+        "kohort.cli.pipeline.py_files",
+    ),
 }
 """Summary and module by name. A module has `add_arguments(parser)` and `run(options)`."""
 
 NEEDS: Final = ("pyspark", "delta", "pandas", "pyarrow", "matplotlib", "jinja2")
 """What the extra brings."""
 
-WITHOUT_EXTRA: Final = frozenset({"kohort.cli.pipeline.convert_log"})
+WITHOUT_EXTRA: Final = frozenset(
+    {"kohort.cli.pipeline.convert_log", "kohort.cli.pipeline.py_files"}
+)
 """Modules that do without it."""
 
 
@@ -38,6 +44,10 @@ class _Command(argparse.ArgumentParser):
     """Gets its arguments from its job's module when it is called, and not for another --help."""
 
     module: str | None = None
+
+    def error(self, message: str) -> NoReturn:
+        """One line, instead of a screen of usage before it."""
+        self.exit(2, f"{self.prog}: {message} (--help tells more)\n")
 
     def parse_known_args(self, *given: Any, **more: Any) -> Any:  # noqa: ANN401 - argparse's.
         if self.module is not None:
@@ -78,11 +88,31 @@ def _load(module: str) -> Any:  # noqa: ANN401 - a module of the table above.
 def _run(job: Any, options: argparse.Namespace) -> int:  # noqa: ANN401 - as above.
     try:
         code: int = job.run(options)
-    except PipelineError as error:
-        return _print_error(error)
     except KeyboardInterrupt:
         return 130
+    except Exception as error:
+        # Whatever was asked of Spark last is what failed when its JVM is gone.
+        if (how := _jvm_ended(error)) is not None:
+            return _print_error(
+                UnavailableError(
+                    f"Spark's JVM has ended ({how}) amid the work. The kernel ends it by signal 9 "
+                    "when memory is short: --conf spark.driver.memory=... says how much it may "
+                    "have. The next run does again what was not finished."
+                )
+            )
+        if isinstance(error, PipelineError):
+            return _print_error(error)
+        raise
     return code
+
+
+def _jvm_ended(error: Exception) -> str | None:
+    """How Spark's JVM ended, None if it has not, or was never needed."""
+    if "pyspark" not in sys.modules:
+        return None
+    jvm = importlib.import_module("kohort.pipeline.jvm")
+    how: str | None = jvm.ended(error)
+    return how
 
 
 def _end(error: PipelineError) -> NoReturn:
