@@ -360,15 +360,6 @@ EXACTLY_ABORTED: Final = Difference(
     [("aborted_transactions", ANY, [])],
     by_chance=True,
 )
-SIMPLER_PATTERNS: Final = Difference(
-    "a pattern with flags, or with a brace that is not closed, is refused: more than one for names"
-    " needs; Kafka takes the first, and the second literally",
-    [
-        ("error_code", NONE, INVALID_REGULAR_EXPRESSION),
-        ("transaction_states", ANY, []),
-        ("unknown_state_filters", ANY, []),
-    ],
-)
 STABLE_BELOW_THE_START: Final = Difference(
     "the last stable offset is never below the first that there is; Kafka's is that of the batch"
     " where the first records of an open transaction were deleted",
