@@ -52,6 +52,7 @@ from kohort.broker.network.listening import (
 )
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.server import NetworkServer
+from kohort.broker.runtime.memory.collector import nothing_collected
 from kohort.broker.runtime.memory.keeper import MemoryKeeper
 from kohort.broker.runtime.memory.trim import limit_retained_memory
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
@@ -127,7 +128,10 @@ class Broker:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        async with self.running():
+        async with AsyncExitStack() as stack:
+            # Loading makes very many objects that stay, and hardly a cycle.
+            with nothing_collected():
+                await stack.enter_async_context(self.running())
             # What is there now stays; the collector need not look at it again. A collection before
             # would find some 1,700 objects and delay the first answer by 20 ms.
             keeper = self.new_memory_keeper()

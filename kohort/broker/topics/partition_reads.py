@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Hashable
 from concurrent.futures import Executor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from kohort.broker.storage.log.detached import Detached
@@ -76,6 +77,8 @@ class PartitionReads:
         partition = self._partition
         limit = partition.last_stable_offset if committed_only else partition.high_watermark
         data: Records | None = self._known(offset, max_bytes, limit, min_one=min_one)
+        if committed_only and data != b"" and self._log.long_unchecked_indexes(offset):
+            return None
         if data is None:
             data = self._log.read_at_hand(
                 offset, max_bytes, up_to_offset=limit, min_one=min_one, as_range=as_range
@@ -99,6 +102,8 @@ class PartitionReads:
         await.
         """
         partition = self._partition
+        if committed_only:
+            await self._look_at_indexes(offset)
         for _ in range(ASIDE_ATTEMPTS):
             limit = partition.last_stable_offset if committed_only else partition.high_watermark
             data = self._known(offset, max_bytes, limit, min_one=min_one)
@@ -115,6 +120,14 @@ class PartitionReads:
                 return found
         # Segments went away under it each time, or there is a wide gap.
         return self.read(offset, max_bytes, min_one=min_one, committed_only=committed_only)
+
+    async def _look_at_indexes(self, offset: int) -> None:
+        """Have another thread check what `aborted_in_read` would check otherwise."""
+        loop = asyncio.get_running_loop()
+        for index in self._log.long_unchecked_indexes(offset):
+            # What refuses to be read is met again by those who need it.
+            with suppress(OSError):
+                await loop.run_in_executor(self._executor, index.check_aside)
 
     def aborted_in_read(self, offset: int, byte_count: int) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions in what a committed read from

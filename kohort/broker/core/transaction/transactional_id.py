@@ -131,11 +131,12 @@ class TransactionalId:
         """What `record` lists, to look one up."""
         self._pending: _Pending | None = None
         self._ending = _UNASKED
-        self._unmarked: dict[TopicPartition, None] = {}
-        """Partitions that have no marker yet, in Prepare*."""
+        self._unmarked: dict[TopicPartition, None] | None = None
+        """Partitions that have no marker yet, in Prepare*; else None."""
         self._awaited = 0
         """Markers that have been asked for, and whose outcome is open."""
-        self._effects: list[Effect] = []
+        self._effects: list[Effect] | None = None
+        """None without any: most of very many ids have none, most of the time."""
 
     # State.
 
@@ -149,8 +150,7 @@ class TransactionalId:
         self.record = record
         self._partitions = frozenset(record.partitions)
         self.last_epoch = last_epoch_of(record)
-        if record.state.is_prepared:
-            self._unmarked = dict.fromkeys(record.partitions)
+        self._unmarked = dict.fromkeys(record.partitions) if record.state.is_prepared else None
 
     @property
     def is_pending(self) -> bool:
@@ -192,16 +192,16 @@ class TransactionalId:
         """Partitions of the transaction; in Prepare* only those without a marker."""
         if self.record is None:
             return ()
-        return tuple(self._unmarked) if self.record.state.is_prepared else self.record.partitions
+        return self.record.partitions if self._unmarked is None else tuple(self._unmarked)
 
     @property
     def has_effects(self) -> bool:
         """Is there something to take?"""
-        return bool(self._effects)
+        return self._effects is not None
 
     def take_effects(self) -> list[Effect]:
         """What the steps since the last call ask for, in order."""
-        effects, self._effects = self._effects, []
+        effects, self._effects = self._effects or [], None
         return effects
 
     # Requests. Each ticket is answered by one Reply, now or later.
@@ -345,13 +345,13 @@ class TransactionalId:
                 )
             case TransactionState.ONGOING:
                 if previous is None or previous.state is not TransactionState.ONGOING:
-                    self._effects.append(Began())
+                    self._ask_for(Began())
                 self._reply(pending.ticket, ErrorCode.NONE)
             case TransactionState.PREPARE_COMMIT | TransactionState.PREPARE_ABORT:
                 self._mark(record, now)
             case _:
                 assert previous is not None
-                self._effects.append(Ended(previous, self._ending.cause))
+                self._ask_for(Ended(previous, self._ending.cause))
                 self._go_on(now)
 
     def on_append_failed(self) -> None:
@@ -361,7 +361,7 @@ class TransactionalId:
         if self.record is not None and self.record.state.is_prepared:
             # Complete* could not be written; what it says is true all the same.
             self._release_ending()
-            self._effects.append(Stuck(()))
+            self._ask_for(Stuck(()))
             return
         ending, self._ending = self._ending, _UNASKED
         is_addition = pending.state is TransactionState.ONGOING
@@ -375,14 +375,15 @@ class TransactionalId:
         assert record.state.is_prepared
         self._awaited -= 1
         if error in _MARKED or error in _SUPERSEDED:
-            self._unmarked.pop(partition, None)
+            if self._unmarked is not None:
+                self._unmarked.pop(partition, None)
             if error in _SUPERSEDED:
-                self._effects.append(Superseded(record, partition, error))
+                self._ask_for(Superseded(record, partition, error))
         if self._awaited:
             return
         if self._unmarked:
             self._release_ending()
-            self._effects.append(Stuck(tuple(self._unmarked)))
+            self._ask_for(Stuck(tuple(self._unmarked)))
         else:
             self._complete(record, now)
 
@@ -395,9 +396,14 @@ class TransactionalId:
 
     # Within.
 
+    def _ask_for(self, effect: Effect) -> None:
+        if self._effects is None:
+            self._effects = []
+        self._effects.append(effect)
+
     def _reply(self, ticket: Ticket | None, body: object) -> None:
         if ticket is not None:
-            self._effects.append(Reply(ticket, body))
+            self._ask_for(Reply(ticket, body))
 
     def _write(
         self,
@@ -417,7 +423,7 @@ class TransactionalId:
             assert previous in LEGAL_PREVIOUS[step], f"from {previous} to {step}"
             previous = step
         self._pending = _Pending(via or state, record, last_epoch, ticket)
-        self._effects.append(Append(record))
+        self._ask_for(Append(record))
 
     def _initialize(self, verdict: Verdict, request: InitRequest, ticket: Ticket, now: int) -> None:
         record, last_epoch = self.record, NO_PRODUCER_EPOCH
@@ -476,7 +482,7 @@ class TransactionalId:
         """Go on from Prepare*: ask for the markers, or complete it where none is missing."""
         if self._unmarked:
             self._awaited = len(self._unmarked)
-            self._effects.append(Mark(record, tuple(self._unmarked)))
+            self._ask_for(Mark(record, tuple(self._unmarked)))
         else:
             self._complete(record, now)
 

@@ -40,9 +40,9 @@ _DEFAULTS: Final = (700, 10, 10)
 
 @contextmanager
 def nothing_collected() -> Iterator[None]:
-    """For imports, which make little but what stays: it is set aside unseen.
+    """For imports, and for the start of a broker: what they make stays, and is set aside unseen.
 
-    A broker's make some 50,000 objects, and sixty looks at them on the way take a twentieth of its
+    Imports make some 50,000 objects, and sixty looks at them on the way take a twentieth of a
     start. 0.8 MiB of what is set aside is of no use, such as classes that a decorator replaced.
     """
     was_enabled = gc.isenabled()

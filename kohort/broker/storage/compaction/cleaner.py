@@ -145,7 +145,9 @@ class Compaction:
             taken.producer_id: taken.producer_epoch for taken in producers if taken.last_offset < 0
         }
         first_offset = plan.segments[0].base_offset
-        self._aborted = AbortedRanges(log.aborted_transactions(first_offset, plan.end_offset))
+        self._aborted_reading = log.aborted_reading(first_offset, plan.end_offset)
+        self._aborted = AbortedRanges()
+        """Those that the run may meet; read by its first step, as there may be a million."""
         self._transactions = TransactionPass(self._aborted)
         self._ready: tuple[list[LogSegment], CleanedSegment] | None = None
         self._steps = self._run()
@@ -188,6 +190,8 @@ class Compaction:
             # A record that goes because a later one has its key must not be the only one on disk;
             # nor without the marker, perhaps far behind it, that says that the later one counts.
             self._log.flush()
+        self._aborted = AbortedRanges(self._aborted_reading.read())
+        self._transactions = TransactionPass(self._aborted)
         yield from self._note_keys()
         terms = RetentionTerms(
             self._offsets,

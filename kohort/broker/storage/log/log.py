@@ -43,10 +43,15 @@ from kohort.broker.storage.log.reading import (
     segment_number,
 )
 from kohort.broker.storage.log.state import LogState
-from kohort.broker.storage.log.transactions import aborted_between, end_of_read
+from kohort.broker.storage.log.transactions import (
+    AbortedReading,
+    aborted_between,
+    end_of_read,
+)
 from kohort.broker.storage.segment.read import Found, is_at_hand
 from kohort.broker.storage.segment.segment import LogSegment
 from kohort.broker.storage.segment.time_index import TimestampOffset
+from kohort.broker.storage.segment.transaction_index import TransactionIndex
 from kohort.protocol.records.batch import BatchHeader
 
 OS_FILES = OsFileSystem()
@@ -215,6 +220,25 @@ class PartitionLog:
             if not state.has_aborted:
                 return []
             return aborted_between(state, offset, end_offset)
+
+    def aborted_reading(self, offset: int, end_offset: int) -> AbortedReading:
+        """The same, for another thread."""
+        state = self._state
+        state.check_usable()
+        with state.errors_as("aborted transactions cannot be read"):
+            state.load()
+            return AbortedReading(state, offset, end_offset)
+
+    def long_unchecked_indexes(self, offset: int) -> list[TransactionIndex]:
+        """Indexes of aborted transactions from an offset on that were not looked at yet, and are so
+        long that another thread should do it.
+        """
+        state = self._state
+        if not state.has_aborted:
+            return []
+        segments = state.segments[segment_number(state.segments, offset) :]
+        indexes = [segment.aborted for segment in segments]
+        return [index for index in indexes if index is not None and index.is_long_check]
 
     def aborted_in_read(
         self, offset: int, byte_count: int, *, up_to_offset: int

@@ -33,6 +33,42 @@ def aborted_between(state: LogState, offset: int, end_offset: int) -> list[Abort
     return found
 
 
+class AbortedReading:
+    """`aborted_between`, for another thread. Made in the log's thread."""
+
+    def __init__(self, state: LogState, offset: int, end_offset: int) -> None:
+        """Raises OSError."""
+        self._offset = offset
+        self._end_offset = end_offset
+        self._segments: list[LogSegment] = []
+        for segment in state.segments[segment_number(state.segments, offset) :]:
+            if segment.aborted is not None:
+                if not segment.aborted.is_long_check:
+                    checked_index(state, segment)
+                self._segments.append(segment)
+
+    def read(self) -> list[AbortedTransaction]:
+        """What is found. Raises OSError: also for an index that is damaged; the next time it is
+        rebuilt.
+        """
+        found: list[AbortedTransaction] = []
+        for segment in self._segments:
+            index = segment.aborted
+            assert index is not None
+            try:
+                if not index.check_aside():
+                    raise OSError(f"{index.path} is damaged")
+                overlapping = index.overlapping(self._offset, self._end_offset)
+            except OSError:
+                if segment.is_deleted:
+                    continue
+                raise
+            found += overlapping.transactions
+            if overlapping.is_all:
+                break
+        return found
+
+
 def checked_index(state: LogState, segment: LogSegment) -> TransactionIndex | None:
     """The index of a segment, rebuilt if it is damaged. Raises OSError."""
     if segment.aborted is None:

@@ -28,7 +28,11 @@ _ENTRY_BEHIND_VERSION: Final = Struct(">2xqqqq")
 ENTRY_BYTES: Final = _ENTRY.size
 _VERSION: Final = 0
 _BLOCK_ENTRIES: Final = 128
-"""Read at once."""
+"""Read at once, where few are expected."""
+_LARGE_BLOCK_ENTRIES: Final = 4_096
+"""Read at once, where there were many already."""
+LONG_ENTRIES: Final = 4_096
+"""An index with more takes longer to check than the loop should wait: some milliseconds."""
 
 
 class Overlapping(NamedTuple):
@@ -45,10 +49,12 @@ def encode_entries(entries: Sequence[AbortedTransaction]) -> bytes:
 
 
 class TransactionIndex:
-    """See the module. For the log's thread, but for `sync`; all may raise OSError."""
+    """See the module. For the log's thread, but for `sync`, `check_aside` and `overlapping`; all
+    may raise OSError.
+    """
 
-    __slots__ = ("_base_offset", "_file", "_files", "_is_checked", "_lock", "_pending", "_saved",
-                 "path")  # fmt: skip
+    __slots__ = ("_base_offset", "_damage", "_file", "_files", "_is_checked", "_lock", "_pending",
+                 "_saved", "path")  # fmt: skip
 
     def __init__(
         self, files: FileSystem, path: str, base_offset: int, size_bytes: int | None
@@ -60,6 +66,8 @@ class TransactionIndex:
         self._file: File | None = None if size_bytes is None else files.file(path)
         self._saved = 0 if size_bytes is None else size_bytes // ENTRY_BYTES
         self._is_checked = size_bytes is None
+        self._damage: str | None = None
+        """What `check_aside` has found."""
         self._pending: list[AbortedTransaction] = []
         self._lock = threading.Lock()
         """Its holder may write."""
@@ -98,17 +106,45 @@ class TransactionIndex:
         """
         if self._is_checked or self._file is None:
             return
-        size_bytes = self._file.size()
+        if self._damage is None:
+            self._damage = self._find_damage()
+        if self._damage is not None:
+            raise CorruptFileError(self._damage)
+        self._is_checked = True
+
+    @property
+    def is_long_check(self) -> bool:
+        """Whether `check` would take long; after `check_aside` it does not."""
+        return not self._is_checked and self._damage is None and self._saved > LONG_ENTRIES
+
+    def check_aside(self) -> bool:
+        """Do the work of `check` in any thread; the next `check` tells. Whether the file is good.
+
+        What is appended meanwhile is not looked at, as it comes from here.
+        """
+        if self._is_checked or self._file is None:
+            return True
+        damage = self._damage or self._find_damage()
+        if damage is None:
+            self._is_checked = True
+        self._damage = damage
+        return damage is None
+
+    def _find_damage(self) -> str | None:
+        assert self._file is not None
+        with self._lock:
+            size_bytes, saved = self._file.size(), self._saved
         if not size_bytes or size_bytes % ENTRY_BYTES:
-            raise CorruptFileError(f"{self.path} has {size_bytes} bytes")
+            return f"{self.path} has {size_bytes} bytes"
         last_offset = self._base_offset - 1
-        for number in range(0, self._saved, _BLOCK_ENTRIES):
-            for version, _, first, last, stable in self._fields(number, _BLOCK_ENTRIES):
+        for number in range(0, saved, _LARGE_BLOCK_ENTRIES):
+            count = min(_LARGE_BLOCK_ENTRIES, saved - number)
+            for version, _, first, last, stable in self._fields(number, count):
                 is_right = first < last and 0 <= stable <= last + 1
                 if version != _VERSION or last <= last_offset or not is_right:
-                    raise CorruptFileError(f"{self.path} is wrong about a marker at {last}")
+                    return f"{self.path} is wrong about a marker at {last}"
                 last_offset = last
-        self._is_checked = True
+        return None
 
     def replace_all(self, entries: Sequence[AbortedTransaction]) -> None:
         """Hold other entries than those of the file, which is replaced as a whole, on the disk.
@@ -117,24 +153,36 @@ class TransactionIndex:
         """
         self.close()
         with self._lock:
-            self._file, self._saved, self._is_checked = None, 0, True
+            self._file, self._saved, self._is_checked, self._damage = None, 0, True, None
             self._pending[:] = entries
             # The segment may be sealed and synced, so that no flush comes by.
             self._save(sync=True)
 
     def overlapping(self, offset: int, end_offset: int) -> Overlapping:
         """The transactions with records from `offset` on and below `end_offset`, by marker."""
+        with self._lock:
+            saved, pending = self._saved, list(self._pending)
         found: list[AbortedTransaction] = []
-        for entry in self._from(offset):
-            if entry.first_offset < end_offset:
+        number, count = self._first_from(offset, saved), _BLOCK_ENTRIES
+        while number < saved:
+            block = self._read(number, min(count, saved - number))
+            # It never goes back from one marker to the next.
+            if block[-1].last_stable_offset >= end_offset:
+                reached = bisect_left(block, end_offset, key=lambda one: one.last_stable_offset)
+                found += [one for one in block[: reached + 1] if one.first_offset < end_offset]
+                return Overlapping(found, is_all=True)
+            found += [one for one in block if one.first_offset < end_offset]
+            number, count = number + len(block), _LARGE_BLOCK_ENTRIES
+        for entry in pending:
+            if entry.last_offset >= offset and entry.first_offset < end_offset:
                 found.append(entry)
-            if entry.last_stable_offset >= end_offset:
+            if entry.last_offset >= offset and entry.last_stable_offset >= end_offset:
                 return Overlapping(found, is_all=True)
         return Overlapping(found, is_all=False)
 
-    def _from(self, offset: int) -> Iterator[AbortedTransaction]:
-        """Entries whose marker is at or behind an offset."""
-        low, high = 0, self._saved
+    def _first_from(self, offset: int, saved: int) -> int:
+        """The number of the first entry in the file whose marker is at or behind an offset."""
+        low, high = 0, saved
         while high - low > _BLOCK_ENTRIES:
             middle = (low + high) // 2
             if self._read(middle, 1)[0].last_offset < offset:
@@ -142,12 +190,7 @@ class TransactionIndex:
             else:
                 high = middle
         block = self._read(low, high - low)
-        number = low + bisect_left(block, offset, key=lambda entry: entry.last_offset)
-        for start in range(number, self._saved, _BLOCK_ENTRIES):
-            yield from self._read(start, min(_BLOCK_ENTRIES, self._saved - start))
-        for entry in self._pending:
-            if entry.last_offset >= offset:
-                yield entry
+        return low + bisect_left(block, offset, key=lambda entry: entry.last_offset)
 
     def _read(self, number: int, count: int) -> list[AbortedTransaction]:
         data = self._bytes(number, count)

@@ -8,6 +8,7 @@ import pytest
 from kohort.broker.core.partition.producers import ProducerSnapshot
 from kohort.broker.core.partition.transactions import OpenTransaction
 from kohort.broker.runtime.later import Later
+from kohort.broker.storage.segment import transaction_index
 from kohort.broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.partition import Appended, Partition
@@ -121,6 +122,11 @@ def forget_indexes(directory: Path) -> None:
     assert paths
     for path in paths:
         path.unlink()
+
+
+def spoil_index(directory: Path) -> None:
+    (path,) = directory.rglob("*.txnindex")
+    path.write_bytes(bytes(path.stat().st_size))
 
 
 async def listed(
@@ -439,3 +445,38 @@ async def test_what_another_thread_reads_ends_at_the_stable_offset_as_well(
         some = await fetched(topics, 0, max_bytes=4700)
         assert offsets(some) == list(range(8))
         assert aborted(some) == [(7, 2), (7, 6)]
+
+
+async def test_a_long_index_of_aborted_transactions_is_looked_at_by_another_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction_index, "LONG_ENTRIES", 2)
+    async with running_topics(tmp_path) as topics:
+        partition = await one_partition(topics)
+        for number in range(3):
+            send(partition, 7, number)
+            mark(partition, 7, 0, commit=False)
+    async with running_topics(tmp_path) as topics:
+        partition = partition_of(topics)
+        # Its batches are verified now.
+        await asyncio.wait_for(fetched(topics, 0, isolation=0), 30)
+        assert partition.reads.at_hand(0, MIB, min_one=True) is not None
+        assert partition.reads.at_hand(0, MIB, min_one=True, committed_only=True) is None
+        data = await asyncio.wait_for(fetched(topics, 0), 30)
+        assert aborted(data) == [(7, 0), (7, 2), (7, 4)]
+        assert partition.reads.at_hand(0, MIB, min_one=True, committed_only=True) is not None
+
+
+async def test_a_long_index_that_is_damaged_is_rebuilt_for_the_first_who_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction_index, "LONG_ENTRIES", 2)
+    async with running_topics(tmp_path) as topics:
+        partition = await one_partition(topics)
+        for number in range(4):
+            send(partition, 7, number)
+            mark(partition, 7, 0, commit=False)
+    spoil_index(tmp_path)
+    async with running_topics(tmp_path) as topics:
+        data = await asyncio.wait_for(fetched(topics, 0), 30)
+        assert aborted(data) == [(7, first) for first in (0, 2, 4, 6)]

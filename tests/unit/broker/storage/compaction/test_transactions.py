@@ -6,7 +6,9 @@ import pytest
 
 from kohort.broker.core.partition.transactions import AbortedTransaction
 from kohort.broker.storage.compaction.cleaner import Compaction, plan_compaction
+from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.log.log import PartitionLog
+from kohort.broker.storage.segment import transaction_index
 from kohort.protocol.records.batch import BatchHeader, read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
@@ -337,3 +339,46 @@ def test_an_entry_of_the_index_never_outlives_its_marker(stop: int) -> None:
         assert log.aborted() != [] or state != "as written"
     finally:
         log.files.on_operation = None
+
+
+def test_a_long_index_is_read_by_the_steps_of_a_run_not_before(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction_index, "LONG_ENTRIES", 1)
+    for _ in range(2):
+        log.send(b"a", by=1)
+        log.end(1, ABORT)
+    log.log.close()
+    reopened = open_log(log.files, config=settings(**CONFIG))
+    again = Log(reopened, log.files)
+    run = again.start()
+    (index, *_) = [one.aborted for one in reopened.segments if one.aborted is not None]
+    assert index is not None
+    before = index.is_long_check
+    assert run.work()
+    assert (before, index.is_long_check) == (True, False)
+    run.swap(wall_ms=again.wall_ms)
+    while run.work():
+        run.swap(wall_ms=again.wall_ms)
+    run.close()
+    assert again.offsets() == []
+
+
+def test_a_long_index_that_is_damaged_fails_one_run_and_is_rebuilt_for_the_next(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction_index, "LONG_ENTRIES", 1)
+    for _ in range(2):
+        log.send(b"a", by=1)
+        log.end(1, ABORT)
+    log.log.close()
+    (name,) = log.indexes()
+    file = log.files.file(f"/data/t-0/{name}")
+    file.pwritev([bytes(file.size())], 0)
+    again = Log(open_log(log.files, config=settings(**CONFIG)), log.files)
+    run = again.start()
+    with pytest.raises(StorageError, match="damaged"):
+        run.work()
+    run.close()
+    again.compact()
+    assert again.offsets() == []

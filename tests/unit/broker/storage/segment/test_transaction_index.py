@@ -10,6 +10,7 @@ from kohort.broker.storage.errors import CorruptFileError
 from kohort.broker.storage.filesystem import read_file
 from kohort.broker.storage.segment.transaction_index import (
     ENTRY_BYTES,
+    LONG_ENTRIES,
     TransactionIndex,
     encode_entries,
 )
@@ -51,14 +52,13 @@ def test_an_entry_is_written_as_kafka_writes_it(files: SimulatedFileSystem) -> N
     assert list(again) == [AbortedTransaction(1001, 3, 4, 0)]
 
 
-@pytest.mark.parametrize("count", [1, 2, 127, 128, 129, 300, 1000])
+@pytest.mark.parametrize("count", [1, 2, 127, 128, 129, 300, 5000])
 def test_a_search_finds_those_that_overlap_and_knows_when_it_is_over(
     files: SimulatedFileSystem, count: int
 ) -> None:
     index = new_index(files)
     entries = [short(number) for number in range(count)]
-    for entry in entries:
-        index.append(entry)
+    index.replace_all(entries)
     for offset in (0, 1, 9, 10, 11, count * 5, count * 10 - 11, count * 10 - 1, count * 10):
         for length in (1, 5, 10, 11, 500):
             end = offset + length
@@ -153,3 +153,40 @@ def test_a_good_file_is_read_once(files: SimulatedFileSystem) -> None:
     index.check()
     files.fail("pread", suffix=Path(PATH).suffix, number=errno.EIO)
     index.check()
+
+
+def long_index(files: SimulatedFileSystem, *, damaged: bool = False) -> TransactionIndex:
+    entries = [short(number) for number in range(LONG_ENTRIES + 1)]
+    if damaged:
+        entries[-1] = short(0)
+    index = new_index(files)
+    index.replace_all(entries)
+    index.close()
+    return reopened(files)
+
+
+def test_a_long_file_is_checked_aside_and_is_good_then(files: SimulatedFileSystem) -> None:
+    index = long_index(files)
+    before = index.is_long_check
+    assert index.check_aside()
+    assert (before, index.is_long_check) == (True, False)
+    files.fail("pread", suffix=Path(PATH).suffix, number=errno.EIO)
+    index.check()
+
+
+def test_damage_that_was_found_aside_is_told_until_the_file_is_replaced(
+    files: SimulatedFileSystem,
+) -> None:
+    index = long_index(files, damaged=True)
+    assert not index.check_aside()
+    assert not index.is_long_check
+    for _ in range(2):
+        with pytest.raises(CorruptFileError):
+            index.check()
+    index.replace_all([short(1)])
+    index.check()
+
+
+def test_a_short_file_need_not_be_checked_aside(files: SimulatedFileSystem) -> None:
+    new_index(files).append(short(0))
+    assert not reopened(files).is_long_check
