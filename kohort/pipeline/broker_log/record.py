@@ -134,6 +134,8 @@ def record(opened: Open) -> Json:
         "members_after": opened.members_after,
         "partitions": None,
         "stopped": None,
+        "pending_transactions": None,
+        "fenced_commits": None,
         "members_dropped": missing + max(len(listed) - MEMBERS_LISTED, 0),
         "members": listed[:MEMBERS_LISTED],
     }

@@ -110,6 +110,8 @@ REBALANCES: Final = Table(
         Column("stopped_member_count", WHOLE, "Members of before that stood still for 1 ms up."),
         Column("stopped_longest_ms", WHOLE, "The longest of these stops, in ms."),
         Column("stopped_total_ms", WHOLE, "Their sum, in ms."),
+        Column("pending_transactions", WHOLE, "Open ones with positions of it when it began."),
+        Column("fenced_commits", WHOLE, "Commits in transactions refused to former members."),
         Column("stopped_open_count", WHOLE, "Members whose stop had not ended."),
         Column(
             "needless",

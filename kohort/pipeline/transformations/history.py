@@ -31,6 +31,8 @@ _AS_THEY_ARE: Final = (
     "members_before",
     "members_after",
     "members_dropped",
+    "pending_transactions",
+    "fenced_commits",
 )
 _OF_TRIGGER: Final = (
     "kind",

@@ -106,6 +106,16 @@ class RebalanceStarted(NamedTuple):
     """The one that ends."""
     members: tuple[MemberRef, ...]
     """Before a joining member is added, after leaving ones are removed."""
+    pending_transactions: int = 0
+    """Producers whose open transactions hold positions of the group."""
+
+
+class CommitFenced(NamedTuple):
+    """A commit in a transaction was refused: its producer writes what a member has read that is
+    none any more, or of another generation.
+    """
+
+    error: ErrorCode
 
 
 class CauseAdded(NamedTuple):
@@ -267,6 +277,7 @@ class GroupRemoved(NamedTuple):
 
 Event: TypeAlias = (
     RebalanceStarted
+    | CommitFenced
     | CauseAdded
     | RebalanceAvoided
     | InitialDelayExtended

@@ -424,6 +424,8 @@ class _Builder:
                 total_ms=self._stopped_total_ms,
                 open_count=self._open_count,
             ),
+            pending_transactions=started.pending_transactions,
+            fenced_commits=facts.fenced_commits,
             members=tuple(self._listed),
             members_dropped=len(self._rows) - len(self._listed) + facts.gone_dropped,
         )

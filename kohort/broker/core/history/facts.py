@@ -122,6 +122,8 @@ class RebalanceFacts:
     error: ErrorCode = ErrorCode.NONE
     finished_ms: int | None = None
     generation: int | None = None
+    fenced_commits: int = 0
+    """Since the rebalance before."""
     protocol_type: str | None = None
     after: Holdings | None = None
 

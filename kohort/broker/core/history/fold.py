@@ -11,6 +11,7 @@ from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 from kohort.broker.core.group.events import (
     CauseAdded,
+    CommitFenced,
     Event,
     Fate,
     GroupRemoved,
@@ -77,6 +78,7 @@ class GroupFold:
         "_assignments",
         "_avoided",
         "_departed",
+        "_fenced_commits",
         "_is_known",
         "_last_rebalance",
         "_leader",
@@ -111,6 +113,8 @@ class GroupFold:
         self._avoided: list[AvoidedFacts] = []
         """Behind the open rebalance."""
         self._last_rebalance: int | None = None
+        self._fenced_commits = 0
+        """Since the last rebalance, for the record of the next one."""
 
     def observe(self, event: Event, now: Now) -> None:
         """Take what happened; look at `closed` afterwards."""
@@ -161,6 +165,7 @@ class GroupFold:
             previous=self._last_rebalance,
         )
         facts.protocol_type = self.protocol_type
+        facts.fenced_commits, self._fenced_commits = self._fenced_commits, 0
         self._last_rebalance = self.sequence
         for departure in self._departed:
             facts.add_departure(departure)
@@ -171,6 +176,13 @@ class GroupFold:
             facts.add_departure(replaced)
             if self._leader == replaced.replaced_by:
                 facts.leader_before = replaced.member.member_id
+
+    def _on_commit_fenced(self, event: CommitFenced, now: Now) -> None:
+        del event, now
+        if self.open is None:
+            self._fenced_commits += 1
+        else:
+            self.open.fenced_commits += 1
 
     def _on_ended(self, event: RebalanceEnded, now: Now) -> None:
         facts = self.open
@@ -335,6 +347,7 @@ class GroupFold:
 
     handlers: ClassVar[dict[type, Callable[..., None]]] = {
         RebalanceStarted: _on_started,
+        CommitFenced: _on_commit_fenced,
         RebalanceEnded: _on_ended,
         RebalanceAvoided: _on_avoided,
         GroupRestored: _on_restored,

@@ -216,6 +216,11 @@ class RebalanceRecord:
     members_after: int = 0
     partitions: PartitionCounts = field(default=PartitionCounts())
     stopped: Stopped = field(default=Stopped())
+    pending_transactions: int = 0
+    """Producers that held positions of the group in open transactions when it began."""
+    fenced_commits: int = 0
+    """Commits in transactions that were refused since the rebalance before, because they spoke of a
+    member that is none any more, or of another generation."""
     members: tuple[MemberTimeline, ...] = ()
     """Members of the new generation, and those that ceased to be members; cut, the ones that
     explain most are kept."""

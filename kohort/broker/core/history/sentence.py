@@ -86,6 +86,17 @@ def _effects(record: RebalanceRecord) -> Iterator[str]:
         yield f"it has been waiting {waited}" if is_running else f"it waited {waited}"
     if _moved_nothing(record):
         yield "no partition moved"
+    if record.pending_transactions:
+        holders = counted(record.pending_transactions, "open transaction")
+        yield f"{holders} held positions of it when it began"
+    if record.fenced_commits:
+        commits = counted(record.fenced_commits, "commit")
+        was = (
+            "was refused, as its member was"
+            if record.fenced_commits == 1
+            else ("were refused, as their members were")
+        )
+        yield f"{commits} in transactions {was} none any more"
 
 
 def _waited(record: RebalanceRecord) -> str:

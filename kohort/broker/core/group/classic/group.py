@@ -28,7 +28,7 @@ from kohort.broker.core.group.effects import (
     Reply,
     TimerKey,
 )
-from kohort.broker.core.group.events import GroupRestored, Trigger, TriggerKind
+from kohort.broker.core.group.events import CommitFenced, GroupRestored, Trigger, TriggerKind
 from kohort.broker.core.group.offsets import commit as offsets
 from kohort.broker.core.group.offsets import pending, removal
 from kohort.broker.core.group.protocols import PartitionCount
@@ -206,6 +206,7 @@ class ClassicGroup:
         """TxnOffsetCommit. Answer: CommitResult."""
         error = commit_error(self.data, request, now, transactional=True)
         if error:
+            self.outbox.note(CommitFenced(error))
             self.outbox.reply(ticket, CommitResult((error,) * len(request.offsets)))
         else:
             offsets.store(self, request, ticket, now, transaction)

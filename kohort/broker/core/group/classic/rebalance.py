@@ -39,7 +39,8 @@ def begin(group: GroupData, trigger: Trigger, now: Now) -> None:
     for member in group.roster:
         member.told_to_rejoin = False
     members = tuple([member.ref for member in group.roster])
-    group.outbox.note(RebalanceStarted(trigger, group.state, group.generation, members))
+    pending = len(group.offsets.pending_producers()) if group.offsets.has_pending else 0
+    group.outbox.note(RebalanceStarted(trigger, group.state, group.generation, members, pending))
     group.begun = encode_begun(trigger, group.state, group.generation, now)
     if group.state is GroupState.COMPLETING_REBALANCE:
         abandon_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS, now)

@@ -340,3 +340,43 @@ class TestLeaders:
         s.join(leader)
         s.assign({leader: (0, 1, 2)})
         assert (s.last.leader_changed, s.last.leader_change) == (False, None)
+
+
+class TestTransactions:
+    """What producers of transactions have to do with it."""
+
+    def test_positions_that_open_transactions_hold_when_it_begins_are_counted(self) -> None:
+        s = Chronicle()
+        leader, _ = s.eager((0, 1), (2,))
+        s.commit(producer_id=7)
+        s.commit(producer_id=8)
+        s.end_transaction(8)
+        s.join(leader)
+        assert s.running().pending_transactions == 1
+
+    def test_without_transactions_there_is_nothing_to_tell(self) -> None:
+        s = Chronicle()
+        leader, _ = s.eager((0, 1), (2,))
+        s.join(leader)
+        assert (s.running().pending_transactions, s.running().fenced_commits) == (0, 0)
+
+    def test_commits_that_speak_of_a_former_member_are_told_by_the_next_record(self) -> None:
+        s = Chronicle()
+        leader, _ = s.eager((0, 1), (2,))
+        s.settle_record()
+        assert s.commit_error(producer_id=7, member_id="gone", generation=1) is (
+            ErrorCode.UNKNOWN_MEMBER_ID
+        )
+        s.join(leader)
+        assert s.running().fenced_commits == 1
+        # One that comes while the group rebalances is told with it.
+        s.commit(producer_id=7, member_id="gone", generation=1)
+        assert s.running().fenced_commits == 2
+
+    def test_a_plain_commit_that_is_refused_is_not_a_producers(self) -> None:
+        s = Chronicle()
+        leader, _ = s.eager((0, 1), (2,))
+        s.settle_record()
+        s.commit(member_id="gone", generation=1)
+        s.join(leader)
+        assert s.running().fenced_commits == 0

@@ -69,6 +69,16 @@ def test_one_sentence_says_when_why_who_how_long_and_for_whom() -> None:
     )
 
 
+def test_it_says_what_producers_of_transactions_had_to_do_with_it() -> None:
+    record = replace(RECORD, stopped=Stopped(), waited_for=WaitedFor())
+    assert sentence(replace(record, pending_transactions=1)).endswith(
+        "; 1 open transaction held positions of it when it began"
+    )
+    assert sentence(replace(record, fenced_commits=2)).endswith(
+        "; 2 commits in transactions were refused, as their members were none any more"
+    )
+
+
 @pytest.mark.parametrize("kind", TriggerKind)
 def test_every_cause_has_words(kind: TriggerKind) -> None:
     text = caused_by(kind)
