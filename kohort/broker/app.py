@@ -66,7 +66,7 @@ from kohort.broker.topics.names import TRANSACTION_STATE
 from kohort.broker.transactions.host import TransactionHost, TransactionsConfig
 from kohort.broker.transactions.log import TopicTransactionLog
 from kohort.broker.transactions.markers import PartitionMarkers
-from kohort.broker.transactions.reconciling import find_open
+from kohort.broker.transactions.reconciling import find_epochs, find_open
 from kohort.broker.transactions.transactions import Transactions
 from kohort.broker.version import VERSION
 
@@ -356,7 +356,10 @@ class Broker:
         stack.push_async_callback(host.close)
         # All partitions are open after an unclean stop; after a clean one nothing was lost.
         was_clean = topics.disk.data.was_clean
-        await host.start(lambda: () if was_clean else find_open(list(topics.disk.opened())))
+        await host.start(
+            lambda: () if was_clean else find_open(list(topics.disk.opened())),
+            lambda: () if was_clean else find_epochs(list(topics.disk.opened())),
+        )
         settings = topics.settings
         return Transactions(
             host, verifies=lambda: settings.config.transaction_partition_verification_enable

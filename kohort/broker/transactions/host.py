@@ -15,7 +15,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, assert_never
+from typing import Any, Final, NamedTuple, Never, assert_never
 
 from kohort.broker.coordinator.log.offsets_log import partition_of
 from kohort.broker.core.purgatory import Purgatory
@@ -72,7 +72,7 @@ def _start_ms(one: TransactionalId) -> int:
     return NEVER_MS if one.record is None else one.record.start_ms
 
 
-def _nothing_open() -> tuple[OpenInPartition, ...]:
+def _nothing() -> tuple[Never, ...]:
     return ()
 
 
@@ -127,13 +127,16 @@ class TransactionHost:
     # Beginning and end.
 
     async def start(
-        self, find_open: Callable[[], Iterable[OpenInPartition]] = _nothing_open
+        self,
+        find_open: Callable[[], Iterable[OpenInPartition]] = _nothing,
+        find_epochs: Callable[[], Iterable[tuple[int, int]]] = _nothing,
     ) -> None:
         """Load all ids, make partitions and coordinator agree, and complete what was decided.
 
         Args:
             find_open: every transaction that is open in a partition, after an unclean stop; asked
                 again at the end, when the coordinator must know all there are.
+            find_epochs: (producer id, epoch) as partitions know them, after an unclean stop.
         """
         loaded = await load_ids(self._log, self._clock)
         self._unreadable = loaded.unreadable_partitions
@@ -149,6 +152,7 @@ class TransactionHost:
         reconciler = Reconciler(self, self.markers)
         await reconciler.repair(find_open())
         await self._complete_all()
+        await reconciler.fence(find_epochs())
         reconciler.check(find_open())
         for one in list(self._ids.values()):
             self._timers.watch(one)
@@ -283,6 +287,11 @@ class TransactionHost:
     def add_lost(self, one: TransactionalId, partition: TopicPartition) -> None:
         """Add a partition whose record was lost."""
         one.add_lost(partition, self._clock.wall_ms())
+        self._go_on(one)
+
+    def fence(self, one: TransactionalId, epoch: int) -> None:
+        """Let nobody go on with an epoch below this one."""
+        one.fence(epoch, self._clock.wall_ms())
         self._go_on(one)
 
     def coordinator_epoch(self, transactional_id: str) -> int:

@@ -37,12 +37,22 @@ def find_open(partitions: Iterable[Partition]) -> Iterator[OpenInPartition]:
             )
 
 
+def find_epochs(partitions: Iterable[Partition]) -> Iterator[tuple[int, int]]:
+    """(producer id, epoch) of every producer that these partitions know."""
+    for partition in partitions:
+        if partition.failure is None:
+            for one in partition.producers_seen():
+                yield one.producer_id, one.producer_epoch
+
+
 class ReconciledIds(Protocol):
     """The ids, as the reconciler needs them."""
 
     def known(self) -> Iterable[TransactionalId]: ...
 
     def add_lost(self, one: TransactionalId, partition: TopicPartition) -> None: ...
+
+    def fence(self, one: TransactionalId, epoch: int) -> None: ...
 
     async def wait_settled(self, one: TransactionalId) -> None: ...
 
@@ -58,6 +68,8 @@ class Reconciler:
     def __init__(self, ids: ReconciledIds, markers: MarkerWriter) -> None:
         self._ids = ids
         self._markers = markers
+        self._doubtful: dict[int, int] = {}
+        """Highest epoch, by producer id, that was open somewhere and is aborted as a guess."""
 
     async def repair(self, found: Iterable[OpenInPartition]) -> int:
         """Repair what is open and should not be, or is not known; how much that was."""
@@ -71,6 +83,39 @@ class Reconciler:
                 repair_count += 1
                 self._ids.counts.note_reconciled(None if owner is None else owner.transactional_id)
         return repair_count
+
+    async def fence(self, known: Iterable[tuple[int, int]]) -> None:
+        """Fence producers that may go on with what was lost, when all that was decided is complete.
+
+        An epoch that a partition knows was given to a producer, though the coordinator does not
+        know it any more: given to another one, its first batch would be taken for a repetition of
+        what is there. And whose transaction was aborted as a guess must not add to it and commit.
+
+        Args:
+            known: (producer id, epoch) as partitions know them.
+        """
+        by_producer = {
+            one.record.producer_id: one for one in self._ids.known() if one.record is not None
+        }
+        doubtful = self._doubtful
+        for producer_id, epoch in known:
+            owner = by_producer.get(producer_id)
+            if owner is not None and owner.record and epoch > owner.record.producer_epoch:
+                doubtful[producer_id] = max(epoch, doubtful.get(producer_id, epoch))
+        for producer_id, epoch in doubtful.items():
+            owner = by_producer.get(producer_id)
+            if owner is not None:
+                await self._fence(owner, epoch)
+
+    async def _fence(self, owner: TransactionalId, epoch: int) -> None:
+        # Twice, where a transaction is open: its abort comes first.
+        for _ in range(2):
+            record = owner.record
+            if record is None or record.state.is_prepared or record.producer_epoch > epoch:
+                return
+            logger.warning("Epoch %d of %r is fenced by the start", epoch, owner.transactional_id)
+            self._ids.fence(owner, epoch + 1)
+            await self._ids.wait_settled(owner)
 
     def check(self, found: Iterable[OpenInPartition]) -> bool:
         """Whether the coordinator knows all that is open now; what it does not is told."""
@@ -106,6 +151,9 @@ class Reconciler:
                 await self._ids.wait_settled(owner)
             case WriteMarker():
                 await self._mark(found, owner, repair)
+                if repair.is_guess:
+                    epoch = self._doubtful.get(found.producer_id, found.producer_epoch)
+                    self._doubtful[found.producer_id] = max(epoch, found.producer_epoch)
             case _:
                 assert_never(repair)
         return True

@@ -31,7 +31,7 @@ from kohort.broker.topics.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kohort.broker.transactions.host import TransactionHost, TransactionsConfig
 from kohort.broker.transactions.log import TopicTransactionLog
 from kohort.broker.transactions.markers import PartitionMarkers
-from kohort.broker.transactions.reconciling import find_open
+from kohort.broker.transactions.reconciling import find_epochs, find_open
 from kohort.broker.transactions.transactions import Transactions
 from kohort.protocol.codec import Codec, codec
 from kohort.protocol.framing import RequestHeader
@@ -145,7 +145,10 @@ class Broker:
             new_producer_id=topics.next_producer_id,
         )
         was_clean = topics.disk.data.was_clean
-        await host.start(lambda: () if was_clean else find_open(list(topics.disk.opened())))
+        await host.start(
+            lambda: () if was_clean else find_open(list(topics.disk.opened())),
+            lambda: () if was_clean else find_epochs(list(topics.disk.opened())),
+        )
         self.transactions = Transactions(host)
         self.services = BrokerServices(
             config=topics.settings.config,

@@ -18,7 +18,7 @@ from kohort.broker.topics.names import TRANSACTION_STATE
 from kohort.broker.transactions.host import TransactionHost, TransactionsConfig
 from kohort.broker.transactions.log import TopicTransactionLog
 from kohort.broker.transactions.markers import PartitionMarkers
-from kohort.broker.transactions.reconciling import find_open
+from kohort.broker.transactions.reconciling import find_epochs, find_open
 from kohort.broker.transactions.transactions import Transactions
 from kohort.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
@@ -134,7 +134,10 @@ async def running_transactions(
         )
         await groups.host.start()
         was_clean = topics.disk.data.was_clean
-        await host.start(lambda: () if was_clean else find_open(list(topics.disk.opened())))
+        await host.start(
+            lambda: () if was_clean else find_open(list(topics.disk.opened())),
+            lambda: () if was_clean else find_epochs(list(topics.disk.opened())),
+        )
         try:
             yield RunningTransactions(topics, groups, Transactions(host))
         finally:

@@ -33,6 +33,7 @@ from kohort.broker.core.transaction.records import (
     last_epoch_of,
 )
 from kohort.broker.core.transaction.requests import (
+    EXHAUSTED_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     AddRequest,
@@ -319,6 +320,20 @@ class TransactionalId:
         assert self.record.state is TransactionState.ONGOING
         record = records.added(self.record, (partition,), self.record.client_version, now)
         self._write(record, self.last_epoch, None)
+
+    def fence(self, epoch: int, now: int) -> None:
+        """Let nobody go on with an epoch below this one, which a loss of power made doubtful.
+
+        An open transaction is aborted first; call it again when that is done.
+        """
+        record = self.record
+        assert record is not None
+        if record.state is TransactionState.ONGOING:
+            self._fence(_UNASKED, now)
+            return
+        producer = record.producer_id, min(epoch, EXHAUSTED_EPOCH)
+        request = InitRequest(record.timeout_ms)
+        self._write(records.initialized(record, request, producer, now), NO_PRODUCER_EPOCH, None)
 
     def retry(self, now: int) -> None:
         """Try again what was reported as `Stuck`."""

@@ -217,3 +217,45 @@ async def test_a_transaction_that_the_coordinator_has_lost_is_aborted(
     disk.cut("__transaction_state", place, batches=lost)
     async with running_transactions(disk=disk, stop_cleanly=False) as b:
         check_partitions(b, pid, commit=False)
+
+
+async def test_an_epoch_that_the_coordinator_has_lost_is_not_given_again(disk: Disk) -> None:
+    async with running_transactions(disk=disk, stop_cleanly=False) as b:
+        pid = (await b.init()).producer_id
+        again = await b.init()
+        assert again.producer_epoch == 1
+        assert b.transactions.add("id", pid, 1, [("t", 0)]) is None
+        b.produce(pid, 1)
+        place = b.transactions.host._partition_of("id")
+    # The addition, and the record of the epoch.
+    disk.cut("__transaction_state", place, batches=2)
+    async with running_transactions(disk=disk, stop_cleanly=False) as b:
+        check_partitions(b, pid, commit=False)
+        # Who has it still is fenced, and its successor begins behind it.
+        assert (
+            b.transactions.verify("id", pid, 1, [("t", 0)], adds=True) == ErrorCode.PRODUCER_FENCED
+        )
+        successor = await b.init()
+        assert (successor.producer_id, successor.producer_epoch) == (pid, 3)
+        assert b.transactions.add("id", pid, 3, [("t", 0)]) is None
+        b.produce(pid, 3)
+        partition = b.topics.partition("t", 0)
+        assert partition is not None
+        assert partition.high_watermark == 3
+
+
+@flows
+async def test_who_lost_a_part_of_its_transaction_cannot_commit_the_rest(
+    disk: Disk, version: int
+) -> None:
+    async with running_transactions(disk=disk, stop_cleanly=False) as b:
+        pid = await work(b)
+        place = b.transactions.host._partition_of("id")
+    # All additions: the coordinator knows of no transaction.
+    disk.cut("__transaction_state", place, batches=2)
+    async with running_transactions(disk=disk, stop_cleanly=False) as b:
+        assert (
+            b.transactions.verify("id", pid, 0, [("t", 0)], adds=True) == ErrorCode.PRODUCER_FENCED
+        )
+        assert (await end(b, pid, version, commit=True)).error_code == ErrorCode.PRODUCER_FENCED
+        assert (await b.init()).producer_epoch == 2
