@@ -89,7 +89,7 @@ class RequestContext:
 
     @property
     def client(self) -> Client:
-        """Who asks, for those that are told about transactions."""
+        """The sender, for those that are told about transactions."""
         return Client(self.header.client_id or "", self.connection.peer_host)
 
     @property

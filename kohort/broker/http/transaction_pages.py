@@ -28,7 +28,7 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 LISTED_DEFAULT: Final = 1_000
 LISTED_MAX: Final = 10_000
 PARTITIONS_LISTED: Final = 100
-"""Of one transaction in a list of many."""
+"""At most, for each transaction in a list of many."""
 
 _DIGITS_MAX: Final = 9
 

@@ -1,4 +1,6 @@
-"""Whose transactions they are: Kafka's protocol does not tell, a Kohort broker's HTTP port does."""
+"""The clients that transactions belong to: Kafka's protocol does not tell, but a Kohort broker's
+HTTP port does.
+"""
 
 import argparse
 from typing import Final, NamedTuple
@@ -16,11 +18,11 @@ _LISTED_MAX: Final = 10_000
 
 
 class Client(NamedTuple):
-    """Who wrote in a transaction last."""
+    """The last client that added to a transaction."""
 
     client_id: str
     host: str
-    """As Kafka shows it: "/127.0.0.1"."""
+    """The address as Kafka shows it: "/127.0.0.1"."""
 
     def __str__(self) -> str:
         return f"client {shown(self.client_id)} at {self.host.removeprefix('/')}"
@@ -37,7 +39,7 @@ def add_http(parser: argparse.ArgumentParser) -> None:
 
 
 def client_of(options: argparse.Namespace, described: Described) -> Client | None:
-    """Who sends the requests of a transactional id; None if that is not known.
+    """The client behind a transactional id; None if that is not known.
 
     Raises:
         CommandError: `--http` was given, and nothing can be found out there.

@@ -39,11 +39,11 @@ class TransactionConfig(NamedTuple):
 
 
 class Client(NamedTuple):
-    """Who sends a request; for people, no rule looks at it."""
+    """The sender of a request; for people, no rule looks at it."""
 
     client_id: str
     host: str
-    """As Kafka shows it: "/127.0.0.1"."""
+    """The address as Kafka shows it: "/127.0.0.1"."""
 
 
 class InitRequest(NamedTuple):

@@ -126,7 +126,7 @@ class TransactionalId:
         self.last_epoch = NO_PRODUCER_EPOCH
         """The producer's epoch before this one, with which it may still ask for this one."""
         self.client: Client | None = None
-        """Who initialized the id or wrote in its transaction last; None: not since the start."""
+        """The last to initialize the id or add to its transaction; None: no one since the start."""
         self._new_producer_id = new_producer_id
         self._partitions: frozenset[TopicPartition] = frozenset()
         """What `record` lists, to look one up."""
@@ -137,7 +137,7 @@ class TransactionalId:
         self._awaited = 0
         """Markers that have been asked for, and whose outcome is open."""
         self._effects: list[Effect] | None = None
-        """None without any: most of very many ids have none, most of the time."""
+        """An empty list would cost each of very many ids more than None does."""
 
     # State.
 

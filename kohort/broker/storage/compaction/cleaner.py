@@ -147,7 +147,7 @@ class Compaction:
         first_offset = plan.segments[0].base_offset
         self._aborted_reading = log.aborted_reading(first_offset, plan.end_offset)
         self._aborted = AbortedRanges()
-        """Those that the run may meet; read by its first step, as there may be a million."""
+        """Aborted transactions that it may meet; its first step reads them, as they may be many."""
         self._transactions = TransactionPass(self._aborted)
         self._ready: tuple[list[LogSegment], CleanedSegment] | None = None
         self._steps = self._run()
