@@ -168,7 +168,7 @@ def test_flapping_partitions_are_those_that_moved_often_in_a_while(spark: SparkS
                 "cluster_id": CLUSTER,
                 "group": "g",
                 "topic": "t",
-                "partition": partition,
+                "partitions": [partition],
                 "sequence": sequence,
                 "state": "owned",
                 "owner": owner,

@@ -181,14 +181,17 @@ SCENARIOS: dict[str, tuple[list[RebalanceRecord], dict[str, list[Interval]]]] = 
 def found(spark: SparkSession) -> dict[str, dict[str, list[Interval]]]:
     """Of all at once, each a group of its own: a pass of Spark costs seconds, a row nothing."""
     from kohort.pipeline.transformations import history  # noqa: PLC0415
-    from kohort.pipeline.transformations.ownership import partitions  # noqa: PLC0415
+    from kohort.pipeline.transformations.ownership import (  # noqa: PLC0415
+        by_partition,
+        partitions,
+    )
 
     records = [
         replace(record, group=name) for name, (given, _) in SCENARIOS.items() for record in given
     ]
     frame = events(spark, *records)
     members = history.members(frame).persist()
-    rows = partitions(members, history.rebalances(frame), members).collect()
+    rows = by_partition(partitions(members, history.rebalances(frame), members)).collect()
     groups: dict[str, dict[str, list[Interval]]] = {}
     for row in sorted(rows, key=lambda row: (row["from_at"], row["sequence"])):
         begin = since_begin(row["from_at"])
@@ -243,3 +246,27 @@ def test_unavailability_is_summed_by_partition_and_cause(spark: SparkSession) ->
     assertDataFrameEqual(
         unavailability(table), spark.createDataFrame(expected, UNAVAILABILITY.schema)
     )
+
+
+def test_partitions_that_always_moved_together_are_one_row(spark: SparkSession) -> None:
+    from kohort.pipeline.transformations import history  # noqa: PLC0415
+    from kohort.pipeline.transformations.ownership import partitions  # noqa: PLC0415
+
+    frame = events(
+        spark,
+        rebalance(
+            1, 0, member("a-1", join=0, sync=10, fate="new", gained=["t-3", "t-0", "t-1", "u-1"])
+        ),
+        rebalance(
+            2,
+            10,
+            member("a-1", join=0, sync=10, kept=3, given_up=["t-1"]),
+            member("b-1", join=5, sync=10, fate="new", gained=["t-1"]),
+        ),
+    )
+    members = history.members(frame).persist()
+    found = partitions(members, history.rebalances(frame), members).collect()
+    sets = sorted({(row["topic"], tuple(row["partitions"])) for row in found})
+    assert sets == [("t", (0, 3)), ("t", (1,)), ("u", (1,))]
+    owned = [tuple(row["partitions"]) for row in found if row["state"] == "owned"]
+    assert sorted(owned) == sorted(2 * [one for _, one in sets])

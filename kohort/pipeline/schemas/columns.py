@@ -29,6 +29,7 @@ MOMENT: Final = TimestampType()
 """Wall time in UTC, exact to the millisecond where it comes from the history."""
 TEXTS: Final = ArrayType(TEXT)
 WHOLES: Final = ArrayType(WHOLE)
+SMALLS: Final = ArrayType(SMALL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,16 @@ has new events, from `rebalances`, `avoided` and `members`, and may be deleted a
 
 from typing import Final
 
-from kohort.pipeline.schemas.columns import MOMENT, SMALL, TEXT, TEXTS, WHOLE, Column, Table
+from kohort.pipeline.schemas.columns import (
+    MOMENT,
+    SMALL,
+    SMALLS,
+    TEXT,
+    TEXTS,
+    WHOLE,
+    Column,
+    Table,
+)
 from kohort.pipeline.schemas.history import CLUSTER, EVENT_KEY, GROUP, IDENTITY
 
 _GROUP_KEY: Final = (CLUSTER.name, GROUP.name)
@@ -57,18 +66,21 @@ SEQUENCE_GAPS: Final = Table(
 
 PARTITIONS: Final = Table(
     "partitions",
-    "One row for each time during which a partition was owned by one member without a stop, and "
-    "for each during which it was not read. An eager member's stop for a rebalance ends what it "
-    "owns and begins a time without an owner, also for partitions that it gets back. Partitions "
-    "appear from the moment when an event names them: events name 50 of a member's at most.",
-    (*_PARTITION_KEY, "sequence", "state"),
+    "One row for each time during which partitions were owned by one member without a stop, and "
+    "for each during which they were not read. Partitions of a topic that have always moved "
+    "together share their rows: `explode(partitions)` makes rows of each. An eager member's stop "
+    "for a rebalance ends what it owns and begins a time without an owner, also for partitions "
+    "that it gets back. Partitions appear from the moment when an event names them: events name "
+    "50 of a member's at most.",
+    (*_GROUP_KEY, "topic", "partitions", "sequence", "state"),
     (
         CLUSTER,
         GROUP,
-        *_TOPIC_PARTITION,
+        Column("topic", TEXT, "Topic."),
+        Column("partitions", SMALLS, "Partitions of the topic, from the smallest up."),
         Column("sequence", WHOLE, "The rebalance in which this time began."),
         Column("state", TEXT, "`owned`, or `unavailable`: not read."),
-        Column("member_id", TEXT, "Who owns it, or has owned it before."),
+        Column("member_id", TEXT, "Who owns them, or has owned them before."),
         Column("owner", TEXT, "Its instance_id, or member_id without one."),
         Column("client_id", TEXT, "Its client.id."),
         Column("from_at", MOMENT, "When it began."),

@@ -4,12 +4,14 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from kohort.pipeline.schemas import FLAPPING
-from kohort.pipeline.transformations.common import PARTITION, between_ms, conform
+from kohort.pipeline.transformations.common import GROUP, between_ms, conform
+from kohort.pipeline.transformations.ownership import by_partition
 
 
 def flapping(partitions: DataFrame, *, moves: int, window_ms: int) -> DataFrame:
     """The table `flapping`, of the table `partitions`: what moved so often in so long."""
-    in_order = Window.partitionBy(*PARTITION).orderBy("sequence")
+    moved_together = (*GROUP, "topic", "partitions")
+    in_order = Window.partitionBy(*moved_together).orderBy("sequence")
     owned = partitions.where(f.col("state") == "owned").withColumn(
         "before", f.lag("owner").over(in_order)
     )
@@ -20,12 +22,12 @@ def flapping(partitions: DataFrame, *, moves: int, window_ms: int) -> DataFrame:
         .withColumn("held_ms", between_ms(f.lag("from_at").over(in_order), f.col("from_at")))
         .withColumn("last_but_one", f.lag("owner", 2).over(in_order))
     )
-    lately = Window.partitionBy(*PARTITION).orderBy("at_ms").rangeBetween(-window_ms, 0)
+    lately = Window.partitionBy(*moved_together).orderBy("at_ms").rangeBetween(-window_ms, 0)
     moved = stints.where(f.col("before").isNotNull()).withColumn(
         "in_window", f.count("*").over(lately)
     )
     frame = (
-        moved.groupBy(*PARTITION)
+        moved.groupBy(*moved_together)
         .agg(
             f.count("*").alias("moves"),
             f.max("in_window").alias("moves_in_window"),
@@ -38,4 +40,4 @@ def flapping(partitions: DataFrame, *, moves: int, window_ms: int) -> DataFrame:
         )
         .where(f.col("moves_in_window") >= moves)
     )
-    return conform(frame, FLAPPING)
+    return conform(by_partition(frame), FLAPPING)

@@ -4,6 +4,10 @@ Events name the partitions that a member gained and gave up, not those that it k
 member holds is put together from one event to the next, per partition: a span of rebalances, from
 the one that gave it to the one that took it away. Within its span a partition stops and starts
 with its owner: an eager member stops at each rebalance that it joins, for all that it holds.
+
+Partitions of a topic that always moved together have the same times throughout. They are worked out
+once, and are one row with all their numbers: in a group of eight members with 24 partitions, an
+eager rebalance makes 16 rows and not 48.
 """
 
 from typing import Final
@@ -31,6 +35,8 @@ _START: Final = 1
 """In this order within one rebalance: a partition is taken before it is given."""
 
 _WHO: Final = ("member_id", "owner", "client_id")
+_SET: Final = (*GROUP, "topic", "first_partition")
+"""Partitions that moved together are known by the smallest of their numbers."""
 
 
 def partitions(members: DataFrame, rebalances: DataFrame, recent: DataFrame) -> DataFrame:
@@ -40,16 +46,22 @@ def partitions(members: DataFrame, rebalances: DataFrame, recent: DataFrame) -> 
     many stops as partitions times rebalances, while spans, found over the whole of the history,
     are as many as moves.
     """
-    named = _named(members)
+    named = _together(_named(members))
     ordered = _transitions(named, _stops(_spans(named), recent))
     return conform(_with_causes(_intervals(ordered), rebalances), PARTITIONS)
 
 
+def by_partition(partitions: DataFrame) -> DataFrame:
+    """The table `partitions` with a row, and its number as `partition`, for each partition."""
+    return partitions.select("*", f.explode("partitions").alias("partition")).drop("partitions")
+
+
 def unavailability(partitions: DataFrame) -> DataFrame:
     """The table `unavailability`, of the table `partitions`."""
+    cause = f.coalesce("cause", f.lit("unknown")).alias("cause")
     frame = (
         partitions.where(f.col("state") == "unavailable")
-        .groupBy(*PARTITION, f.coalesce("cause", f.lit("unknown")).alias("cause"))
+        .groupBy(*GROUP, "topic", "partitions", cause)
         .agg(
             f.count("*").alias("times"),
             total(f.col("duration_ms")).alias("total_ms"),
@@ -58,7 +70,7 @@ def unavailability(partitions: DataFrame) -> DataFrame:
             f.max("from_at").alias("last_at"),
         )
     )
-    return conform(frame, UNAVAILABILITY)
+    return conform(by_partition(frame), UNAVAILABILITY)
 
 
 def _named(members: DataFrame) -> DataFrame:
@@ -87,6 +99,24 @@ def _named(members: DataFrame) -> DataFrame:
     )
 
 
+def _together(named: DataFrame) -> DataFrame:
+    """The rows of `named` once for each set of partitions of which they say the same."""
+    columns = ("sequence", "move", *_WHO, "stop_at", "start_at", "how")
+    return (
+        named.groupBy(*PARTITION)
+        .agg(f.sort_array(f.collect_list(f.struct(*columns))).alias("moves"))
+        .groupBy(*GROUP, "topic", "moves")
+        .agg(f.sort_array(f.collect_list("partition")).alias("partitions"))
+        .select(
+            *GROUP,
+            "topic",
+            f.array_min("partitions").alias("first_partition"),
+            "partitions",
+            f.inline("moves"),
+        )
+    )
+
+
 def _tagged(name: str, move: int) -> Column:
     pairs = f.transform(name, lambda item: f.struct(item.alias("name"), f.lit(move).alias("move")))
     return f.coalesce(pairs, f.array().cast("array<struct<name:string,move:int>>"))
@@ -94,16 +124,16 @@ def _tagged(name: str, move: int) -> Column:
 
 def _spans(named: DataFrame) -> DataFrame:
     """From each gain to the next time that a member is named for the partition."""
-    following = Window.partitionBy(*PARTITION).orderBy("sequence", "move")
+    following = Window.partitionBy(*_SET).orderBy("sequence", "move")
     return (
         named.withColumn("until_sequence", f.lead("sequence").over(following))
         .where(f.col("move") == _GAIN)
-        .select(*PARTITION, "sequence", "until_sequence", "owner")
+        .select(*_SET, "partitions", "sequence", "until_sequence", "owner")
     )
 
 
 def _stops(spans: DataFrame, recent: DataFrame) -> DataFrame:
-    """Where owners stop and start again with what they hold: (partition, rebalance, owner)."""
+    """Where owners stop and start again with what they hold: (partitions, rebalance, owner)."""
     is_eager = (f.col("mode") == "eager") & f.col("join_received_ms").isNotNull()
     stopping = recent.where(is_eager | f.col("fate").isin(*GONE)).select(
         *GROUP,
@@ -119,7 +149,8 @@ def _stops(spans: DataFrame, recent: DataFrame) -> DataFrame:
         & (until.isNull() | (f.col("stop_sequence") <= until))
     )
     return joined.select(
-        *PARTITION,
+        *_SET,
+        "partitions",
         f.col("stop_sequence").alias("sequence"),
         f.col("stop_member_id").alias("member_id"),
         "owner",
@@ -143,9 +174,9 @@ def _transitions(named: DataFrame, stops: DataFrame) -> DataFrame:
         .where(f.col("at").isNotNull())
     )
     # In the order that all that follows needs: one shuffle and one sort for this and for intervals.
-    same = Window.partitionBy(*PARTITION, "sequence", "turn").orderBy("at", "how", *_WHO)
+    same = Window.partitionBy(*_SET, "sequence", "turn").orderBy("at", "how", *_WHO)
     return (
-        rows.repartition(*PARTITION)
+        rows.repartition(*_SET)
         .withColumn("rank", f.row_number().over(same))
         .where(f.col("rank") == 1)
         .drop("rank")
@@ -154,13 +185,19 @@ def _transitions(named: DataFrame, stops: DataFrame) -> DataFrame:
 
 def _as_transition(frame: DataFrame, turn: int, at: str) -> DataFrame:
     return frame.select(
-        *PARTITION, "sequence", *_WHO, "how", f.lit(turn).alias("turn"), f.col(at).alias("at")
+        *_SET,
+        "partitions",
+        "sequence",
+        *_WHO,
+        "how",
+        f.lit(turn).alias("turn"),
+        f.col(at).alias("at"),
     )
 
 
 def _intervals(transitions: DataFrame) -> DataFrame:
     """From each transition to the next; a stop behind a stop changes nothing."""
-    in_order = Window.partitionBy(*PARTITION).orderBy("sequence", "turn")
+    in_order = Window.partitionBy(*_SET).orderBy("sequence", "turn")
     is_again = (f.col("turn") == _STOP) & (f.lag("turn").over(in_order) == _STOP)
     kept = transitions.withColumn("again", f.coalesce(is_again, f.lit(False))).where(
         ~f.col("again")
