@@ -61,17 +61,25 @@ def examine(story: Story, kill: Kill, examiner: Examiner) -> None:
 def test_a_kill_at_every_point(scenario: Scenario, long_form: bool) -> None:
     story = Story(scenario)
     story.run()
+    examined = examine_all(story, kills_max=None if long_form else KILLS_SHORT)
+    print(scenario, {point.name: count for point, count in examined.items()})
+    assert set(examined) == scenario.points()
+
+
+def examine_all(story: Story, kills_max: int | None) -> Counter[Point]:
+    """How many kills of each point were examined: all of them, or so many."""
+    scenario = story.scenario
     examiner = Examiner(is_forced=scenario.is_forced)
     examined: Counter[Point] = Counter()
     for kill in story.kills:
-        if kill.point is None or (not long_form and examined[kill.point] >= KILLS_SHORT):
+        if kill.point is None or examined[kill.point] == kills_max:
             continue
         examined[kill.point] += 1
         try:
             examine(story, kill, examiner)
         except BaseException as error:
             error.add_note(f"{scenario}, kill {kill.state.number}: {kill.point.value}")
+            examiner.close()
             raise
     examiner.close()
-    print(scenario, {point.name: count for point, count in examined.items()})
-    assert set(examined) == scenario.points()
+    return examined

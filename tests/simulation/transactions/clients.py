@@ -35,7 +35,8 @@ from tests.simulation.transactions.ledger import NEVER, Ledger, Sent, Transactio
 NONE: Final = ErrorCode.NONE
 OFFSETS: Final = "offsets"
 KEYS: Final = (b"a", b"b", b"c", b"d")
-ANCIENT_MS: Final = 1_600_000_000_000
+WRITTEN_MS: Final = 1_700_000_000_000
+"""When a virtual clock begins: no record is too old to be kept."""
 _AGAIN: Final = {
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -159,7 +160,7 @@ class Client:
         topics: dict[str, list[PartitionProduceData]] = {}
         for place, records in sent.items():
             batch = encode_batch(
-                [Record(one.value.encode(), key=one.key, timestamp=ANCIENT_MS) for one in records],
+                [Record(one.value.encode(), key=one.key, timestamp=WRITTEN_MS) for one in records],
                 producer_id=self.producer[0],
                 producer_epoch=self.producer[1],
                 base_sequence=self._sequences.get(place, 0),

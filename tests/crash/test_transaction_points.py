@@ -1,0 +1,128 @@
+"""kill -9 exactly between the steps of a transaction's end, under a client that waits for it.
+
+Every point and every state of the disk is in `tests/simulation/test_transaction_points.py`; here a
+few of them are real: a process, a disk, and a producer that asks again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import TopicPartition as Place
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.crash.dying_broker import POINTS
+from tests.support.brokers.kohort_server import KohortServer
+
+pytestmark = pytest.mark.long
+
+PARTITIONS = 3
+PATIENCE_S = 60
+CONFIG = {
+    "transaction.timeout.ms": 60_000,
+    "linger.ms": 0,
+    "reconnect.backoff.max.ms": 100,
+    "log_level": 0,
+}
+
+
+class DyingServer(KohortServer):
+    """Dies at a point, in its first life."""
+
+    point: str | None = None
+
+    def command(self) -> list[str]:
+        command = super().command()
+        if self.point is not None:
+            at = command.index("kohort")
+            command[at : at + 1] = ["tests.crash.dying_broker", self.point]
+        return command
+
+    def wait_dead(self) -> None:
+        assert self._process is not None
+        self._process.wait(PATIENCE_S)
+
+
+def read_committed(bootstrap: str) -> list[bytes]:
+    """All values up to the ends of the partitions: nothing is undecided, or this would not end."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    found: list[bytes] = []
+    unread = set(range(PARTITIONS))
+    try:
+        consumer.assign([Place("t", index, 0) for index in unread])
+        while unread:
+            message = consumer.poll(PATIENCE_S)
+            assert message is not None, f"consumers are held back: {unread}"
+            partition, value = message.partition(), message.value()
+            assert partition is not None
+            if message.error() is not None:
+                unread.discard(partition)
+                continue
+            assert value is not None
+            found.append(value)
+        for index in range(PARTITIONS):
+            _, high = consumer.get_watermark_offsets(Place("t", index), timeout=PATIENCE_S)
+            (position,) = consumer.position([Place("t", index)])
+            assert position.offset == high, f"consumers are held back in {index}"
+    finally:
+        consumer.close()
+    return found
+
+
+def end(producer: Producer, *, commit: bool) -> None:
+    """Ask until it is answered."""
+    while True:
+        try:
+            if commit:
+                producer.commit_transaction(10)
+            else:
+                producer.abort_transaction(10)
+        except KafkaException as error:
+            if not error.args[0].retriable():
+                raise
+        else:
+            return
+
+
+@pytest.mark.parametrize("flush", ["cached", "forced"])
+@pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
+@pytest.mark.parametrize("point", POINTS)
+def test_a_kill_between_the_steps_of_an_end(
+    point: str, commit: bool, flush: str, tmp_path: Path
+) -> None:
+    overrides = {"transaction.state.log.num.partitions": "1"}
+    if flush == "forced":
+        overrides["log.flush.interval.messages"] = "1"
+    server = DyingServer(tmp_path, overrides=overrides)
+    server.point = point
+    with server:
+        admin = AdminClient({"bootstrap.servers": server.bootstrap})
+        admin.create_topics([NewTopic("t", PARTITIONS)])["t"].result(PATIENCE_S)
+        producer = Producer(
+            CONFIG | {"bootstrap.servers": server.bootstrap, "transactional.id": "id"}
+        )
+        producer.init_transactions(PATIENCE_S)
+        producer.begin_transaction()
+        for index in range(PARTITIONS):
+            producer.produce("t", b"%d" % index, partition=index)
+        assert producer.flush(PATIENCE_S) == 0
+        with pytest.raises(KafkaException):
+            (producer.commit_transaction if commit else producer.abort_transaction)(0.5)
+        server.wait_dead()
+        server.point = None
+        server.start()
+        end(producer, commit=commit)
+        producer.begin_transaction()
+        producer.produce("t", b"last", partition=0)
+        end(producer, commit=False)
+        assert sorted(read_committed(server.bootstrap)) == ([b"0", b"1", b"2"] if commit else [])
