@@ -10,10 +10,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.histories.broker import FAULTS, SteppedClock
-from tests.histories.disturbances import EVERY, KILL, Disturber, Pace
+from tests.histories.disturbances import EVERY, KILL, NOT_LETHAL, Disturber, Pace
 from tests.histories.run import PACE, Result, errors_told, kohort, run
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.server_process import ServerProcess
@@ -51,7 +52,9 @@ def main() -> int:
 
 
 def _one(options: argparse.Namespace, seed: str, directory: Path) -> Result:
-    kinds = [KILL] if options.kills else EVERY
+    kinds: Sequence[str] = NOT_LETHAL if options.kafka else EVERY
+    if options.kills:
+        kinds = [KILL]
     pace = KILL_PACE if options.kills else PACE
 
     def go_on(disturber: Disturber) -> bool:

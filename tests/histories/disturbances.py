@@ -22,6 +22,8 @@ CUT: Final = "connections cut"
 CLOCK: Final = "clock stepped"
 TWIN: Final = "fenced by a twin"
 EVERY: Final = (KILL, STOP, CUT, CLOCK, TWIN)
+NOT_LETHAL: Final = (STOP, CUT, CLOCK, TWIN)
+"""For a Kafka: a single node that was killed has been seen to hold readers back for minutes."""
 
 
 class Pace(NamedTuple):
