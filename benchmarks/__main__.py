@@ -28,6 +28,7 @@ from benchmarks import (
     startup,
     throughput,
     timers,
+    transaction_state,
     transactions,
     turns,
 )
@@ -48,6 +49,7 @@ SUBJECTS: dict[str, Subject] = {
     "records": records,
     "log": log,
     "compaction": compaction,
+    "transaction_state": transaction_state,
     "turns": turns,
     "timers": timers,
     "parked": parked,

@@ -16,6 +16,7 @@ from benchmarks import (
     rpc,
     throughput,
     timers,
+    transaction_state,
     transactions,
     turns,
 )
@@ -31,6 +32,7 @@ from benchmarks.table import render
         (codecs, 16),
         (timers, 5),
         (turns, 4),
+        (transaction_state, 12),
         (parked, 12),
         (rpc, 18),
         (throughput, 13),

@@ -25,7 +25,12 @@ from kohort.protocol.messages.transaction_log import (
 
 _KEY_VERSION: Final = 0
 _VALUE_VERSION: Final = 1
+_VERSION_BYTES: Final = 2
 _KEY: Final = codec(TransactionLogKey, _KEY_VERSION)
+_VALUES: Final = {
+    _VALUE_VERSION.to_bytes(_VERSION_BYTES, "big"): codec(TransactionLogValue, _VALUE_VERSION)
+}
+"""By the bytes that say which: a start reads very many."""
 
 
 def encode_key(record: DurableTransaction) -> bytes:
@@ -77,17 +82,22 @@ def decode_value(transactional_id: str, value: bytes) -> TransactionRecord:
     Raises:
         DecodeError: the value does not parse, or says what no coordinator writes.
     """
-    stored, _ = decode_versioned(TransactionLogValue, value)
+    layout = _VALUES.get(value[:_VERSION_BYTES])
+    # The other versions, with what is to be said of them.
+    stored = layout.decode(value, _VERSION_BYTES)[0] if layout else _decode_rare(value)
     state = STORED_STATES.get(stored.transaction_status)
     if state is None:
         raise DecodeError(f"{transactional_id!r} is in state {stored.transaction_status}")
     if stored.producer_id < 0 or stored.producer_epoch < 0:
         raise DecodeError(f"{transactional_id!r} has no producer")
-    partitions = dict.fromkeys(
-        TopicPartition(topic.topic, index)
-        for topic in stored.transaction_partitions or ()
-        for index in topic.partition_ids
-    )
+    partitions: tuple[TopicPartition, ...] = ()
+    if stored.transaction_partitions:
+        places = [
+            TopicPartition(topic.topic, index)
+            for topic in stored.transaction_partitions
+            for index in topic.partition_ids
+        ]
+        partitions = tuple(dict.fromkeys(places))
     is_v2 = stored.client_transaction_version >= ClientVersion.V2
     return TransactionRecord(
         transactional_id,
@@ -97,11 +107,16 @@ def decode_value(transactional_id: str, value: bytes) -> TransactionRecord:
         stored.producer_epoch,
         stored.transaction_timeout_ms,
         state,
-        tuple(partitions),
+        partitions,
         stored.transaction_last_update_timestamp_ms,
         stored.transaction_start_timestamp_ms,
         ClientVersion.V2 if is_v2 else ClientVersion.V1,
     )
+
+
+def _decode_rare(value: bytes) -> TransactionLogValue:
+    """Raises DecodeError."""
+    return decode_versioned(TransactionLogValue, value)[0]
 
 
 def by_topic(partitions: tuple[TopicPartition, ...]) -> dict[str, list[int]]:
