@@ -22,8 +22,9 @@ _RATE: Final = 100
 _RATE_SECONDS: Final = 8.0
 _BATCH_RECORDS: Final = 1_000
 _BATCH_PRODUCERS: Final = 5
-_READ_TRANSACTIONS: Final = 1_000
-_READ_SECONDS: Final = 2.0
+_BATCH_SECONDS: Final = 2.0
+_READ_TRANSACTIONS: Final = 300
+_READ_SECONDS: Final = 4.0
 _SHARE: Final = 0.95
 """What is left of the rate with transactions."""
 
@@ -112,7 +113,7 @@ def _batches(record_bytes: int, size: str) -> Part:
                 broker,
                 flow,
                 producers=_BATCH_PRODUCERS,
-                seconds=bench.scaled(_READ_SECONDS, 0.02),
+                seconds=bench.scaled(_BATCH_SECONDS, 0.02),
                 records=int(bench.scaled(_BATCH_RECORDS, 10)),
                 record_bytes=record_bytes,
             )
@@ -156,30 +157,20 @@ def _read(what: str, abort_every: int) -> Part:
             record_bytes=100,
             abort_every=abort_every,
         )
-        plain, committed = (
-            load(
-                broker,
-                "read",
-                topic=topic,
-                seconds=bench.scaled(_READ_SECONDS, 0.02),
-                committed=isolated,
-            )
-            for isolated in (False, True)
-        )
+        found = load(broker, "read", topic=topic, seconds=bench.scaled(_READ_SECONDS, 0.02))
         delete_topics(broker.port, [topic])
-        if committed["aborted"] != (count // abort_every if abort_every else 0):
-            raise RuntimeError(f"{committed['aborted']} transactions were told as aborted")
+        if found["aborted"] != (count // abort_every if abort_every else 0):
+            raise RuntimeError(f"{found['aborted']} transactions were told as aborted")
         return {
-            "plain rate": plain["rate"],
-            "rate": committed["rate"],
-            "share": committed["rate"] / plain["rate"],
-            "p99": committed["p99"],
-            "slower": committed["p99"] / plain["p99"],
-            "cpu": committed["cpu"],
+            **found,
+            "share": found["rate"] / found["plain rate"],
+            "slower": found["p99"] / found["plain p99"],
         }
 
     def rows(name: str, figures: Figures) -> Iterable[Row]:
         yield Row(f"{name}: rate", "MB/s", figures[f"{name} rate"], "more", aim=1.0)
+        plain = figures[f"{name} plain rate"]
+        yield Row(f"{name}: rate of read_uncommitted", "MB/s", plain, "more")
         share = figures[f"{name} share"]
         yield Row(f"{name}: share of read_uncommitted", "x", share, "more", limit=_SHARE)
         yield Row(f"{name}: server CPU", "ms per MB", figures[f"{name} cpu"], aim=1.0)

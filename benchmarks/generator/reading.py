@@ -25,32 +25,61 @@ _VERSION: Final = 12
 _ANSWER_BYTES: Final = 1 << 20
 
 
-def run(port: int, pid: int, topic: str, seconds: float, *, committed: bool) -> Measured:
-    """From the beginning to the end, over and over. The slowest of a hundred answers is `p99`."""
+def run(port: int, pid: int, topic: str, seconds: float) -> Measured:
+    """From the beginning to the end, in turns as either isolation level reads.
+
+    Figures of a reader of committed records, and those of the other one behind ``plain``; `p99` is
+    the slowest of a hundred answers.
+    """
     end = committed_end(port, topic)
     if not end or end != count_records(port, [topic], 1):
         raise RuntimeError("not all transactions are decided")
+    levels = _Level("plain ", committed=False), _Level("", committed=True)
     with connect(port) as connection:
-        _read_once(connection, topic, end, committed=committed)
-        took, size_bytes, aborted = [], 0, 0
-        server_s, own_s, began_s = cpu_s(pid), time.process_time(), time.perf_counter()
+        for level in levels:
+            level.read(connection, pid, topic, end)
+            level.forget()
+        began_s = time.perf_counter()
         while time.perf_counter() < began_s + seconds:
-            passed = _read_once(connection, topic, end, committed=committed)
-            took += passed[0]
-            size_bytes += passed[1]
-            aborted = passed[2]
-        took_s = time.perf_counter() - began_s
-        own_s, server_s = time.process_time() - own_s, cpu_s(pid) - server_s
-    took.sort()
-    megabytes = size_bytes / 1e6
-    return {
-        "rate": megabytes / took_s,
-        "cpu": server_s / megabytes * 1e3,
-        "generator": own_s / took_s * 100,
-        "p50": took[len(took) // 2] * 1e3,
-        "p99": took[len(took) * 99 // 100] * 1e3,
-        "aborted": aborted,
-    }
+            for level in levels:
+                level.read(connection, pid, topic, end)
+    return {**levels[0].figures(), **levels[1].figures()}
+
+
+class _Level:
+    """What reading with one isolation level has taken."""
+
+    def __init__(self, name: str, *, committed: bool) -> None:
+        self._name = name
+        self._committed = committed
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin to count."""
+        self._took_s: list[float] = []
+        self._size_bytes = self._aborted = 0
+        self._all_s = self._server_s = 0.0
+
+    def read(self, connection: socket.socket, pid: int, topic: str, end: int) -> None:
+        """Once from the beginning to the end."""
+        server_s, began_s = cpu_s(pid), time.perf_counter()
+        took_s, size_bytes, self._aborted = _read_once(
+            connection, topic, end, committed=self._committed
+        )
+        self._all_s += time.perf_counter() - began_s
+        self._server_s += cpu_s(pid) - server_s
+        self._took_s += took_s
+        self._size_bytes += size_bytes
+
+    def figures(self) -> Measured:
+        took_s, megabytes = sorted(self._took_s), self._size_bytes / 1e6
+        found = {
+            "rate": megabytes / self._all_s,
+            "cpu": self._server_s / megabytes * 1e3,
+            "p99": took_s[len(took_s) * 99 // 100] * 1e3,
+            "aborted": self._aborted,
+        }
+        return {f"{self._name}{name}": value for name, value in found.items()}
 
 
 def _read_once(
