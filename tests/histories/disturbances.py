@@ -23,7 +23,7 @@ CLOCK: Final = "clock stepped"
 TWIN: Final = "fenced by a twin"
 EVERY: Final = (KILL, STOP, CUT, CLOCK, TWIN)
 NOT_LETHAL: Final = (STOP, CUT, CLOCK, TWIN)
-"""For a Kafka: a single node that was killed has been seen to hold readers back for minutes."""
+"""For a Kafka: README.md says what was seen of single nodes that were killed."""
 
 
 class Pace(NamedTuple):
