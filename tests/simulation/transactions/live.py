@@ -11,7 +11,7 @@ WATCHED = (("t", 0), ("t", 1), (CONSUMER_OFFSETS, 0))
 
 
 class LiveLogs:
-    """What was appended since the broker's start, and what follows from it (P3, P4, P8)."""
+    """What was appended since the broker's start, and what follows from it (P3, P4)."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -50,21 +50,3 @@ class LiveLogs:
             assert stable <= log.stable, f"{found}: undecided records are shown"
             if found.high_watermark == found.log.log_end_offset:
                 assert stable == log.stable, f"{found}: {stable} is not {log.stable}"
-        self._check_unstable(broker)
-
-    def _check_unstable(self, broker: Broker) -> None:
-        """A position is unstable while its transaction is open in the groups' log, or a little
-        longer, until the marker is durable.
-        """
-        pending: set[int] = set()
-        for group in broker.groups.host.groups():
-            pending.update(group.offsets.pending_producers())
-        assert set(self._logs[CONSUMER_OFFSETS, 0].open()) - pending <= self._unwritten(broker)
-
-    def _unwritten(self, broker: Broker) -> set[int]:
-        """Producers whose positions are appended, and not durable yet."""
-        found = broker.topics.partition(CONSUMER_OFFSETS, 0)
-        assert found is not None
-        if found.high_watermark == found.log.log_end_offset:
-            return set()
-        return set(self._logs[CONSUMER_OFFSETS, 0].open())

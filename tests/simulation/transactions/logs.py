@@ -20,6 +20,15 @@ from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.simulation.transactions.ledger import Seen
 
 
+class Gap(Exception):  # noqa: N818 - found, and no fault of the reader.
+    """Batches are missing between others: the power took the end of a segment, and not the next.
+
+    A start ends the log there, unless nothing was ever noted of it: then it cannot tell that from
+    a directory whose notes were lost, and keeps what lies behind. What a transaction has become
+    cannot be read from such a log.
+    """
+
+
 class Batch(NamedTuple):
     """One, as it lies in a log."""
 
@@ -160,12 +169,16 @@ def seen_in(content: bytes | memoryview, header: BatchHeader) -> Iterator[Seen]:
         yield Seen(record.offset, record.key, (record.value or b"").decode())
 
 
-def read_log(files: SimulatedFileSystem, directory: str) -> Partition:
-    """A partition from its files."""
+def read_log(
+    files: SimulatedFileSystem, directory: str, *, may_have_gaps: bool = True
+) -> Partition:
+    """A partition from its files. Raises Gap."""
     found = Partition()
     names = [entry.name for entry in files.entries(directory)]
     for name in sorted(name for name in names if name.endswith(".log")):
         content = bytes(files.cached(f"{directory}/{name}"))
+        if found.batches and not may_have_gaps and int(name.removesuffix(".log")) > found.end:
+            raise Gap(directory)
         # A log that lost all goes on where it was.
         found.end = max(found.end, int(name.removesuffix(".log")))
         for header, batch in split_batches(content):

@@ -15,7 +15,7 @@ from kohort.broker.topics.partition import Partition as LivePartition
 from kohort.testing.virtual_clock import VirtualClock
 from tests.simulation.transactions.broker import ROOT, Broker, Disk, new_loop, settings
 from tests.simulation.transactions.ledger import COMPACTED, Ledger
-from tests.simulation.transactions.logs import Ids, Offsets, Partition, read_log
+from tests.simulation.transactions.logs import Gap, Ids, Offsets, Partition, read_log
 from tests.simulation.transactions.world import OWNERS, State
 from tests.support.brokers.running_topics import aborted_in
 from tests.support.records.storage_tools import LastingMetadata
@@ -35,6 +35,8 @@ class Examiner:
         self._examined: set[int] = set()
         self.count = 0
         """States that were looked at."""
+        self.gap_count = 0
+        """States whose logs have a gap, and say nothing certain."""
         self.repeated_count = 0
         """States that were the same, byte by byte and fact by fact, as one before."""
 
@@ -46,7 +48,12 @@ class Examiner:
             return
         self._examined.add(fingerprint)
         self.count += 1
-        self.start_on(state, lambda broker: self.hold_against(broker, state, ledger))
+        try:
+            self.start_on(state, lambda broker: self.hold_against(broker, state, ledger))
+        except Gap:
+            assert state.has_lost_power
+            assert not self._is_forced
+            self.gap_count += 1
 
     def start_on(self, state: State, work: Callable[[Broker], Coroutine[Any, Any, None]]) -> None:
         """Start a broker on a disk, do something with it, and kill it."""
@@ -89,7 +96,8 @@ def read_logs(broker: Broker) -> dict[TopicPartition, Partition]:
         place = TopicPartition(partition.topic_name, partition.index)
         assert partition.failure is None, f"{place} is offline: {partition.failure}"
         directory = partition.log.directory
-        found[place] = read_log(broker.disk.files, str(directory))
+        is_compacted = place.topic in COMPACTED_LOGS
+        found[place] = read_log(broker.disk.files, str(directory), may_have_gaps=is_compacted)
     assert str(ROOT)
     for name in (CONSUMER_OFFSETS, TRANSACTION_STATE):
         found.setdefault(TopicPartition(name, 0), Partition())
