@@ -7,7 +7,7 @@ Tables are called by a path below the root: ``rebalances``, ``land/orders``.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -21,8 +21,16 @@ from kohort.pipeline import jvm
 from kohort.pipeline.append_transaction import AppendTransaction
 from kohort.pipeline.errors import ConflictError, PipelineError
 from kohort.pipeline.faults import explained
+from kohort.pipeline.replace_transaction import Groups, ReplaceTransaction
 
 _FORMAT: Final = "delta"
+
+_INDEX: Final = "delta.dataSkippingStatsColumns"
+_INDEXED: Final = ("cluster_id", "group", "sequence", "started_at", "at")
+"""Columns whose smallest and greatest values are noted for each file of the history and of what is
+found in it: those by which rows are looked for. Without a word it would be the first 32 columns,
+which costs a small write more than its rows do.
+"""
 
 _LOG: Final = "_delta_log"
 """Alone, it is of a table that is being created, or that a kill has kept from it."""
@@ -38,7 +46,7 @@ class Lake:
     """See the module. All methods raise PipelineError with the cause in plain words."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
-        self._spark = spark
+        self.spark: Final = spark
         self._known: set[str] = set()
         self.root = root.rstrip("/") or "/"
 
@@ -49,7 +57,7 @@ class Lake:
     def exists(self, name: str) -> bool:
         """Whether there is a table of that name, with rows or without."""
         with explained(self._called(name)):
-            return DeltaTable.isDeltaTable(self._spark, self.path(name))
+            return DeltaTable.isDeltaTable(self.spark, self.path(name))
 
     def read(self, name: str) -> DataFrame:
         """The table as it is now.
@@ -61,7 +69,7 @@ class Lake:
             raise PipelineError(
                 f"the lake {self.root} has no table {name}; has the job run that makes it?"
             )
-        return self._spark.read.format(_FORMAT).load(self.path(name))
+        return self.spark.read.format(_FORMAT).load(self.path(name))
 
     def create(self, name: str, schema: StructType) -> str:
         """Makes an empty table if there is none; returns the id that the table keeps for life.
@@ -74,13 +82,13 @@ class Lake:
             elif self._is_short_of(name, schema):
                 self._add_columns(name, schema)
             # DeltaTable.detail() says it too, by a query that takes seconds.
-            return str(jvm.delta_log(self._spark, self.path(name)).unsafeVolatileTableId())
+            return str(jvm.delta_log(self.spark, self.path(name)).unsafeVolatileTableId())
 
     def version(self, name: str) -> int:
         """How often the table has changed since it was made."""
         with explained(self._called(name)):
-            nothing = jvm.of(self._spark).scala.Option.empty()
-            log = jvm.delta_log(self._spark, self.path(name))
+            nothing = jvm.of(self.spark).scala.Option.empty()
+            log = jvm.delta_log(self.spark, self.path(name))
             return int(log.update(False, nothing, nothing).version())
 
     def append_once(self, frame: DataFrame, name: str, *, app_id: str, batch_id: int) -> None:
@@ -99,10 +107,27 @@ class Lake:
         with self._writing(name):
             writer.save(self.path(name))
 
+    def fits(self, name: str, schema: StructType) -> bool:
+        """Whether the table is there, with these columns and no others."""
+        if not self.exists(name):
+            return False
+        with explained(self._called(name)):
+            return self._columns(name) == _lowered(schema.names)
+
+    def replace(self, rows: DataFrame, name: str, groups: Groups, *, are_many: bool) -> None:
+        """Puts `rows` in the place of all rows of these groups; see `ReplaceTransaction`.
+
+        Raises:
+            ConflictError: the table has changed since this began. Nothing was changed.
+        """
+        with explained(self._called(name)):
+            transaction = ReplaceTransaction(self.spark, self.path(name))
+            transaction.replace(rows, groups, are_many=are_many)
+
     def begin_append(self, name: str) -> AppendTransaction:
         """For `append`: before the table is read for what is missing in it."""
         with explained(self._called(name)):
-            return AppendTransaction(self._spark, self.path(name))
+            return AppendTransaction(self.spark, self.path(name))
 
     def append(self, frame: DataFrame, name: str, transaction: AppendTransaction) -> None:
         """Adds rows that were missing when the transaction began: a merge without a search.
@@ -126,7 +151,7 @@ class Lake:
         with explained(self._called(name)):
             self.create(name, frame.schema)
             (
-                DeltaTable.forPath(self._spark, self.path(name))
+                DeltaTable.forPath(self.spark, self.path(name))
                 .alias("old")
                 .merge(rows.alias("new"), same)
                 .withSchemaEvolution()
@@ -137,6 +162,8 @@ class Lake:
     def overwrite(self, frame: DataFrame, name: str) -> None:
         """Replaces the table, schema and all; readers see the old one or the new one."""
         writer = frame.write.format(_FORMAT).mode("overwrite").option("overwriteSchema", "true")
+        if index := _index(frame.schema):
+            writer = writer.option(_INDEX, index)
         with self._writing(name):
             writer.save(self.path(name))
 
@@ -154,29 +181,32 @@ class Lake:
             files.delete(begun, False)
 
     def _is_short_of(self, name: str, schema: StructType) -> bool:
-        snapshot = jvm.delta_log(self._spark, self.path(name)).unsafeVolatileSnapshot()
-        there = json.loads(snapshot.schema().json())["fields"]
-        # As Delta compares them.
-        return not {one.lower() for one in schema.names} <= {one["name"].lower() for one in there}
+        return not _lowered(schema.names) <= self._columns(name)
+
+    def _columns(self, name: str) -> set[str]:
+        snapshot = jvm.delta_log(self.spark, self.path(name)).unsafeVolatileSnapshot()
+        return _lowered(one["name"] for one in json.loads(snapshot.schema().json())["fields"])
 
     def _make(self, name: str, schema: StructType) -> None:
         if self._is_begun(name):
             # Delta creates tables only where nothing is at all.
             self._add_columns(name, schema)
             return
-        table = DeltaTable.createIfNotExists(self._spark).location(self.path(name))
+        table = DeltaTable.createIfNotExists(self.spark).location(self.path(name))
+        if index := _index(schema):
+            table = table.property(_INDEX, index)
         try:
             table.addColumns(schema).execute()
         except (PySparkException, Py4JError) as error:
             # There was nothing just before.
-            if self._is_begun(name) or DeltaTable.isDeltaTable(self._spark, self.path(name)):
+            if self._is_begun(name) or DeltaTable.isDeltaTable(self.spark, self.path(name)):
                 raise ConflictError(
                     f"{self._called(name)}: another run is making it at the same time"
                 ) from error
             raise
 
     def _add_columns(self, name: str, schema: StructType) -> None:
-        nothing = self._spark.createDataFrame([], schema).write.format(_FORMAT).mode("append")
+        nothing = self.spark.createDataFrame([], schema).write.format(_FORMAT).mode("append")
         nothing.option("mergeSchema", "true").save(self.path(name))
 
     def _check_place(self, name: str) -> bool:
@@ -187,13 +217,13 @@ class Lake:
         """
         if name in self._known:
             return True
-        if not DeltaTable.isDeltaTable(self._spark, self.path(name)):
+        if not DeltaTable.isDeltaTable(self.spark, self.path(name)):
             place = self._place(self.path(name))
             files = self._files(place)
             if not files.exists(place) or not len(files.listStatus(place)) or self._is_begun(name):
                 return False
             # Another run may have ended its first write since the first look.
-            if not DeltaTable.isDeltaTable(self._spark, self.path(name)):
+            if not DeltaTable.isDeltaTable(self.spark, self.path(name)):
                 raise PipelineError(
                     f"{self._called(name)}: files are there that are not a table's. "
                     "Is that directory a lake of this pipeline?"
@@ -210,10 +240,22 @@ class Lake:
         return _BEGUN in names or names == {_LOG}
 
     def _place(self, path: str) -> Any:  # noqa: ANN401 - of the JVM.
-        return jvm.of(self._spark).org.apache.hadoop.fs.Path(path)
+        return jvm.of(self.spark).org.apache.hadoop.fs.Path(path)
 
     def _files(self, place: Any) -> Any:  # noqa: ANN401 - of the JVM, both.
-        return place.getFileSystem(jvm.hadoop_configuration(self._spark))
+        return place.getFileSystem(jvm.hadoop_configuration(self.spark))
 
     def _called(self, name: str) -> str:
         return f"the table {name} of {self.root}"
+
+
+def _index(schema: StructType) -> str:
+    """The columns of this schema whose values are noted; nothing for tables of other things."""
+    if "group" not in schema.names:
+        return ""
+    return ",".join(name for name in _INDEXED if name in schema.names)
+
+
+def _lowered(names: Iterable[str]) -> set[str]:
+    """The names as Delta compares them."""
+    return {name.lower() for name in names}

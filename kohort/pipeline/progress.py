@@ -27,8 +27,6 @@ LATE_S_MAX: Final = 10.0
 QUIET_S_MAX: Final = 10.0
 """A user who waits for longer than this wants to know that something happens."""
 
-STAGES_MAX: Final = 4
-
 
 class Progress(StreamingQueryListener):
     """Tells of each batch of each query: rows, rows per second, offsets that are still behind."""
@@ -83,33 +81,47 @@ class Progress(StreamingQueryListener):
             self._has_ended.notify_all()
 
 
+class Pulse:
+    """What the job is at, told every ten seconds."""
+
+    def __init__(self) -> None:
+        self.step = ""
+
+    def tell(self, step: str) -> None:
+        """From now on it is at this."""
+        self.step = step
+
+
 @contextmanager
-def pulse(spark: SparkSession) -> Iterator[None]:
+def pulse(spark: SparkSession) -> Iterator[Pulse]:
     """Tells every ten seconds how far it is, while the work in it goes on."""
     over = threading.Event()
+    now = Pulse()
 
     def beat() -> None:
         # If Spark is gone, the code that works with it says so.
         with suppress(Exception):
             while not over.wait(QUIET_S_MAX):
-                announce_stages(spark)
+                announce_stages(spark, now.step)
 
     thread = threading.Thread(target=beat, name="pulse", daemon=True)
     thread.start()
     try:
-        yield
+        yield now
     finally:
         over.set()
         thread.join()
 
 
-def announce_stages(spark: SparkSession) -> None:
-    """How far the stages are that run now."""
+def announce_stages(spark: SparkSession, step: str = "") -> None:
+    """How far the stages are that run now, and what they are for."""
     tracker = spark.sparkContext.statusTracker()
-    for stage_id in tracker.getActiveStageIds()[:STAGES_MAX]:
-        stage = tracker.getStageInfo(stage_id)
-        if stage is not None:
-            announce(f"working: {stage.numCompletedTasks} of {stage.numTasks} tasks are done")
+    stages = [tracker.getStageInfo(stage_id) for stage_id in tracker.getActiveStageIds()]
+    done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
+    tasks = sum(stage.numTasks for stage in stages if stage is not None)
+    counted = f"{done} of {tasks} tasks are done" if tasks else ""
+    if step or counted:
+        announce("working: " + ", ".join(part for part in (step, counted) if part))
 
 
 def line(name: str, progress: StreamingQueryProgress) -> str:

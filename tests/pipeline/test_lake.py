@@ -8,7 +8,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from kohort.pipeline.errors import ConflictError, PipelineError
+from kohort.pipeline.faults import explained
 from kohort.pipeline.lake import Lake
+from kohort.pipeline.replace_transaction import SMALL_FILES_MAX, Groups, ReplaceTransaction
 
 
 @pytest.fixture
@@ -148,6 +150,80 @@ def test_an_append_fails_that_would_repeat_what_was_added_since_the_look(
         spark.createDataFrame([(3,)], "number int"), "numbers", lake.begin_append("numbers")
     )
     assert rows(lake, "numbers") == [(1,), (2,), (3,)]
+
+
+def grouped(spark: SparkSession, *rows: tuple[str, int]) -> DataFrame:
+    return spark.createDataFrame(
+        [("c", group, number) for group, number in rows],
+        "cluster_id string, group string, number int",
+    )
+
+
+def files_of(lake: Lake, name: str) -> set[str]:
+    return {Path(path).name for path in lake.read(name).inputFiles()}
+
+
+def test_rows_of_a_group_are_replaced_and_files_of_others_left_alone(
+    spark: SparkSession, lake: Lake
+) -> None:
+    lake.overwrite(grouped(spark, ("a", 1), ("b", 2)).coalesce(1), "numbers")
+    lake.append(
+        grouped(spark, ("x", 3), ("y", 4)).coalesce(1), "numbers", lake.begin_append("numbers")
+    )
+    before = files_of(lake, "numbers")
+    one = Groups(grouped(spark, ("b", 0)).select("cluster_id", "group"), {("c", "b")})
+    lake.replace(grouped(spark, ("b", 5), ("b", 6)), "numbers", one, are_many=False)
+    assert rows(lake, "numbers") == [
+        ("c", "a", 1),
+        ("c", "b", 5),
+        ("c", "b", 6),
+        ("c", "x", 3),
+        ("c", "y", 4),
+    ]
+    assert len(before & files_of(lake, "numbers")) == 1
+
+
+@pytest.mark.long
+def test_rows_of_groups_that_have_none_now_or_had_none_are_replaced_too(
+    spark: SparkSession, lake: Lake
+) -> None:
+    lake.overwrite(grouped(spark, ("a", 1), ("b", 2), ("x", 3), ("y", 4)), "numbers")
+    one = Groups(grouped(spark, ("b", 0)).select("cluster_id", "group"), {("c", "b")})
+    lake.replace(grouped(spark), "numbers", one, are_many=False)
+    version = lake.version("numbers")
+    unknown = Groups(grouped(spark, ("z", 0)).select("cluster_id", "group"), {("c", "z")})
+    lake.replace(grouped(spark), "numbers", unknown, are_many=False)
+    assert rows(lake, "numbers") == [("c", "a", 1), ("c", "x", 3), ("c", "y", 4)]
+    assert lake.version("numbers") == version
+    # More of them than a list has names for.
+    many = Groups(grouped(spark, ("a", 0), ("x", 0)).select("cluster_id", "group"), None)
+    lake.replace(grouped(spark, ("x", 7)), "numbers", many, are_many=True)
+    assert rows(lake, "numbers") == [("c", "x", 7), ("c", "y", 4)]
+
+
+@pytest.mark.long
+def test_a_replacement_fails_of_rows_that_changed_meanwhile(
+    spark: SparkSession, lake: Lake
+) -> None:
+    lake.overwrite(grouped(spark, ("a", 1)), "numbers")
+    path = lake.path("numbers")
+    groups = Groups(grouped(spark, ("a", 0)).select("cluster_id", "group"), {("c", "a")})
+    late = ReplaceTransaction(spark, path)
+    lake.replace(grouped(spark, ("a", 2)), "numbers", groups, are_many=False)
+    with pytest.raises(ConflictError), explained("the table"):
+        late.replace(grouped(spark, ("a", 3)), groups, are_many=False)
+    assert rows(lake, "numbers") == [("c", "a", 2)]
+
+
+@pytest.mark.long
+def test_many_small_files_are_put_together_on_the_occasion(spark: SparkSession, lake: Lake) -> None:
+    lake.create("numbers", grouped(spark).schema)
+    names = [f"g{number:02}" for number in range(SMALL_FILES_MAX + 2)]
+    for name in names:
+        one = Groups(grouped(spark, (name, 0)).select("cluster_id", "group"), {("c", name)})
+        lake.replace(grouped(spark, (name, 1)), "numbers", one, are_many=False)
+    assert rows(lake, "numbers") == [("c", name, 1) for name in names]
+    assert len(files_of(lake, "numbers")) <= SMALL_FILES_MAX
 
 
 def test_a_table_of_before_gets_the_columns_that_it_lacks(spark: SparkSession, lake: Lake) -> None:

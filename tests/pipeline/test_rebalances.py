@@ -18,6 +18,8 @@ from tests.pipeline.events import avoided, line, member, rebalance
 from tests.pipeline.topics import Topics
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import free_port
+from tests.support.clients.model import wait_until
+from tests.support.groups.raw_members import RawMember, share
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -265,6 +267,27 @@ def test_a_group_with_members_is_told_of_once_and_left_alone(
     assert told.count("nothing was committed to the group") == 1
     assert "it has members, name another with --group" in told
     assert job.table("quarantine").count() == 2
+
+
+@pytest.mark.long
+def test_a_broker_without_a_rebalance_so_far_leaves_empty_tables(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with KohortServer(tmp_path / "new") as server:
+        assert job("--bootstrap-server", server.bootstrap) == 0
+        told = capsys.readouterr().err
+        assert "has no history yet" in told
+        assert "--from server.log" in told
+        for name in ("rebalances", "groups", "partitions"):
+            assert not job.table(name).count()
+        # And then it has one.
+        member = RawMember(server.port, "first")
+        assert not member.join().answer().error_code
+        assert not member.sync({member.member_id: share("orders", 0)}).error_code
+        topics = Topics(server.bootstrap)
+        wait_until(lambda: bool(topics.read("__rebalance_history")), "the history is written")
+        assert job("--bootstrap-server", server.bootstrap) == 0
+        assert job.table("groups").count() == 1
 
 
 def test_a_topic_that_is_missing_is_named(

@@ -20,8 +20,9 @@ from kohort.pipeline import options as common
 from kohort.pipeline.console import announce
 from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.java import QUICK
+from kohort.pipeline.kafka import TopicMissingError
 from kohort.pipeline.lake import Lake
-from kohort.pipeline.progress import pulse
+from kohort.pipeline.progress import Pulse, pulse
 from kohort.pipeline.rebalances import files
 from kohort.pipeline.rebalances.findings import Findings, Thresholds
 from kohort.pipeline.rebalances.ingest import Ingest, Tally
@@ -37,6 +38,10 @@ from kohort.pipeline.stopping import stop_on_signals
 
 NAME: Final = "kohort-rebalances"
 GROUP: Final = "kohort-rebalances"
+NO_HISTORY: Final = (
+    f"Kohort makes the topic {TOPIC} with the first rebalance of a group; Kafka's brokers have "
+    "none, and what they log of their groups can be read with --from server.log"
+)
 _LOOK_EVERY_S: Final = 0.2
 
 
@@ -57,8 +62,8 @@ def run(options: argparse.Namespace) -> int:
         kafka = common.kafka_of(options)
         kafka.check_reachable()
     spark = common.session_of(options, NAME, java_options=QUICK)
-    job = _Job(common.lake_of(options, spark), _thresholds(options))
-    with pulse(spark):
+    with pulse(spark) as progress:
+        job = _Job(common.lake_of(options, spark), _thresholds(options), progress)
         if options.files:
             job.read_files(spark, options)
         else:
@@ -70,16 +75,18 @@ def run(options: argparse.Namespace) -> int:
 class _Job:
     """Rows as they come, findings of them, and a word on both."""
 
-    def __init__(self, lake: Lake, thresholds: Thresholds) -> None:
+    def __init__(self, lake: Lake, thresholds: Thresholds, progress: Pulse) -> None:
         self.tally = Tally()
+        self._progress = progress
         self._lake = lake
         self._ingest = Ingest(lake)
-        self._findings = Findings(lake, thresholds)
+        self._findings = Findings(lake, thresholds, self._progress.tell)
 
-    def take(self, frame: DataFrame) -> None:
-        """One batch; may come again."""
+    def take(self, frame: DataFrame, count: int) -> None:
+        """One batch of about so many records; may come again."""
         begun_s = time.monotonic()
-        tally = self._ingest.take(frame)
+        self._progress.tell(f"taking {count:,} records")
+        tally = self._ingest.take(frame, count)
         self.tally.add(tally)
         announce(f"{JOB}: {tally.shown()}; {time.monotonic() - begun_s:.1f} s")
 
@@ -92,23 +99,28 @@ class _Job:
 
     def read_files(self, spark: SparkSession, options: argparse.Namespace) -> None:
         for piece in files.pieces(options.files, options.timezone):
-            self.take(piece.frame(spark, options.cluster_id))
+            self.take(piece.frame(spark, options.cluster_id), len(piece.lines))
         self.renew(everything=options.recompute)
 
     def read_topic(self, spark: SparkSession, options: argparse.Namespace) -> None:
-        def take(frame: DataFrame) -> None:
-            self.take(frame)
+        def take(frame: DataFrame, count: int) -> None:
+            self.take(frame, count)
             if not options.available_now:
                 self.renew()
 
-        def attempt() -> None:
-            stream = HistoryStream(
+        def open_stream() -> HistoryStream:
+            return HistoryStream(
                 spark,
                 common.kafka_of(options),
                 _settings(options, self._lake),
                 table_id=self._ingest.table_id,
                 take=take,
             )
+
+        def attempt() -> None:
+            stream = self._opened(open_stream, options, stopping)
+            if stream is None:
+                return
             with closing(stream):
                 # What a kill has left undone, or other thresholds ask for.
                 self.renew(everything=options.recompute)
@@ -120,6 +132,27 @@ class _Job:
         # A user who has said to stop does not wait for findings; the next run makes them.
         if not stopping.is_set():
             self.renew()
+
+    def _opened(
+        self,
+        open_stream: Callable[[], HistoryStream],
+        options: argparse.Namespace,
+        stopping: threading.Event,
+    ) -> HistoryStream | None:
+        """The history's topic, as soon as there is one; None if that is not waited for any more."""
+        is_told = False
+        while True:
+            try:
+                return open_stream()
+            except TopicMissingError:
+                # Another name is one that somebody has given, and may have mistyped.
+                if options.topic != TOPIC:
+                    raise
+            if not is_told:
+                announce(f"{JOB}: {options.bootstrap_server} has no history yet. {NO_HISTORY}")
+                is_told = True
+            if options.available_now or stopping.wait(options.interval):
+                return None
 
     def _follow(
         self, stream: HistoryStream, budget: RetryBudget, stopping: threading.Event

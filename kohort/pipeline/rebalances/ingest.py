@@ -4,15 +4,17 @@ An event is known by cluster, group and sequence number. Every table takes rows 
 keeps the first, so a batch that was half written before a kill is simply written again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from functools import reduce
+from typing import Final, TypeAlias
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from kohort.pipeline.append_transaction import AppendTransaction
 from kohort.pipeline.lake import Lake
+from kohort.pipeline.plans import are_few, fit_for, settings
 from kohort.pipeline.rebalances.conflicts import again_on_conflict
 from kohort.pipeline.schemas import (
     AVOIDED,
@@ -27,9 +29,14 @@ from kohort.pipeline.transformations import history, parsing
 from kohort.pipeline.transformations.common import EVENT, TOGETHER
 
 ROWS_TOGETHER: Final = 200
+_RUNNING: Final = "running"
 
 _TABLES: Final = (MEMBERS, REBALANCES, AVOIDED)
 """Tables that complete events go into. Members first: a reader who sees a rebalance finds them."""
+
+
+_Key: TypeAlias = tuple[str, str, int]
+"""EVENT."""
 
 
 @dataclass(slots=True)
@@ -42,6 +49,8 @@ class Tally:
     quarantined: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
     """Why, of those that are in quarantine."""
+    keys: list[_Key] | None = None
+    """The keys of complete events, if they are few."""
 
     def add(self, other: "Tally") -> None:
         self.rebalances += other.rebalances
@@ -66,25 +75,34 @@ class Ingest:
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
-        ids = again_on_conflict(
-            lambda: {table.name: lake.create(table.name, table.schema) for table in HISTORY}
-        )
+        with fit_for(lake.spark, 0):
+            ids = again_on_conflict(
+                lambda: {table.name: lake.create(table.name, table.schema) for table in HISTORY}
+            )
         self.table_id: Final = ids[REBALANCES.name]
         """Id of the table of rebalances: its checkpoints belong to it."""
 
-    def take(self, raw: DataFrame) -> Tally:
-        """One batch."""
+    def take(self, raw: DataFrame, count: int | None = None) -> Tally:
+        """One batch; `count` is how many records it has, or about, if that is known."""
         # Rows that are kept in memory are put together by so many, and an event can be half a
         # megabyte: Spark's 10,000 would be more than a driver has.
-        raw.sparkSession.conf.set(TOGETHER, ROWS_TOGETHER)
-        parsed = parsing.parsed(raw).persist()
-        try:
-            return again_on_conflict(lambda: self._take(parsed))
-        finally:
-            parsed.unpersist()
+        wanted = {TOGETHER: str(ROWS_TOGETHER)}
+        # A streaming query has a session of its own, and tables are of the job's.
+        spark, own = self._lake.spark, raw.sparkSession
+        with settings(own, wanted), fit_for(own, count), fit_for(spark, count):
+            parsed = parsing.parsed(raw)
+            if are_few(count):
+                # What is made of it is planned from here.
+                parsed = parsed.localCheckpoint()
+                return again_on_conflict(lambda: self._take(parsed, is_few=True))
+            parsed.persist()
+            try:
+                return again_on_conflict(lambda: self._take(parsed, is_few=False))
+            finally:
+                parsed.unpersist()
 
-    def _take(self, parsed: DataFrame) -> Tally:
-        tally = _tally(parsed)
+    def _take(self, parsed: DataFrame, *, is_few: bool) -> Tally:
+        tally = _tally_of_few(parsed) if is_few else _tally(parsed)
         good = parsing.good(parsed)
         if tally.quarantined:
             self._merge(parsing.quarantined(parsed), QUARANTINE)
@@ -99,7 +117,7 @@ class Ingest:
         it is asked first, by their keys alone, whether there are any.
         """
         appends = {table.name: self._lake.begin_append(table.name) for table in _TABLES}
-        if self._are_new(events):
+        if self._are_new(events, tally.keys):
             self._write(events, tally, appends)
             return
         accepted, refused = (frame.persist() for frame in self._settle(events))
@@ -113,10 +131,12 @@ class Ingest:
             refused.unpersist()
             accepted.unpersist()
 
-    def _are_new(self, events: DataFrame) -> bool:
+    def _are_new(self, events: DataFrame, few: Sequence[_Key] | None) -> bool:
         """Each there once, and none in the tables, not even as a kill may have left it: with
-        members, and without its rebalance.
+        members, and without its rebalance. `few` are their keys, if they are few.
         """
+        if few is not None:
+            return len(set(few)) == len(few) and not self._known(few)
         keys = parsing.keyed(events).select(*EVENT)
         together = keys
         for table in _TABLES:
@@ -127,6 +147,26 @@ class Ingest:
                 together = together.unionByName(repeated)
         # A key that is in a table is there at least once beside its own event.
         return together.groupBy(*EVENT).count().where(f.col("count") > 1).isEmpty()
+
+    def _known(self, keys: Sequence[_Key]) -> bool:
+        """Whether one of a few keys is in one of the tables. Files are passed over, as a rule all,
+        that have none of these groups, or only earlier events of them.
+        """
+        groups = {group for _, group, _ in keys}
+        numbers = [sequence for _, _, sequence in keys]
+        may_be = f.col("group").isin(*groups) & f.col("sequence").between(
+            min(numbers), max(numbers)
+        )
+        found = [
+            self._lake.read(table.name).where(may_be).select(*EVENT)
+            for table in _TABLES
+            # As it was made: there is nothing to be read.
+            if self._lake.version(table.name)
+        ]
+        if not found:
+            return False
+        rows = reduce(DataFrame.unionAll, found).distinct().collect()
+        return not {tuple(row) for row in rows}.isdisjoint(keys)
 
     def _write(
         self,
@@ -182,22 +222,34 @@ class Ingest:
 
 
 def _tally(parsed: DataFrame) -> Tally:
-    is_running = f.coalesce(f.col("event.outcome") == "running", f.lit(False))
-    kind = f.when(is_running, "running").otherwise(f.col("event.kind"))
-    rows = (
-        parsed.select("reason", f.when(f.col("reason").isNull(), kind).alias("kind"))
-        .groupBy("reason", "kind")
-        .count()
-        .collect()
-    )
     tally = Tally()
-    for reason, kind_of, count in rows:
-        if reason is not None:
-            tally.add(Tally(quarantined=count, reasons={reason: count}))
-        elif kind_of == "avoided":
-            tally.avoided += count
-        elif kind_of == "running":
-            tally.running += count
-        else:
-            tally.rebalances += count
+    for reason, kind, count in _kinds(parsed).groupBy("reason", "kind").count().collect():
+        tally.add(_counted(reason, kind, count))
     return tally
+
+
+def _tally_of_few(parsed: DataFrame) -> Tally:
+    """With their keys: one query, and Python counts them."""
+    tally = Tally(keys=[])
+    assert tally.keys is not None
+    for reason, kind, *key in _kinds(parsed, *EVENT).collect():
+        tally.add(_counted(reason, kind, 1))
+        if reason is None and kind != _RUNNING:
+            tally.keys.append((key[0], key[1], key[2]))
+    return tally
+
+
+def _kinds(parsed: DataFrame, *more: str) -> DataFrame:
+    is_running = f.coalesce(f.col("event.outcome") == _RUNNING, f.lit(False))
+    kind = f.when(is_running, _RUNNING).otherwise(f.col("event.kind"))
+    return parsing.keyed(parsed).select(
+        "reason", f.when(f.col("reason").isNull(), kind).alias("kind"), *more
+    )
+
+
+def _counted(reason: str | None, kind: str | None, count: int) -> Tally:
+    if reason is not None:
+        return Tally(quarantined=count, reasons={reason: count})
+    if kind == "avoided":
+        return Tally(avoided=count)
+    return Tally(running=count) if kind == _RUNNING else Tally(rebalances=count)

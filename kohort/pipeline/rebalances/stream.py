@@ -51,19 +51,24 @@ class HistoryStream:
         settings: HistorySettings,
         *,
         table_id: str,
-        take: Callable[[DataFrame], None],
+        take: Callable[[DataFrame, int], None],
     ) -> None:
         """Looks at topic and checkpoint, and says what is wrong with them.
 
-        `take` gets each batch as RAW records, once or again; `table_id` is of the table that they
-        end up in.
+        `take` gets each batch as RAW records, once or again, and how many they are; `table_id` is
+        of the table that they end up in.
 
         Raises:
             TopicMissingError, UnavailableError, PipelineError
         """
         self._spark, self._settings = spark, settings
         self._query = TopicQuery(
-            spark, kafka, JOB, settings.topic, settings.stream, lambda frame, _: take(frame)
+            spark,
+            kafka,
+            JOB,
+            settings.topic,
+            settings.stream,
+            lambda frame, batch_id: take(frame, self._count(batch_id)),
         )
         try:
             self._query.begin(table_id, self._starts)
@@ -106,6 +111,11 @@ class HistoryStream:
     def close(self) -> None:
         """Ends what the query does not own."""
         self._query.close()
+
+    def _count(self, batch_id: int) -> int:
+        """Offsets in a batch: records, but for those that retention has taken."""
+        now, before = self._query.position(batch_id), self._query.position(batch_id - 1)
+        return sum(now.values()) - sum(before.values())
 
     def _starts(self) -> Offsets:
         return self._query.admin.starts(self._query.topic)

@@ -1,0 +1,98 @@
+"""Findings made bit by bit are those made at once, row for row, wherever the history was cut."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.testing import assertDataFrameEqual
+
+from tests.pipeline.events import avoided, line, member, raw, rebalance
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kohort.broker.core.history.model import HistoryRecord, MemberTimeline, RebalanceRecord
+    from kohort.pipeline.lake import Lake
+
+ALL_AT_ONCE = 12
+"""Events in the lake that everything is compared with, of each group."""
+
+
+def some_rebalance(
+    chance: random.Random, group: str, sequence: int, at_s: float
+) -> RebalanceRecord:
+    """Members that move partitions among them, as chance has it."""
+    names = [f"{name}-1" for name in "abc"]
+    moved = [f"t-{number}" for number in range(6) if chance.random() < 0.4]
+    giver, taker = chance.sample(names, 2)
+
+    def of(name: str) -> MemberTimeline:
+        join = chance.randrange(0, 400)
+        if name == giver and chance.random() < 0.3:
+            return member(name, fate="session_expired", fate_ms=0, given_up=moved)
+        return member(
+            name,
+            join=join,
+            sync=join + chance.randrange(1, 400),
+            mode=chance.choice(["eager", "cooperative"]),
+            given_up=moved if name == giver else [],
+            gained=moved if name == taker else [],
+            told_ms=chance.randrange(0, 50),
+        )
+
+    trigger = chance.choice(["member_added", "member_left", "session_expired"])
+    record = rebalance(sequence, at_s, *map(of, names), trigger=trigger, by=giver)
+    return replace(record, group=group)
+
+
+def history(chance: random.Random) -> list[HistoryRecord]:
+    """Of three groups, in the order in which they would be written; some numbers are missing."""
+    records: list[tuple[float, HistoryRecord]] = []
+    for group in ("billing", "orders", "search"):
+        at_s = 0.0
+        for sequence in range(1, ALL_AT_ONCE + 1):
+            at_s += chance.choice([5.0, 30.0, 900.0])
+            if chance.random() < 0.1:
+                continue
+            if chance.random() < 0.15:
+                records.append((at_s, replace(avoided(sequence, at_s), group=group)))
+            else:
+                records.append((at_s, some_rebalance(chance, group, sequence, at_s)))
+    return [record for _, record in sorted(records, key=lambda one: one[0])]
+
+
+@pytest.mark.timeout(3_600)
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(2))
+def test_findings_made_bit_by_bit_are_those_made_at_once(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    from kohort.pipeline.lake import Lake  # noqa: PLC0415
+    from kohort.pipeline.rebalances.findings import Findings, Thresholds  # noqa: PLC0415
+    from kohort.pipeline.rebalances.ingest import Ingest  # noqa: PLC0415
+    from kohort.pipeline.schemas import FINDINGS  # noqa: PLC0415
+
+    chance = random.Random(seed)
+    lines = [line(record) for record in history(chance)]
+
+    def take(lake: Lake, values: list[bytes]) -> None:
+        Ingest(lake).take(raw(spark, values), len(values))
+        Findings(lake, Thresholds()).renew()
+
+    at_once = Lake(spark, str(tmp_path / "at-once"))
+    take(at_once, lines)
+    bit_by_bit = Lake(spark, str(tmp_path / "bit-by-bit"))
+    # The last bit is one event, of one group: the other groups' rows stay.
+    cuts = [0, chance.randrange(1, len(lines) - 1), len(lines) - 1, len(lines)]
+    for begin, end in itertools.pairwise(cuts):
+        take(bit_by_bit, lines[begin:end])
+    for table in FINDINGS:
+        found, expected = bit_by_bit.read(table.name), at_once.read(table.name)
+        assertDataFrameEqual(found, expected)
+        if table.name in {"partitions", "unavailability", "causes", "groups"}:
+            assert not expected.isEmpty()
