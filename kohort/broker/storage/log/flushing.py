@@ -50,9 +50,8 @@ class LogFlusher:
         with self._lock:
             for path in self._take(self._paths):
                 self.sync_file(path)
-            for segment in reversed(segments):
-                if segment.is_synced and segment.is_sealed:
-                    break
+            # The oldest first: what a power loss leaves of them then has no gap.
+            for segment in segments[_durable_count(segments) :]:
                 self._sync(segment, with_indexes=with_indexes)
             for directory in self._take(self._directories):
                 self._files.sync_directory(directory)
@@ -83,3 +82,11 @@ class LogFlusher:
         while noted:
             taken.append(noted.popitem()[0])
         return taken
+
+
+def _durable_count(segments: Sequence[LogSegment]) -> int:
+    """How many segments from the front need no flush: all up to the newest that has had its own."""
+    for count in range(len(segments), 0, -1):
+        if segments[count - 1].is_synced and segments[count - 1].is_sealed:
+            return count
+    return 0

@@ -102,6 +102,22 @@ def test_segments_deleted_during_a_flush_do_not_fail_it() -> None:
     assert log.log_start_offset == 150
 
 
+def test_older_segments_are_on_the_disk_before_newer_ones() -> None:
+    log, files = memory_log()
+    fill(log, 100)
+    sync_file, synced = files.sync_file, list[str]()
+
+    def note(path: str) -> None:
+        synced.append(path)
+        sync_file(path)
+
+    files.sync_file = note  # type: ignore[method-assign]
+    log.flush()
+    logs = [path for path in synced if path.endswith(".log")]
+    assert len(logs) > 2
+    assert logs == sorted(logs)
+
+
 def test_batches_appended_during_a_flush_are_for_the_next_one() -> None:
     log, files = memory_log(segment_bytes=1_000_000)
     fill(log, 3)
