@@ -281,7 +281,7 @@ def test_a_broker_without_a_rebalance_so_far_leaves_empty_tables(
         for name in ("rebalances", "groups", "partitions"):
             assert not job.table(name).count()
         # And then it has one.
-        member = RawMember(server.port, "first")
+        member = RawMember(server.port, "first", instance_id="one")
         assert not member.join().answer().error_code
         assert not member.sync({member.member_id: share("orders", 0)}).error_code
         topics = Topics(server.bootstrap)
