@@ -63,6 +63,7 @@ from kohort.broker.topics.internal import internal_topic_configs
 from kohort.broker.topics.internal_log import InternalLog
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.names import TRANSACTION_STATE
+from kohort.broker.topics.partition import Partition
 from kohort.broker.transactions.host import TransactionHost, TransactionsConfig
 from kohort.broker.transactions.log import TopicTransactionLog
 from kohort.broker.transactions.markers import PartitionMarkers
@@ -356,10 +357,11 @@ class Broker:
         stack.push_async_callback(host.close)
         # All partitions are open after an unclean stop; after a clean one nothing was lost.
         was_clean = topics.disk.data.was_clean
-        await host.start(
-            lambda: () if was_clean else find_open(list(topics.disk.opened())),
-            lambda: () if was_clean else find_epochs(list(topics.disk.opened())),
-        )
+
+        def opened() -> list[Partition]:
+            return [] if was_clean else list(topics.disk.opened())
+
+        await host.start(lambda: find_open(opened()), lambda: find_epochs(opened()))
         settings = topics.settings
         return Transactions(
             host, verifies=lambda: settings.config.transaction_partition_verification_enable

@@ -80,9 +80,7 @@ async def run(steps: Steps[T], piece: Slice) -> T:
         except StopIteration as stop:
             made: T = stop.value
             return made
-        if piece.is_over():
-            await asyncio.sleep(0)
-            piece.begin()
+        await piece.pause()
 
 
 Work: TypeAlias = Callable[[Slice], bool | None]
