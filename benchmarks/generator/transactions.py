@@ -28,7 +28,7 @@ PARTITIONS_MAX: Final = 10
 RETRY_S: Final = 0.02
 """How long Kafka's own producers wait after CONCURRENT_TRANSACTIONS."""
 WARM_TRANSACTIONS: Final = 20
-_PATIENCE_S: Final = 60.0
+_TIMEOUT_S: Final = 60.0
 _TIMEOUT_MS: Final = 60_000
 _FIND, _INIT = 4, 5
 _GROUP, _TRANSACTIONAL_ID = 0, 1
@@ -114,7 +114,7 @@ def _find(connection: socket.socket, key: str, key_type: int) -> None:
 
 
 def _patiently(call: Callable[[], Any]) -> Any:  # noqa: ANN401 - the answer.
-    late_s = time.perf_counter() + _PATIENCE_S
+    late_s = time.perf_counter() + _TIMEOUT_S
     while (answer := call()).error_code:
         if answer.error_code not in _AGAIN or time.perf_counter() > late_s:
             raise RuntimeError(f"no producer: {answer!r}")
@@ -181,7 +181,7 @@ class Producers:
         one.connection.sendall(one.steps[one.at].frame)
 
     def _run(self) -> None:
-        late_s = time.perf_counter() + _PATIENCE_S
+        late_s = time.perf_counter() + _TIMEOUT_S
         while self._running:
             self._turn(1.0)
             if time.perf_counter() > late_s + 60:
@@ -300,7 +300,7 @@ def _start(port: int, work: Work, producers: int) -> Producers:
 def _check_all_there(port: int, work: Work, ended: int) -> None:
     """Consumers of committed records see every batch, with its marker; Kafka's come later."""
     expected = ended * (work.records + (work.flow != "idempotent"))
-    late_s = time.perf_counter() + _PATIENCE_S
+    late_s = time.perf_counter() + _TIMEOUT_S
     while (found := committed_end(port, work.topic)) != expected:
         if found > expected or time.perf_counter() > late_s:
             raise RuntimeError(f"{found} records and markers are there, not {expected}")

@@ -19,7 +19,7 @@ from tests.support.brokers.kohort_server import KohortServer
 pytestmark = pytest.mark.long
 
 PARTITIONS = 3
-PATIENCE_S = 60
+TIMEOUT_S = 60
 CONFIG = {
     "transaction.timeout.ms": 60_000,
     "linger.ms": 0,
@@ -42,7 +42,7 @@ class DyingServer(KohortServer):
 
     def wait_dead(self) -> None:
         assert self._process is not None
-        self._process.wait(PATIENCE_S)
+        self._process.wait(TIMEOUT_S)
 
 
 def read_committed(bootstrap: str) -> list[bytes]:
@@ -61,7 +61,7 @@ def read_committed(bootstrap: str) -> list[bytes]:
     try:
         consumer.assign([Place("t", index, 0) for index in unread])
         while unread:
-            message = consumer.poll(PATIENCE_S)
+            message = consumer.poll(TIMEOUT_S)
             assert message is not None, f"consumers are held back: {unread}"
             partition, value = message.partition(), message.value()
             assert partition is not None
@@ -71,7 +71,7 @@ def read_committed(bootstrap: str) -> list[bytes]:
             assert value is not None
             found.append(value)
         for index in range(PARTITIONS):
-            _, high = consumer.get_watermark_offsets(Place("t", index), timeout=PATIENCE_S)
+            _, high = consumer.get_watermark_offsets(Place("t", index), timeout=TIMEOUT_S)
             (position,) = consumer.position([Place("t", index)])
             assert position.offset == high, f"consumers are held back in {index}"
     finally:
@@ -107,15 +107,15 @@ def test_a_kill_between_the_steps_of_an_end(
     server.point = point
     with server:
         admin = AdminClient({"bootstrap.servers": server.bootstrap})
-        admin.create_topics([NewTopic("t", PARTITIONS)])["t"].result(PATIENCE_S)
+        admin.create_topics([NewTopic("t", PARTITIONS)])["t"].result(TIMEOUT_S)
         producer = Producer(
             CONFIG | {"bootstrap.servers": server.bootstrap, "transactional.id": "id"}
         )
-        producer.init_transactions(PATIENCE_S)
+        producer.init_transactions(TIMEOUT_S)
         producer.begin_transaction()
         for index in range(PARTITIONS):
             producer.produce("t", b"%d" % index, partition=index)
-        assert producer.flush(PATIENCE_S) == 0
+        assert producer.flush(TIMEOUT_S) == 0
         with pytest.raises(KafkaException):
             (producer.commit_transaction if commit else producer.abort_transaction)(0.5)
         server.wait_dead()

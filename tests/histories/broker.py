@@ -12,6 +12,7 @@ import mmap
 import struct
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -71,22 +72,11 @@ def _wrong_marker() -> None:
         producer_id: int,
         producer_epoch: int,
         result: ControlType,
-        *,
-        coordinator_epoch: int,
-        transaction_version: int,
+        **terms: int,
     ) -> Later[ErrorCode] | ErrorCode:
         if _is_chosen(topic, partition):
             result = ControlType(1 - result)
-        return write(
-            self,
-            topic,
-            partition,
-            producer_id,
-            producer_epoch,
-            result,
-            coordinator_epoch=coordinator_epoch,
-            transaction_version=transaction_version,
-        )
+        return write(self, topic, partition, producer_id, producer_epoch, result, **terms)
 
     PartitionMarkers.write = wrong  # type: ignore[method-assign]
 
@@ -103,24 +93,13 @@ def _missing_marker() -> None:
         producer_id: int,
         producer_epoch: int,
         result: ControlType,
-        *,
-        coordinator_epoch: int,
-        transaction_version: int,
+        **terms: int,
     ) -> Later[ErrorCode] | ErrorCode:
         nonlocal count
         count += _is_chosen(topic, partition)
         if _is_chosen(topic, partition) and count % 4 == 0:
             return ErrorCode.NONE
-        return write(
-            self,
-            topic,
-            partition,
-            producer_id,
-            producer_epoch,
-            result,
-            coordinator_epoch=coordinator_epoch,
-            transaction_version=transaction_version,
-        )
+        return write(self, topic, partition, producer_id, producer_epoch, result, **terms)
 
     PartitionMarkers.write = forgetful  # type: ignore[method-assign]
 
@@ -135,30 +114,16 @@ def _aborts_untold() -> None:
     PartitionReads.aborted_in_read = lambda *_: []  # type: ignore[method-assign]
 
 
-def _positions_always_committed() -> None:
-    """Positions of aborted transactions become those of the group."""
+def _positions_end(*, commit: bool) -> None:
+    """However a transaction ends, its positions become those of the group, or are forgotten."""
     end = GroupCoordinator.end_transaction
 
-    def always(
-        self: GroupCoordinator, offsets_partition: int, producer_id: int, *, commit: bool
+    def always_so(
+        self: GroupCoordinator, offsets_partition: int, producer_id: int, **_: bool
     ) -> None:
-        del commit
-        end(self, offsets_partition, producer_id, commit=True)
+        end(self, offsets_partition, producer_id, commit=commit)
 
-    GroupCoordinator.end_transaction = always  # type: ignore[method-assign]
-
-
-def _positions_never_committed() -> None:
-    """Positions of committed transactions are forgotten."""
-    end = GroupCoordinator.end_transaction
-
-    def never(
-        self: GroupCoordinator, offsets_partition: int, producer_id: int, *, commit: bool
-    ) -> None:
-        del commit
-        end(self, offsets_partition, producer_id, commit=False)
-
-    GroupCoordinator.end_transaction = never  # type: ignore[method-assign]
+    GroupCoordinator.end_transaction = always_so  # type: ignore[method-assign]
 
 
 def _repetitions_appended() -> None:
@@ -182,8 +147,8 @@ FAULTS: Final[dict[str, Callable[[], None]]] = {
     "missing-marker": _missing_marker,
     "stable-offset-ignored": _stable_offset_ignored,
     "aborts-untold": _aborts_untold,
-    "positions-always-committed": _positions_always_committed,
-    "positions-never-committed": _positions_never_committed,
+    "positions-always-committed": partial(_positions_end, commit=True),
+    "positions-never-committed": partial(_positions_end, commit=False),
     "repetitions-appended": _repetitions_appended,
 }
 

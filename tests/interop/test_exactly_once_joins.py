@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from tests.interop.trouble import SESSION_TIMEOUT_MS, Scene, scene
+from tests.interop.trouble import Scene, scene
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.clients.confluent_client import ConfluentClient, admin_client
@@ -37,18 +37,7 @@ class Joining:
     def _start(self) -> JavaProcess:
         instance = self._stack.enter_context(JavaProcess("Joins", "apps"))
         self._stack.callback(instance.kill)
-        config = {
-            "bootstrap.servers": self.stage.bootstrap,
-            "application.id": "joining",
-            "processing.guarantee": "exactly_once_v2",
-            "session.timeout.ms": SESSION_TIMEOUT_MS,
-            "heartbeat.interval.ms": 300,
-            "commit.interval.ms": 100,
-            "num.stream.threads": 1,
-            # Every row is told, and not the last one of an interval.
-            "statestore.cache.max.bytes": 0,
-            "reconnect.backoff.max.ms": 200,
-        }
+        config = self.stage.exactly_once_streams("joining")
         instance.call(op="start", config=config)
         return instance
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from tests.interop.trouble import SESSION_TIMEOUT_MS, Scene, scene
+from tests.interop.trouble import Scene, scene
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.clients.confluent_client import ConfluentClient, admin_client
@@ -38,18 +38,7 @@ class Counting:
     def _start(self) -> JavaProcess:
         instance = self._stack.enter_context(JavaProcess("WordCount", "apps"))
         self._stack.callback(instance.kill)
-        config = {
-            "bootstrap.servers": self.stage.bootstrap,
-            "application.id": "counting",
-            "processing.guarantee": "exactly_once_v2",
-            "session.timeout.ms": SESSION_TIMEOUT_MS,
-            "heartbeat.interval.ms": 300,
-            "commit.interval.ms": 100,
-            "num.stream.threads": 1,
-            # Every count is told, and not the last one of an interval.
-            "statestore.cache.max.bytes": 0,
-            "reconnect.backoff.max.ms": 200,
-        }
+        config = self.stage.exactly_once_streams("counting")
         instance.call(op="start", input="lines", output="counts", config=config)
         return instance
 

@@ -37,6 +37,21 @@ class Scene:
     bootstrap: str
     http_port: int | None
 
+    def exactly_once_streams(self, application_id: str) -> dict[str, object]:
+        """Settings of a Kafka Streams application that is to be killed, and tells every result."""
+        return {
+            "bootstrap.servers": self.bootstrap,
+            "application.id": application_id,
+            "processing.guarantee": "exactly_once_v2",
+            "session.timeout.ms": SESSION_TIMEOUT_MS,
+            "heartbeat.interval.ms": 300,
+            "commit.interval.ms": 100,
+            "num.stream.threads": 1,
+            # Not the last one of an interval alone.
+            "statestore.cache.max.bytes": 0,
+            "reconnect.backoff.max.ms": 200,
+        }
+
     @contextmanager
     def troop(self) -> Iterator["Troop"]:
         """A group of its own on a topic of its own."""

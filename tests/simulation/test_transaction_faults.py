@@ -4,8 +4,6 @@ or could be.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,15 +19,7 @@ from tests.simulation.transactions.history import examine_history
 HISTORIES = 12
 STATES = 400
 
-
-@pytest.fixture(autouse=True)
-def silence() -> Iterator[None]:
-    """Broken brokers have much to tell."""
-    logger = logging.getLogger("kohort")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    yield
-    logger.setLevel(level)
+pytestmark = pytest.mark.usefixtures("silent_brokers")
 
 
 def finding(*, is_forced: bool, density: float) -> str:

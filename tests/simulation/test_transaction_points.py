@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
-from collections.abc import Iterator
 from itertools import product
 
 import pytest
@@ -34,15 +32,7 @@ SHORT = {
 KILLS_SHORT = 3
 """Of each point."""
 
-
-@pytest.fixture(autouse=True)
-def silence() -> Iterator[None]:
-    """Hundreds of starts have much to tell."""
-    logger = logging.getLogger("kohort")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    yield
-    logger.setLevel(level)
+pytestmark = pytest.mark.usefixtures("silent_brokers")
 
 
 def examine(story: Story, kill: Kill, examiner: Examiner) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,15 +14,7 @@ STATES_SHORT = 60
 STATES_LONG = 60_000
 STATES_OF_A_HISTORY = 3_000
 
-
-@pytest.fixture(autouse=True)
-def silence() -> Iterator[None]:
-    """Thousands of starts have much to tell."""
-    logger = logging.getLogger("kohort")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    yield
-    logger.setLevel(level)
+pytestmark = pytest.mark.usefixtures("silent_brokers")
 
 
 @pytest.mark.parametrize("is_forced", [True, False], ids=["forced", "cached"])

@@ -206,12 +206,9 @@ class Story:
             self.kills.append(Kill(torn, Point.TORN, self._asked, producer))
 
     def _state(self) -> State:
-        store = self._disk.store
-        return State(
-            self._disk.files.copy(),
-            dict(store._topics),
-            dict(store._properties),
-            self.ledger.now,
+        return State.of(
+            self._disk,
+            self.ledger,
             self._clock.wall_ms(),
             has_lost_power=False,
             number=len(self.kills),

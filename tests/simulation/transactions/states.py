@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
@@ -192,8 +191,3 @@ def check_groups(broker: Broker, logs: Mapping[TopicPartition, Partition]) -> No
             unstable.add(owner)
     assert found == offsets.committed, f"positions {found} are not {offsets.committed}"
     assert unstable == offsets.unstable, f"unstable {unstable} are not {offsets.unstable}"
-
-
-def silence() -> None:
-    """Thousands of starts have much to tell."""
-    logging.getLogger("kohort").setLevel(logging.CRITICAL)

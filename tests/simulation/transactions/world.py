@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 from uuid import UUID
 
 from kohort.protocol.errors import KafkaError
@@ -43,7 +43,23 @@ class State(NamedTuple):
     wall_ms: int
     has_lost_power: bool
     number: int
-    """Of the operation, and of the copy, for whoever repeats it."""
+    """Of the operation, and of the copy, to repeat it."""
+
+    @classmethod
+    def of(
+        cls, disk: Disk, ledger: Ledger, wall_ms: int, *, has_lost_power: bool, number: int
+    ) -> Self:
+        """The disk as it is now."""
+        store = disk.store
+        return cls(
+            disk.files.copy(),
+            dict(store._topics),
+            dict(store._properties),
+            ledger.now,
+            wall_ms,
+            has_lost_power,
+            number,
+        )
 
 
 class World:
@@ -243,15 +259,12 @@ class World:
                 self.states.append(state)
 
     def _state(self, *, has_lost_power: bool, number: int) -> State:
-        store = self._disk.store
-        return State(
-            self._disk.files.copy(),
-            dict(store._topics),
-            dict(store._properties),
-            self.ledger.now,
+        return State.of(
+            self._disk,
+            self.ledger,
             self.clock.wall_ms(),
-            has_lost_power,
-            self._operations * 100 + number,
+            has_lost_power=has_lost_power,
+            number=self._operations * 100 + number,
         )
 
     def _remains(self) -> Disk:
