@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from kohort.broker.config import BrokerConfig, ConfigError, Endpoint, LoadedConfig
@@ -45,6 +46,7 @@ from kohort.broker.http.transaction_pages import TransactionPages
 from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
 from kohort.broker.metrics.page import MetricsPage
 from kohort.broker.network.limits import NetworkLimits
+from kohort.broker.network.listener import Listener
 from kohort.broker.network.listening import (
     close_all,
     connections_within,
@@ -199,7 +201,8 @@ class Broker:
         server, dispatcher = self._make_server(apis)
         self.network = server
         stack.push_async_callback(self._stop_serving, server, dispatcher, shell)
-        await server.listen(sockets)
+        for name, bound in sockets.items():
+            await server.listen(bound, Listener(name))
         self._start_metrics(stack, http, server, transactions, executor)
         self._not_ready = None
         logger.info(
@@ -237,10 +240,10 @@ class Broker:
             )
         return possible
 
-    def _bind(self, stack: AsyncExitStack) -> list[socket.socket]:
-        """Take the addresses of all listeners, without listening yet."""
-        sockets: list[socket.socket] = []
-        stack.callback(close_all, sockets)
+    def _bind(self, stack: AsyncExitStack) -> dict[str, list[socket.socket]]:
+        """Take the addresses of all listeners, by name, without listening yet."""
+        sockets: dict[str, list[socket.socket]] = {}
+        stack.callback(lambda: close_all(chain(*sockets.values())))
         self._bound_endpoints = []
         for endpoint in self.config.listener_endpoints:
             try:
@@ -252,7 +255,7 @@ class Broker:
                 )
             except OSError as error:
                 raise StartError(f"listener {endpoint} cannot be opened: {error}") from error
-            sockets += bound
+            sockets[endpoint.listener] = bound
             port = bound[0].getsockname()[1]
             self._bound_endpoints.append(Endpoint(endpoint.listener, endpoint.host, port))
         self.endpoint = self._bound_endpoints[0]
@@ -376,7 +379,7 @@ class Broker:
         purgatory: Purgatory,
     ) -> BrokerServices:
         advertised = self._advertised(self.endpoint)
-        by_listener = {bound.port: self._advertised(bound) for bound in self._bound_endpoints}
+        by_listener = {one.listener: self._advertised(one) for one in self._bound_endpoints}
         level = self.config.kohort_transaction_version
         return BrokerServices(
             config=self.config,
@@ -390,8 +393,8 @@ class Broker:
             cluster_id=topics.cluster_id,
             advertised_host=advertised.host,
             advertised_port=advertised.port,
-            advertised_by_port={
-                port: (endpoint.host, endpoint.port) for port, endpoint in by_listener.items()
+            advertised_by_listener={
+                name: (endpoint.host, endpoint.port) for name, endpoint in by_listener.items()
             },
             apis={key: api.advertised for key, api in apis.items()},
             features=dict(SUPPORTED_FEATURES),

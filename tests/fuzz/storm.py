@@ -14,6 +14,7 @@ import uvloop
 from kohort.broker.app import Broker
 from kohort.broker.config import load
 from kohort.broker.network.connection import Connection
+from kohort.broker.network.listener import Listener
 from kohort.protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -181,7 +182,7 @@ class Storm:
         self.closed_count = 0
 
     def connect(self) -> MemoryTransport:
-        return MemoryTransport(Connection(self._network))
+        return MemoryTransport(Connection(self._network, Listener("PLAINTEXT")))
 
     async def send_one(self, number: int) -> None:
         at = number % PEERS

@@ -20,6 +20,7 @@ from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.records import OffsetRecord, encode_value
 from kohort.broker.core.group.states import GroupState
 from kohort.broker.network.connection import Connection
+from kohort.broker.network.listener import Listener
 from kohort.protocol.message import RESPONSES, schema_of
 from kohort.protocol.messages.create_topics import (
     CreatableTopic,
@@ -114,7 +115,7 @@ class Groups:
         return scene
 
     async def send(self, call: Call) -> MemoryTransport:
-        peer = MemoryTransport(Connection(self._broker.network))
+        peer = MemoryTransport(Connection(self._broker.network, Listener("PLAINTEXT")))
         self._peers.append(peer)
         body = request_body(call.request, call.version, client_id=call.client_id)
         peer.send(framed(body))

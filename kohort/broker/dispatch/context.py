@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kohort.broker.core.partition.verdict import ValidationPolicy
+from kohort.broker.core.security.session import Session
 from kohort.broker.core.transaction.requests import Client
 from kohort.broker.dispatch.encoded import EncodedResponse, TopicAnswers
 from kohort.broker.history.history import RebalanceHistory
@@ -45,9 +46,9 @@ class BrokerServices:
     advertised_host: str
     advertised_port: int
     """Where clients are told to connect to, unless the next says otherwise."""
-    advertised_by_port: dict[int, tuple[str, int]] = field(default_factory=dict)
-    """The same for clients that came by a certain listener, by the port that it listens at: the
-    name of this machine may differ from network to network."""
+    advertised_by_listener: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """The same for clients that came by a certain listener, by its name: the name of this machine
+    may differ from network to network."""
     apis: Mapping[int, VersionRange] = field(default_factory=dict)
     """What ApiVersions tells: versions by key, in its order."""
     validation: ValidationPolicy = field(default_factory=ValidationPolicy)
@@ -83,9 +84,14 @@ class RequestContext:
     def advertised(self) -> tuple[str, int]:
         """Host and port that this client is told to connect to: those of the listener it used."""
         broker = self.broker
-        return broker.advertised_by_port.get(
-            self.connection.local_port, (broker.advertised_host, broker.advertised_port)
+        return broker.advertised_by_listener.get(
+            self.connection.session.listener, (broker.advertised_host, broker.advertised_port)
         )
+
+    @property
+    def session(self) -> Session:
+        """The principal that asks, and where it comes from."""
+        return self.connection.session
 
     @property
     def client(self) -> Client:

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from typing import Final, Protocol, cast
 
+from kohort.broker.core.security.session import ANONYMOUS, Session
 from kohort.broker.network.file_sending import FileSender, Reads, has_ranges
 from kohort.broker.network.frames import FrameError, FrameReader
 from kohort.broker.network.limits import (
@@ -21,6 +22,7 @@ from kohort.broker.network.limits import (
     WRITE_LOW_WATER_BYTES,
     NetworkLimits,
 )
+from kohort.broker.network.listener import Listener
 from kohort.broker.network.memory import Claimant, RequestMemory, UnsentBytes
 from kohort.broker.network.metrics import NetworkMetrics
 from kohort.broker.network.peer_log import PeerLog
@@ -82,6 +84,7 @@ class Connection(asyncio.BufferedProtocol):
         "_is_reading",
         "_is_stopping",
         "_is_write_paused",
+        "_listener",
         "_memory",
         "_metrics",
         "_pending",
@@ -96,8 +99,9 @@ class Connection(asyncio.BufferedProtocol):
         "ip",
     )
 
-    def __init__(self, host: ConnectionHost) -> None:
+    def __init__(self, host: ConnectionHost, listener: Listener) -> None:
         self._host = host
+        self._listener = listener
         # What every request needs is one step away.
         self._metrics = host.metrics
         self._service = host.service
@@ -133,8 +137,7 @@ class Connection(asyncio.BufferedProtocol):
         # uvloop's transports have the methods and not the base class.
         self._transport = transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
-        local = transport.get_extra_info("sockname")
-        if not peer or not local:
+        if not peer:
             # It was gone before it was accepted.
             self._is_closing = True
             transport.abort()
@@ -152,8 +155,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self.info = ConnectionInfo(
             peer_host=f"/{self.ip}",
-            local_host=local[0],
-            local_port=local[1],
+            session=Session(ANONYMOUS, self.ip, self._listener.name),
             sends_files=self._host.sends_files,
         )
         transport.set_write_buffer_limits(WRITE_HIGH_WATER_BYTES, WRITE_LOW_WATER_BYTES)

@@ -10,12 +10,14 @@ import logging
 import socket
 import sys
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 from kohort.broker.network.admission import Admission
 from kohort.broker.network.connection import Connection
 from kohort.broker.network.file_sending import Reads
 from kohort.broker.network.frames import RECEIVE_BUFFER_BYTES
 from kohort.broker.network.limits import NetworkLimits
+from kohort.broker.network.listener import Listener
 from kohort.broker.network.memory import RequestMemory, UnsentBytes
 from kohort.broker.network.metrics import NetworkMetrics
 from kohort.broker.network.peer_log import PeerLog
@@ -64,7 +66,7 @@ class NetworkServer:
         """Until there are sockets; how the kernel sends files is particular to Linux."""
         self._admission = Admission(limits)
         self._connections: dict[Connection, None] = {}
-        self._listeners: list[asyncio.Server] = []
+        self._accepting: list[asyncio.Server] = []
         self._check_handle: asyncio.Handle | None = None
         self._serving_time = ServingTime()
         self._shortage = Shortage(self.memory)
@@ -81,23 +83,25 @@ class NetworkServer:
         """These hold from now on; clients that are connected stay, however many they are."""
         self.limits = self._admission.limits = limits
 
-    async def listen(self, sockets: Iterable[socket.socket]) -> None:
+    async def listen(self, sockets: Iterable[socket.socket], listener: Listener) -> None:
         """Accept connections from bound sockets, which are the server's from now on."""
         self.sends_files = sys.platform == "linux"
         for one in sockets:
-            listener = await self._loop.create_server(
-                self._new_connection, sock=one, backlog=self.limits.socket_listen_backlog_size
+            accepting = await self._loop.create_server(
+                partial(Connection, self, listener),
+                sock=one,
+                backlog=self.limits.socket_listen_backlog_size,
             )
-            self._listeners.append(listener)
+            self._accepting.append(accepting)
         if self._check_handle is None:
             self._check_later()
 
     def stop_accepting(self) -> None:
         """Refuse new connections; those that are open are served on."""
         self._is_stopping = True
-        for listener in self._listeners:
-            listener.close()
-        self._listeners = []
+        for one in self._accepting:
+            one.close()
+        self._accepting = []
 
     def stop_serving(self) -> None:
         """Begin no more requests; connections without one under way end now."""
@@ -137,9 +141,6 @@ class NetworkServer:
             self._all_gone.set_result(None)
 
     # Within.
-
-    def _new_connection(self) -> Connection:
-        return Connection(self)
 
     async def _wait_all_gone(self, time_ms: int) -> None:
         self._all_gone = self._loop.create_future()

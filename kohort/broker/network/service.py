@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from kohort.broker.core.security.session import UNKNOWN, Session
 from kohort.broker.runtime.later import Later
 from kohort.protocol.codec import Buffer
 
@@ -19,9 +20,8 @@ class ConnectionInfo:
 
     peer_host: str
     """Host of the client as Kafka shows it: "/127.0.0.1"."""
-    local_host: str = "127.0.0.1"
-    local_port: int = 0
-    """Address the client reached us at."""
+    session: Session = UNKNOWN
+    """The client's principal, and the listener it came by; replaced as a whole."""
     client_software_name: str = "unknown"
     client_software_version: str = "unknown"
     """Name and version as told by ApiVersions v3 and later (KIP-511)."""

@@ -6,6 +6,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kohort.broker.core.security.session import UNKNOWN
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.encoded import KEPT_MAX, KEPT_MAX_BYTES, EncodedResponse, TopicAnswers
 from kohort.broker.handlers.metadata import TOPICS_REMEMBERED_MAX, metadata
@@ -33,9 +34,9 @@ class Asker:
         self.topics = topics
         self.services: BrokerServices = context(topics, MetadataRequest(topics=None)).broker
 
-    def answer(self, request: MetadataRequest, version: int = VERSION, port: int = 0) -> Any:  # noqa: ANN401
+    def answer(self, request: MetadataRequest, version: int = VERSION, listener: str = "") -> Any:  # noqa: ANN401
         """What the handler returns."""
-        connection = ConnectionInfo("/127.0.0.1", local_port=port)
+        connection = ConnectionInfo("/127.0.0.1", session=UNKNOWN._replace(listener=listener))
         return metadata(
             RequestContext(RequestHeader(3, version, 7, "c"), connection, self.services), request
         )
@@ -94,13 +95,13 @@ async def test_what_the_answer_depends_on_beside_the_topics_is_part_of_the_quest
     async with running_topics(tmp_path) as topics:
         await topics.changes.create_topic("orders", partition_count=1)
         asker = Asker(topics)
-        asker.services.advertised_by_port[9_999] = ("inside.example", 9_999)
+        asker.services.advertised_by_listener["INSIDE"] = ("inside.example", 9_999)
         for _ in range(2):
             for version in range(14):
                 told = asker.ask("orders", version=version)
                 assert told.topics[0].partitions[0].leader_epoch == (0 if version >= 7 else -1)
             assert asker.ask("orders").brokers[0].host == "broker.example"
-            assert asker.ask("orders", port=9_999).brokers[0].host == "inside.example"
+            assert asker.ask("orders", listener="INSIDE").brokers[0].host == "inside.example"
             request = about("orders")
             request.include_topic_authorized_operations = True
             assert read(asker.answer(request)).topics[0].topic_authorized_operations > 0

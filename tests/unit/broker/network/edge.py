@@ -7,6 +7,7 @@ import struct
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.connection import Connection
 from kohort.broker.network.limits import NetworkLimits
+from kohort.broker.network.listener import Listener
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.server import NetworkServer
 from kohort.broker.network.service import Answer, CloseConnection, ConnectionInfo
@@ -89,7 +90,7 @@ class Edge:
         )
 
     def connect(self, ip: str = "127.0.0.1") -> MemoryTransport:
-        self.connection = Connection(self.server)
+        self.connection = Connection(self.server, Listener("PLAINTEXT"))
         return MemoryTransport(self.connection, ip=ip)
 
 

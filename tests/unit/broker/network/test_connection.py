@@ -8,8 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from kohort.broker.core.security.session import ANONYMOUS, Session
 from kohort.broker.network.frames import FrameReader
 from kohort.broker.network.limits import REQUESTS_PER_TURN, WRITE_HIGH_WATER_BYTES, NetworkLimits
+from kohort.broker.network.listener import Listener
 from kohort.testing.virtual_clock import VirtualClock
 from kohort.testing.virtual_loop import VirtualClockLoop
 from tests.unit.broker.network.edge import Edge, bodies, framed, turns
@@ -28,6 +30,11 @@ async def test_a_request_is_answered_in_the_same_turn_with_one_write(edge: Edge)
     await turns(1)
     assert bodies(peer.taken) == [b"one", b"two", b"three"]
     assert peer.write_count == 1
+
+
+async def test_a_session_begins_as_nobody_of_the_address_and_the_listener(edge: Edge) -> None:
+    edge.connect("10.0.0.7")
+    assert edge.connection.info.session == Session(ANONYMOUS, "10.0.0.7", "PLAINTEXT")
 
 
 async def test_who_keeps_a_promise_is_not_made_to_execute_what_comes_next(edge: Edge) -> None:
@@ -65,7 +72,7 @@ async def test_a_promise_to_a_client_that_is_gone_is_forgotten(edge: Edge) -> No
 async def test_a_transport_of_asyncio_serves_it_as_one_of_uvloop_does(edge: Edge) -> None:
     assert isinstance(asyncio.get_running_loop(), asyncio.SelectorEventLoop)
     server = socket.create_server(("127.0.0.1", 0))
-    await edge.server.listen([server])
+    await edge.server.listen([server], Listener("PLAINTEXT"))
     reader, writer = await asyncio.open_connection(*server.getsockname())
     writer.write(framed(b"one"))
     assert await reader.readexactly(7) == framed(b"one")
@@ -385,7 +392,7 @@ def test_a_client_is_not_late_with_what_we_had_no_time_to_read() -> None:
 
     async def stand_still() -> None:
         edge = Edge(NetworkLimits(kohort_frame_timeout_ms=60_000), clock)
-        await edge.server.listen([])
+        await edge.server.listen([], Listener("PLAINTEXT"))
         peer = edge.connect()
         peer.send(framed(b"abc")[:5])
         await asyncio.sleep(50)

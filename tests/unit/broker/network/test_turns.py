@@ -4,6 +4,7 @@ import logging
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.connection import Connection
 from kohort.broker.network.limits import SMALL_BYTES, NetworkLimits
+from kohort.broker.network.listener import Listener
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.server import NetworkServer
 from kohort.broker.network.service import Answer, ConnectionInfo
@@ -44,7 +45,9 @@ def connected(count: int) -> tuple[Counting, list[MemoryTransport]]:
         metrics=EdgeMetrics(),
         log=PeerLog(logging.getLogger("peers"), clock),
     )
-    service.peers = [MemoryTransport(Connection(server)) for _ in range(count)]
+    service.peers = [
+        MemoryTransport(Connection(server, Listener("PLAINTEXT"))) for _ in range(count)
+    ]
     return service, service.peers
 
 
