@@ -3,8 +3,13 @@
 Tests that share something that is slow to start (two brokers, a Spark, a JVM) stay together, so
 that it is started once; of the rest each module stays together. What takes longest begins first,
 and what is over in a moment fills up the end, so that no process waits long for the others.
+
+The marks of pytest-xdist 3.8 do nothing under pytest 9.2, whose node ids it does not reach. So
+tests are dealt out by their ids alone, by a scheduler of our own; and a fixture that is slow to
+start is refused where its test is not in the group that shares it.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -27,81 +32,82 @@ FIRST: Final = (
 )
 """Groups by how long they take; they decide when the run is over. Then comes what is not named."""
 
-LAST: Final = ("property", "unit")
+LAST: Final = ("tests/property/", "tests/unit/")
 """Suites of hundreds of modules that take a second or two each."""
 
-OF_FIXTURES: Final[Mapping[str, str]] = {"twins": "twins", "bootstrap": "bootstrap"}
-"""Groups by the fixture of the whole session that is slow to start."""
-
-OF_MODULES: Final[Mapping[str, str]] = {
+GROUPS: Final[Mapping[str, str]] = {
     # The session's Spark twice, because one process would be at it longer than all others.
-    "test_connector": "lake",
-    "test_ingest": "lake",
-    "test_lake": "lake",
-    "test_land": "lake",
-    # They start their own.
-    "test_land_kills": "kills",
-}
-"""Groups by the name of the module."""
-
-OF_SUITES: Final[Mapping[str, str]] = {
-    "pipeline": "tables",
-    "crash": "kills",
-    "histories": "kills",
+    r"tests/pipeline/test_(connector|ingest|lake|land)\.py": "lake",
+    # It starts its own.
+    r"tests/pipeline/test_land_kills\.py": "kills",
+    r"tests/pipeline/": "tables",
+    r"tests/(crash|histories)/": "kills",
     # They hold a broker to times and to memory: one after another, at least.
-    "integration": "integration",
+    r"tests/integration/": "integration",
+    r"tests/interop/consumer/.*\[kafka\b": "consumer kafka",
+    r"tests/interop/consumer/.*\[kohort\b": "consumer kohort",
+    r"tests/interop/test_same_(groups|answers|transactions)": "twins",
+    r"tests/interop/test_(blocked_loop|consumer_errors|fetcher|java_transactions)\.py": "twins",
+    r"tests/interop/test_(pending_offsets|transactions_tool)\.py": "twins",
+    r"tests/interop/test_(cluster|console|group|topic)_tools\.py": "bootstrap",
+    r"tests/interop/test_(admin_clients|cross_matrix|groups|produce_consume)\.py": "bootstrap",
+    r"tests/interop/test_offsets_(for_times|topic)\.py": "bootstrap",
+    r"tests/interop/test_unknown_topics\.py": "bootstrap",
 }
+"""By how a node id begins; the first that fits."""
+
+SHARED: Final[Mapping[str, frozenset[str]]] = {
+    "spark": frozenset({"tables", "lake"}),
+    "twins": frozenset({"twins"}),
+}
+"""Fixtures of a whole session that take many seconds to start, and the groups that may."""
+
+_BEGINS: Final = tuple((re.compile(begins), group) for begins, group in GROUPS.items())
 
 
-def place_of(item: pytest.Item) -> tuple[str, ...]:
-    """The suite, and the way to the module within it."""
-    return item.path.relative_to(item.config.rootpath / "tests").parts
+def group_of(nodeid: str) -> str:
+    """The name of those that one process runs, which is the module where nothing else is said."""
+    for begins, group in _BEGINS:
+        if begins.match(nodeid):
+            return group
+    return nodeid.partition("::")[0]
 
 
-def group_of(item: pytest.Item) -> str:
-    """The name of those that one process runs."""
-    suite, *inner = place_of(item)
-    if item.path.stem in OF_MODULES:
-        return OF_MODULES[item.path.stem]
-    if suite in OF_SUITES:
-        return OF_SUITES[suite]
-    if suite == "interop" and isinstance(item, pytest.Function):
-        if inner[0] == "consumer" and "any_broker" in item.fixturenames:
-            return f"consumer {item.callspec.params['any_broker']}"
-        for fixture, group in OF_FIXTURES.items():
-            if fixture in item.fixturenames:
-                return group
-    return str(item.path.relative_to(item.config.rootpath))
-
-
-def rank_of(item: pytest.Item) -> int:
-    """Of two items, the one with the lower rank begins first."""
-    group, suite = group_of(item), place_of(item)[0]
+def rank_of(nodeid: str) -> int:
+    """Of two tests, the one with the lower rank begins first."""
+    group = group_of(nodeid)
     if group in FIRST:
         return FIRST.index(group)
-    return len(FIRST) + (1 + LAST.index(suite) if suite in LAST else 0)
-
-
-class Groups:
-    """Registered where pytest-xdist deals out tests by their groups."""
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Before pytest-xdist looks at the marks."""
-        for item in items:
-            item.add_marker(pytest.mark.xdist_group(group_of(item)))
+    return len(FIRST) + 1 + next(map(LAST.index, filter(nodeid.startswith, LAST)), -1)
 
 
 class Order:
-    """As Groups; it has the last word on the order."""
+    """Registered in the processes that run tests; it has the last word on the order."""
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items.sort(key=rank_of)
+        for item in items:
+            for fixture in SHARED.keys() & getattr(item, "fixturenames", ()):
+                if group_of(item.nodeid) not in SHARED[fixture]:
+                    message = f"{item.nodeid} takes `{fixture}`: name its module in {__file__}"
+                    raise pytest.UsageError(message)
+        items.sort(key=lambda item: rank_of(item.nodeid))
+
+
+class Dealer:
+    """Registered in the process that deals out the tests."""
+
+    @pytest.hookimpl
+    def pytest_xdist_make_scheduler(self, config: pytest.Config) -> object:
+        """Imported here, for runs without pytest-xdist."""
+        from tests.support.suites.dealing import GroupScheduling  # noqa: PLC0415
+
+        return GroupScheduling(config)
 
 
 def prepare(config: pytest.Config) -> None:
-    """For `pytest_configure`. xdist tells its workers by that option, and not by its own `dist`."""
+    """For `pytest_configure`. xdist tells its workers by `loadgroup`, and not by its own `dist`."""
     if config.getoption("loadgroup", default=False):
-        config.pluginmanager.register(Groups())
         config.pluginmanager.register(Order())
+    elif config.getoption("dist", default="no") == "loadgroup":
+        config.pluginmanager.register(Dealer())

@@ -13,8 +13,10 @@ CONFTEST = """
 import os
 from tests.support.suites import budgets
 from tests.support.suites import left_out
+from tests.support.suites import side_by_side
 
 def pytest_configure(config):
+    side_by_side.prepare(config)
     config.pluginmanager.register(left_out.NothingLeftOut())
     config.pluginmanager.register(budgets.Meter())
     if "PYTEST_XDIST_WORKER" not in os.environ:
@@ -54,6 +56,26 @@ import time
 
 def test_sleeps():
     time.sleep(0.5)
+"""
+
+TELLS_ITS_PROCESS = """
+import os, pathlib, time, pytest
+
+@pytest.mark.parametrize("number", range(10))
+def test_tells_its_process(number):
+    time.sleep(0.01)
+    with open(pathlib.Path(__file__).parents[2] / "processes", "a") as told:
+        print(os.environ["PYTEST_XDIST_WORKER"], os.path.basename(__file__), file=told)
+"""
+
+DIES = """
+import os
+
+def test_dies():
+    os._exit(1)
+
+def test_is_reached():
+    pass
 """
 
 
@@ -111,3 +133,25 @@ def test_a_suite_that_passes_its_budget_of_processor_time_fails_the_run(tmp_path
     code, told = run(tmp_path, files, "-n", "2")
     assert code == pytest.ExitCode.OK
     assert "the slowest 20 tests" in told
+
+
+def test_tests_that_share_a_broker_are_run_by_one_process(tmp_path: Path) -> None:
+    names = ("same_answers_topics", "same_groups_offsets", "broker_trouble", "rolling_restart")
+    files = {f"tests/interop/test_{name}.py": TELLS_ITS_PROCESS for name in names}
+    code, _ = run(tmp_path, files, "-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder")
+    assert code == pytest.ExitCode.OK
+    told = [line.split() for line in (tmp_path / "processes").read_text().splitlines()]
+    assert len(told) == 40
+    assert {process for process, _ in told} == {"gw0", "gw1"}
+    assert len({process for process, name in told if "test_same" in name}) == 1
+
+
+def test_a_process_that_dies_fails_its_test_and_holds_nothing_up(tmp_path: Path) -> None:
+    files = {f"tests/unit/test_{name}.py": TELLS_ITS_PROCESS for name in ("one", "two")}
+    files["tests/unit/test_three.py"] = DIES
+    arguments = ("--max-worker-restart=1", "--timeout=60")
+    code, told = run(
+        tmp_path, files, "-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder", *arguments
+    )
+    assert code == pytest.ExitCode.TESTS_FAILED, told
+    assert "crashed while running 'tests/unit/test_three.py::test_dies'" in told
