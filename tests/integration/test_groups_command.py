@@ -198,6 +198,7 @@ async def test_why_names_who_joined_and_who_left_in_one_sentence(kohort: Asking)
         await kohort.until_rebalances("readers", 3)
         left = await kohort.ask("why", "readers")
         both = await kohort.ask("why", "readers", "--last", "2")
+        advised = await kohort.ask("advise", "readers")
     newcomer = records[1]["trigger"]["member_id"]
     sentence, *evidence = joined.out.splitlines()
     assert re.fullmatch(
@@ -211,6 +212,9 @@ async def test_why_names_who_joined_and_who_left_in_one_sentence(kohort: Asking)
     assert f"generation 2 -> 3, because member {newcomer} (host 127.0.0.1) left" in left.out
     heads = [line for line in both.out.splitlines() if line.startswith("Group ")]
     assert heads == [sentence, left.out.splitlines()[0]]
+    assert advised.code == 0, advised.err
+    assert re.search(r"^Group readers, \d rebalances in ", advised.out)
+    assert "\ncheck: with the settings of the time the replay has" in advised.out
 
 
 async def test_why_names_the_static_member_whose_session_ended(kohort: Asking) -> None:

@@ -12,8 +12,13 @@ HTTP: Final = "http://localhost:9308"
 COUNT_MAX: Final = 1_000
 
 
-def add_http(parser: argparse.ArgumentParser) -> None:
-    """For what only Kohort can be asked."""
+def add_http(
+    parser: argparse.ArgumentParser,
+    *,
+    last: int = 1,
+    last_help: str = "so many rebalances, the newest last (%(default)s)",
+) -> None:
+    """For what only Kohort can be asked; `last` is what --last is without being given."""
     parser.add_argument(
         "--http",
         "--admin-url",
@@ -24,9 +29,9 @@ def add_http(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--last",
         type=count,
-        default=1,
+        default=last,
         metavar="N",
-        help="so many rebalances, the newest last (%(default)s)",
+        help=last_help,
     )
     add_common(parser)
 

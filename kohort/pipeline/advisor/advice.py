@@ -37,7 +37,7 @@ _Point: TypeAlias = tuple[int, int, int, int]
 class Advice:
     """The advice for one group."""
 
-    group: str
+    trace: Trace
     recorded: Prediction
     """What the replay makes of the settings of the time."""
     front: tuple[Prediction, ...]
@@ -46,7 +46,11 @@ class Advice:
     """The one that gains most, all in all; None if none gains anything."""
     check: str
     """How well the replay of the settings of the time fits the history."""
-    unknown: tuple[str, ...]
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """What the history does not say, in words."""
+        return self.trace.unknown
 
     def lines(self) -> list[str]:
         """For people."""
@@ -63,12 +67,11 @@ def advise(trace: Trace, predictions: Iterable[Prediction]) -> Advice:
     front = _told(pareto_front(listed, trace.recorded), recorded)
     gains = [one for one in front if _score(one, recorded) < _score(recorded, recorded)]
     return Advice(
-        group=trace.group,
+        trace=trace,
         recorded=recorded,
         front=tuple(front),
         best=min(gains, key=lambda one: _score(one, recorded), default=None),
         check=_check(trace, recorded),
-        unknown=trace.unknown,
     )
 
 

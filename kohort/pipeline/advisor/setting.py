@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,6 +35,23 @@ class Setting:
     def as_dict(self) -> dict[str, Any]:
         """By name, as rows and JSON have it."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
+
+
+def known_settings(given: Iterable[str]) -> dict[str, Any]:
+    """What NAME=VALUE says of the setting of the time, by field of `Setting`.
+
+    Raises:
+        ValueError: the name is not that of a duration, or the value no number of milliseconds.
+    """
+    durations = {one.name for one in fields(Setting) if one.name.endswith("_ms")}
+    known: dict[str, Any] = {}
+    for text in given:
+        name, _, value = text.partition("=")
+        name, value = name.strip().replace(".", "_"), value.strip()
+        if name not in durations or not (value.isascii() and value.isdigit()):
+            raise ValueError(f"{text!r}: one of {', '.join(sorted(durations))}, in ms")
+        known[name] = int(value)
+    return known
 
 
 SESSIONS: Final = ((6_000, 2_000), (10_000, 3_000), (30_000, 3_000), (45_000, 3_000))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterable
-from dataclasses import fields
 from datetime import UTC
 from functools import reduce
 from typing import Any, Final
@@ -20,7 +19,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
 from kohort.pipeline import options as common
-from kohort.pipeline.advisor.setting import Setting
+from kohort.pipeline.advisor.setting import known_settings
 from kohort.pipeline.console import announce
 from kohort.pipeline.errors import PipelineError, UsageError
 from kohort.pipeline.faults import explained
@@ -112,15 +111,10 @@ def run(options: argparse.Namespace) -> int:
 
 def parse_known(given: Iterable[str]) -> dict[str, Any]:
     """What `--known NAME=VALUE` means. Raises UsageError."""
-    durations = {one.name for one in fields(Setting) if one.name.endswith("_ms")}
-    known: dict[str, Any] = {}
-    for text in given:
-        name, _, value = text.partition("=")
-        name = name.strip().replace(".", "_")
-        if name not in durations or not value.strip().isdigit():
-            raise UsageError(f"--known {text!r}: one of {', '.join(sorted(durations))}, in ms")
-        known[name] = int(value)
-    return known
+    try:
+        return known_settings(given)
+    except ValueError as error:
+        raise UsageError(f"--known {error}") from error
 
 
 def from_lake(lake: Lake, options: argparse.Namespace) -> DataFrame:

@@ -22,6 +22,7 @@ from kohort.pipeline.advisor.prediction import Prediction, predict
 from kohort.pipeline.advisor.reading import read_trace
 from kohort.pipeline.advisor.setting import Setting, grid
 from kohort.pipeline.advisor.trace import Trace
+from kohort.pipeline.advisor.working_out import lately
 from kohort.pipeline.schemas.advice import ADVICE
 from kohort.pipeline.schemas.columns import BYTES, SMALL, TEXT, WHOLE
 from kohort.pipeline.transformations.common import GROUP, conform
@@ -50,7 +51,6 @@ _OUTCOMES: Final = StructType(
 )
 SETTINGS_PER_ROW: Final = 8
 """A tenth of a second's work or some seconds', as groups are: small enough to be spread evenly."""
-DAY_MS: Final = 24 * 3600 * 1000
 
 
 def traces(events: DataFrame, *, days: int, known: Mapping[str, Any]) -> DataFrame:
@@ -64,7 +64,7 @@ def traces(events: DataFrame, *, days: int, known: Mapping[str, Any]) -> DataFra
     def read(key: tuple[str, ...], rows: pd.DataFrame) -> pd.DataFrame:
         cluster_id, group = key
         try:
-            records = _lately([json.loads(text) for text in rows["event"]], days)
+            records = lately([json.loads(text) for text in rows["event"]], days)
             trace = read_trace(group, records, fixed)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             return _row(cluster_id, group, error=f"not a history: {error!r}")
@@ -74,12 +74,6 @@ def traces(events: DataFrame, *, days: int, known: Mapping[str, Any]) -> DataFra
         return _row(cluster_id, group, trace=trace, last=last)
 
     return events.select(*EVENTS.names).groupBy(*GROUP).applyInPandas(read, _TRACES)
-
-
-def _lately(records: list[dict[str, Any]], days: int) -> list[dict[str, Any]]:
-    moments = [int(one.get("started_at_ms") or one.get("at_ms") or 0) for one in records]
-    since_ms = max(moments) - days * DAY_MS
-    return [one for one, at_ms in zip(records, moments, strict=True) if at_ms >= since_ms]
 
 
 def _row(

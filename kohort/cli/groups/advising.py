@@ -1,0 +1,172 @@
+"""The work behind ``kohort groups advise``: the records, the replays, and the table of them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any, Final
+
+from kohort.broker.core.history.wording import counted, duration, listed, shown
+from kohort.cli.errors import NotFoundError, UnavailableError, UsageError
+from kohort.cli.groups.options import history_of
+from kohort.cli.options import print_json
+from kohort.cli.table import Cell, table
+from kohort.pipeline.advisor.advice import Advice, changes, is_by_chance, words
+from kohort.pipeline.advisor.config_lines import config_lines
+from kohort.pipeline.advisor.prediction import Prediction
+from kohort.pipeline.advisor.setting import known_settings
+from kohort.pipeline.advisor.working_out import work_out
+from kohort.pipeline.errors import PipelineError
+from kohort.pipeline.history_files import histories
+
+Json = dict[str, Any]
+
+HEAD: Final = ("  SETTING", "REBALANCES", "STOPPED", "UNREAD", "CRASH NOTICED AFTER")
+_NAMES: Final = {
+    "java": "Java (properties of the consumer)",
+    "librdkafka": "librdkafka (properties of the consumer)",
+    "aiokafka": "aiokafka (arguments of AIOKafkaConsumer)",
+    "kohort": "kohort (arguments of Consumer)",
+    "broker": "the broker (server.properties)",
+}
+
+
+def ask(options: argparse.Namespace) -> None:
+    """Raises CommandError."""
+    try:
+        known = known_settings(options.known)
+    except ValueError as error:
+        raise UsageError(f"--known {error}") from error
+    if options.files:
+        records = _from_files(options)
+    else:
+        records = history_of(options, kind=None)["rebalances"]
+    try:
+        advice = work_out(options.group, records, known=known)
+    except ValueError as error:
+        if options.files:
+            raise UsageError(f"{', '.join(options.files)}: {error}") from error
+        raise UnavailableError(f"the broker's answer is {error}") from error
+    if options.json:
+        print_json(as_json(options.group, advice))
+        return
+    for line in lines(options.group, advice):
+        print(line)
+
+
+def _from_files(options: argparse.Namespace) -> list[Json]:
+    """The records of the group. Raises UsageError, NotFoundError."""
+    records: list[Json] = []
+    groups: Counter[str] = Counter()
+    try:
+        for name, found in histories(options.files, options.timezone):
+            for number, text in found:
+                for record in _records_in(text, f"{name}, line {number + 1}"):
+                    groups[str(record.get("group"))] += 1
+                    if record.get("group") == options.group:
+                        records.append(record)
+    except PipelineError as error:
+        raise UsageError(str(error)) from error
+    if not records:
+        there = f"those are {listed(list(groups), most=10)}" if groups else "there is none"
+        raise NotFoundError(f"no group {options.group!r} in {', '.join(options.files)}; {there}")
+    return records
+
+
+def _records_in(text: bytes, place: str) -> list[Json]:
+    try:
+        data = json.loads(text)
+    except ValueError:
+        data = None
+    if not isinstance(data, dict):
+        raise UsageError(f"{place}: not a record of a history, as lines of JSON")
+    # One line may be what GET /groups/{group}/rebalances has answered, which holds them all.
+    held = data.get("rebalances")
+    return [one for one in held if isinstance(one, dict)] if isinstance(held, list) else [data]
+
+
+def lines(group: str, advice: Advice | None) -> Iterator[str]:
+    """What is printed."""
+    name = f"Group {shown(group)}"
+    if advice is None:
+        yield f"{name} has not rebalanced, as far as its history goes back."
+        return
+    trace = advice.trace
+    span = _span(trace.end_ms - trace.begin_ms)
+    yield f"{name}, {counted(trace.rebalances, 'rebalance')} in {span}:"
+    yield ""
+    rows = [_row("  as recorded", advice.recorded)]
+    for one in advice.front:
+        mark = "*" if one == advice.best else " "
+        rows.append(_row(f"{mark} {changes(advice.recorded.setting, one.setting)}", one))
+    yield from table(HEAD, rows)
+    if not advice.front:
+        yield "nothing that was tried would have been better than what there is"
+    yield ""
+    yield advice.check
+    yield from (f"not known: {text}" for text in advice.unknown)
+    if advice.best is not None:
+        yield from _to_set(advice, advice.best)
+
+
+def _row(setting: str, one: Prediction) -> tuple[Cell, ...]:
+    stopped = duration(one.stopped_ms)
+    if is_by_chance(one):
+        stopped += f" ± {duration(one.stopped_spread_ms)}"
+    return setting, one.rebalances, stopped, duration(one.unread_ms), duration(one.notice_ms)
+
+
+_HOUR_MS: Final = 3_600_000
+_DAYS_FROM_MS: Final = 48 * _HOUR_MS
+
+
+def _span(span_ms: int) -> str:
+    if span_ms >= _DAYS_FROM_MS:
+        return f"{span_ms / (24 * _HOUR_MS):.1f} days"
+    return f"{span_ms / _HOUR_MS:.1f} h" if span_ms >= _HOUR_MS else duration(span_ms)
+
+
+def _to_set(advice: Advice, best: Prediction) -> Iterator[str]:
+    yield ""
+    yield f"* {changes(advice.recorded.setting, best.setting)}. What to set:"
+    for whom, told in config_lines(advice.recorded.setting, best.setting).items():
+        yield ""
+        yield f"  {_NAMES[whom]}"
+        yield from (f"    {line}" for line in told)
+
+
+def as_json(group: str, advice: Advice | None) -> Json:
+    """What --json prints; `recorded` is null without a rebalance."""
+    if advice is None:
+        return {"group": group, "recorded": None, "choices": [], "check": None, "unknown": []}
+    trace = advice.trace
+    return {
+        "group": group,
+        "history": {
+            "rebalances": trace.rebalances,
+            "stopped_ms": trace.stopped_ms,
+            "from_ms": trace.begin_ms,
+            "until_ms": trace.end_ms,
+        },
+        "recorded": _figures(advice.recorded),
+        "choices": [
+            {
+                "is_best": one == advice.best,
+                "changes": changes(advice.recorded.setting, one.setting),
+                "text": words(advice.recorded, one),
+                **_figures(one),
+                "config": config_lines(advice.recorded.setting, one.setting),
+            }
+            for one in advice.front
+        ],
+        "check": advice.check,
+        "unknown": list(advice.unknown),
+    }
+
+
+def _figures(one: Prediction) -> Json:
+    figures = asdict(one)
+    return {"setting": figures.pop("setting"), "notice_ms": one.notice_ms, **figures}

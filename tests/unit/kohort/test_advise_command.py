@@ -1,0 +1,177 @@
+"""`kohort groups advise` over files: no broker, no Spark, no Java."""
+
+import gzip
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from kohort.cli import main
+
+ROOT = Path(__file__).parents[3]
+S = 1_000
+
+_WITHOUT_SPARK = """
+import runpy, sys
+for name in ("pyspark", "delta", "pandas", "pyarrow", "py4j", "matplotlib", "jinja2"):
+    sys.modules[name] = None  # An import of it fails, as where the extra is not installed.
+sys.argv = ["kohort", "groups", "advise", *sys.argv[1:]]
+runpy.run_module("kohort.cli", run_name="__main__", alter_sys=True)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the command has printed, and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+Advise: TypeAlias = Callable[..., Said]
+
+
+@pytest.fixture
+def advise(capsys: pytest.CaptureFixture[str]) -> Advise:
+    """The command, in this process."""
+
+    def ask(*arguments: object) -> Said:
+        code = main(["groups", "advise", *map(str, arguments)])
+        printed = capsys.readouterr()
+        return Said(code, printed.out, printed.err)
+
+    return ask
+
+
+def deploys(group: str, members: int = 2) -> list[dict[str, Any]]:
+    """All members come, and are restarted one after the other: what static ones are spared."""
+    records: list[dict[str, Any]] = []
+
+    def add(kind: str, member_id: str, at_ms: int) -> None:
+        client_id = member_id.rpartition("-")[0]
+        trigger = {"kind": kind, "at_ms": at_ms, "member_id": member_id, "client_id": client_id}
+        record = {"schema": 1, "kind": "rebalance", "group": group, "outcome": "stable"}
+        at = {"sequence": len(records) + 1, "started_at_ms": at_ms}
+        records.append(record | at | {"trigger": trigger})
+
+    for number in range(members):
+        add("member_added", f"{group}{number}-1", number * 20 * S)
+    for number in range(members):
+        add("member_left", f"{group}{number}-1", 600 * S + number * 60 * S)
+        add("member_added", f"{group}{number}-2", 620 * S + number * 60 * S)
+    return records
+
+
+def as_lines(records: Sequence[dict[str, Any]]) -> str:
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("history") / "history.jsonl.gz"
+    with gzip.open(path, "wt") as file:
+        file.write(as_lines(deploys("billing") + deploys("search")))
+    return path
+
+
+def test_a_table_tells_what_settings_come_to_and_what_to_set_without_spark(history: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_SPARK, "billing", "--from", history],
+        check=False,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    done = Said(ran.returncode, ran.stdout, ran.stderr)
+
+    assert done.code == 0, done.err
+    told = done.out.splitlines()
+    assert told[0] == "Group billing, 6 rebalances in 11 min 20 s:"
+    assert told[2].split("  ")[1] == "SETTING"
+    assert told[2].endswith("CRASH NOTICED AFTER")
+    assert told[3].split()[:3] == ["as", "recorded", "6"]
+    (static,) = [line for line in told[4:-1] if line[2:].startswith("static membership with a 30")]
+    assert static.split()[7] == "2"
+    assert "  Java (properties of the consumer)" in told
+    assert any(line.startswith("check: with the settings of the time") for line in told)
+    assert any(line.startswith("not known: max.poll.interval.ms") for line in told)
+
+
+def test_programs_get_the_same_as_json_from_standard_input_too(
+    advise: Advise, history: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with gzip.open(history) as file:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(file.read())))
+    told = json.loads(advise("billing", "--from", "-", "--json").out)
+
+    assert told["group"] == "billing"
+    assert told["history"]["rebalances"] == 6
+    assert told["recorded"]["setting"]["static"] is False
+    static = next(one for one in told["choices"] if one["setting"]["static"])
+    assert static["rebalances"] == 2
+    assert set(static["config"]) == {"java", "librdkafka", "aiokafka", "kohort"}
+    assert static["config"]["java"][0].startswith("group.instance.id=<a name")
+    assert static["config"]["kohort"][0].startswith('group_instance_id="<a name')
+    assert told["unknown"]
+
+
+def test_what_a_broker_answered_may_be_a_line_of_the_file(advise: Advise, tmp_path: Path) -> None:
+    path = tmp_path / "answer.json"
+    path.write_text(json.dumps({"group": "billing", "rebalances": deploys("billing")}))
+
+    done = advise("billing", "--from", path)
+
+    assert done.out.startswith("Group billing, 6 rebalances")
+
+
+@pytest.mark.parametrize(
+    ("group", "text", "code", "said"),
+    [
+        ("other", as_lines(deploys("billing")), 1, "those are billing"),
+        ("billing", "", 1, "there is none"),
+        ("billing", "{broken\n", 2, "h.jsonl, line 1: not a record of a history"),
+        (
+            "billing",
+            as_lines([{"group": "billing", "kind": "rebalance", "sequence": 1}]),
+            2,
+            "not a history",
+        ),
+    ],
+)
+def test_what_is_no_history_of_the_group_is_told_in_a_sentence(
+    advise: Advise, tmp_path: Path, group: str, text: str, code: int, said: str
+) -> None:
+    path = tmp_path / "h.jsonl"
+    path.write_text(text)
+
+    done = advise(group, "--from", path)
+
+    assert done.code == code
+    assert said in done.err
+
+
+def test_what_cannot_be_meant_is_told_before_anything_is_read(
+    advise: Advise, tmp_path: Path
+) -> None:
+    missing = advise("g", "--from", tmp_path / "none.jsonl")
+    assert (missing.code, "none.jsonl: No such file" in missing.err) == (2, True)
+    unknown = advise("g", "--from", tmp_path / "none.jsonl", "--known", "session=6")
+    assert (unknown.code, "'session=6': one of heartbeat" in unknown.err) == (2, True)
+
+
+def test_a_group_that_only_avoided_rebalances_has_nothing_to_be_advised(
+    advise: Advise, tmp_path: Path
+) -> None:
+    path = tmp_path / "h.jsonl"
+    path.write_text(as_lines([{"group": "g", "kind": "avoided", "sequence": 1, "at_ms": 0}]))
+
+    assert "has not rebalanced" in advise("g", "--from", path).out
+    assert json.loads(advise("g", "--from", path, "--json").out)["recorded"] is None
