@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Iterable, Iterator
 from enum import Enum, auto
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -74,6 +76,9 @@ class PartitionDirectories:
         """The checkpoints still have notes of deleted topics: they must be written before a name is
         used again."""
         self._recovery_points = self._read_checkpoint(RECOVERY_POINT_FILE)
+        self._on_disk = set(self._recovery_points)
+        """The logs that are in the recovery points' checkpoint, as it is on the disk."""
+        self._writing = threading.Lock()
         self._start_offsets = self._read_checkpoint(LOG_START_OFFSET_FILE, LOG_START_OFFSET_COPY)
         self._sizes = self._read_checkpoint(LOG_SIZE_FILE) if clean_shutdown else {}
         self._leader_epochs = self._read_leader_epochs()
@@ -99,8 +104,10 @@ class PartitionDirectories:
                 noted_bytes=self._sizes.get(key) if believed else None,
                 leader_epoch_max=self.leader_epoch(name, index),
                 is_known=key in self._recovery_points,
+                before_roll=partial(self._note_before_roll, key),
                 files=self.files,
             )
+            self._note_opened(key, log, was_noted=believed)
             if found is _Found.WITHOUT_ID:
                 self._note_lost_id(directory, topic_id)
             elif found is not _Found.OURS:
@@ -218,6 +225,31 @@ class PartitionDirectories:
                 del notes[key]
                 self.has_stale_notes = True
 
+    def _note_opened(self, key: tuple[str, int], log: PartitionLog, *, was_noted: bool) -> None:
+        """What the next checkpoint shall say of a log of which this one says nothing, or of another
+        log of its name.
+        """
+        with self._writing:
+            if not was_noted:
+                self._on_disk.discard(key)
+            if key not in self._on_disk:
+                self._recovery_points[key] = log.flushed_offset
+
+    def _note_before_roll(self, key: tuple[str, int]) -> None:
+        """Have a log in the checkpoint before it has a second segment. Raises OSError.
+
+        A power loss may take the end of one segment and leave the next one. A start ends the log
+        there if it was noted: else Kafka's compaction may have left the gap. The checkpoint names
+        all logs that are open, so that the next ones need not wait for the disk.
+        """
+        if key in self._on_disk:
+            return
+        with self._writing:
+            points = dict(self._recovery_points)
+            write_offsets(self.files, str(self.root), RECOVERY_POINT_FILE, points)
+            self.files.sync_directory(str(self.root))
+            self._on_disk = set(points)
+
     def notes(self) -> tuple[Offsets, Offsets]:
         """Copies of what was noted, for `write_checkpoints` in another thread."""
         return dict(self._recovery_points), dict(self._start_offsets)
@@ -225,10 +257,14 @@ class PartitionDirectories:
     def write_checkpoints(self, recovery_points: Offsets, start_offsets: Offsets) -> None:
         """Replace both checkpoints. Raises StorageError."""
         try:
-            write_offsets(self.files, str(self.root), RECOVERY_POINT_FILE, recovery_points)
-            for name in (LOG_START_OFFSET_FILE, LOG_START_OFFSET_COPY):
-                write_offsets(self.files, str(self.root), name, start_offsets)
-            self.files.sync_directory(str(self.root))
+            with self._writing:
+                # What was noted since then stays noted: a log may have rolled meanwhile.
+                points = self._recovery_points | recovery_points
+                write_offsets(self.files, str(self.root), RECOVERY_POINT_FILE, points)
+                for name in (LOG_START_OFFSET_FILE, LOG_START_OFFSET_COPY):
+                    write_offsets(self.files, str(self.root), name, start_offsets)
+                self.files.sync_directory(str(self.root))
+                self._on_disk = set(points)
             self.has_stale_notes = False
         except OSError as error:
             raise StorageError(f"checkpoints in {self.root} cannot be written: {error}") from error

@@ -41,5 +41,4 @@ def examine_history(
         world.close()
         examiner.close()
     counts["states that differ"] = examiner.count
-    counts["states with gaps"] = examiner.gap_count
     return counts + world.counts + world.ledger.counts

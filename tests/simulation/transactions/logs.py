@@ -20,15 +20,6 @@ from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.simulation.transactions.ledger import Seen
 
 
-class Gap(Exception):  # noqa: N818 - found, and no fault of the reader.
-    """Batches are missing between others: the power took the end of a segment, and not the next.
-
-    A start ends the log there, unless nothing was ever noted of it: then it cannot tell that from
-    a directory whose notes were lost, and keeps what lies behind. What a transaction has become
-    cannot be read from such a log.
-    """
-
-
 class Batch(NamedTuple):
     """One, as it lies in a log."""
 
@@ -169,18 +160,16 @@ def seen_in(content: bytes | memoryview, header: BatchHeader) -> Iterator[Seen]:
         yield Seen(record.offset, record.key, (record.value or b"").decode())
 
 
-def read_log(
-    files: SimulatedFileSystem, directory: str, *, may_have_gaps: bool = True
-) -> Partition:
-    """A partition from its files. Raises Gap."""
+def read_log(files: SimulatedFileSystem, directory: str) -> Partition:
+    """A partition from its files."""
     found = Partition()
     names = [entry.name for entry in files.entries(directory)]
     for name in sorted(name for name in names if name.endswith(".log")):
         content = bytes(files.cached(f"{directory}/{name}"))
-        if found.batches and not may_have_gaps and int(name.removesuffix(".log")) > found.end:
-            raise Gap(directory)
+        base_offset = int(name.removesuffix(".log"))
+        assert not found.batches or base_offset == found.end, f"{directory}: gap at {found.end}"
         # A log that lost all goes on where it was.
-        found.end = max(found.end, int(name.removesuffix(".log")))
+        found.end = max(found.end, base_offset)
         for header, batch in split_batches(content):
             found.feed(Batch(header, batch))
     return found

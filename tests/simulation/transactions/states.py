@@ -14,7 +14,7 @@ from kohort.broker.topics.partition import Partition as LivePartition
 from kohort.testing.virtual_clock import VirtualClock
 from tests.simulation.transactions.broker import ROOT, Broker, Disk, new_loop, settings
 from tests.simulation.transactions.ledger import COMPACTED, Ledger
-from tests.simulation.transactions.logs import Gap, Ids, Offsets, Partition, read_log
+from tests.simulation.transactions.logs import Ids, Offsets, Partition, read_log
 from tests.simulation.transactions.world import OWNERS, State
 from tests.support.brokers.running_topics import aborted_in
 from tests.support.records.storage_tools import LastingMetadata
@@ -34,8 +34,6 @@ class Examiner:
         self._examined: set[int] = set()
         self.count = 0
         """States that were looked at."""
-        self.gap_count = 0
-        """States whose logs have a gap, and say nothing certain."""
         self.repeated_count = 0
         """States that were the same, byte by byte and fact by fact, as one before."""
 
@@ -47,12 +45,7 @@ class Examiner:
             return
         self._examined.add(fingerprint)
         self.count += 1
-        try:
-            self.start_on(state, lambda broker: self.hold_against(broker, state, ledger))
-        except Gap:
-            assert state.has_lost_power
-            assert not self._is_forced
-            self.gap_count += 1
+        self.start_on(state, lambda broker: self.hold_against(broker, state, ledger))
 
     def start_on(self, state: State, work: Callable[[Broker], Coroutine[Any, Any, None]]) -> None:
         """Start a broker on a disk, do something with it, and kill it."""
@@ -95,8 +88,7 @@ def read_logs(broker: Broker) -> dict[TopicPartition, Partition]:
         place = TopicPartition(partition.topic_name, partition.index)
         assert partition.failure is None, f"{place} is offline: {partition.failure}"
         directory = partition.log.directory
-        is_compacted = place.topic in COMPACTED_LOGS
-        found[place] = read_log(broker.disk.files, str(directory), may_have_gaps=is_compacted)
+        found[place] = read_log(broker.disk.files, str(directory))
     assert str(ROOT)
     for name in (CONSUMER_OFFSETS, TRANSACTION_STATE):
         found.setdefault(TopicPartition(name, 0), Partition())

@@ -107,7 +107,10 @@ class LogAppender:
     def _start_segment(self, wall_ms: int) -> LogSegment:
         state = self._state
         active = state.active
+        before_roll = state.terms.before_roll
         with state.errors_as("a new segment cannot be started"):
+            if before_roll is not None:
+                before_roll()
             active.complete_indexes()
             state.write_snapshot()
             started = LogSegment.create(state.files, state.directory, state.end_offset, wall_ms)

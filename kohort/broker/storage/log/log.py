@@ -16,7 +16,7 @@ Every method may raise StorageError.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -82,6 +82,7 @@ class PartitionLog:
         noted_bytes: int | None = None,
         leader_epoch_max: int = LEADER_EPOCH_MAX,
         is_known: bool = True,
+        before_roll: Callable[[], None] | None = None,
         files: FileSystem = OS_FILES,
     ) -> Self:
         """Open the log in a directory, which is made if need be.
@@ -93,6 +94,7 @@ class PartitionLog:
             noted_bytes: of its .log files when it was closed, if known; fewer mean a loss.
             leader_epoch_max: the current epoch, if known. A batch of a later one is damaged.
             is_known: it was opened here before; else there may be gaps, where Kafka compacted it.
+            before_roll: called before a segment is begun behind another one; it may raise OSError.
         """
         terms = OpeningTerms(
             clean_shutdown,
@@ -103,6 +105,7 @@ class PartitionLog:
             noted_bytes,
             is_known=is_known,
             may_have_gaps=not is_known or "compact" in config.cleanup_policy,
+            before_roll=before_roll,
         )
         path = str(directory)
         try:

@@ -10,7 +10,7 @@ something proves that there were any (:mod:`kohort.broker.storage.log.lost_offse
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -54,6 +54,8 @@ class OpeningTerms(NamedTuple):
     """It was opened here before; else it may be one that Kafka has left."""
     may_have_gaps: bool = False
     """Kafka may have compacted it."""
+    before_roll: Callable[[], None] | None = None
+    """Called before a segment is begun behind another one. May raise OSError."""
 
 
 @dataclass(slots=True, eq=False)

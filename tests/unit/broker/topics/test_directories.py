@@ -5,12 +5,22 @@ from random import Random
 
 import pytest
 
+from kohort.broker.storage.checkpoints.offset_checkpoint import RECOVERY_POINT_FILE, read_offsets
 from kohort.broker.storage.checkpoints.partition_metadata import FILE_NAME, read_topic_id
+from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.metadata.store import MetadataStore, TopicRecord
+from kohort.broker.storage.segment.segment import LogSegment
 from kohort.broker.topics.directories import PartitionDirectories
+from kohort.protocol.records.batch import read_header
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.support.brokers.running_topics import InlineExecutor, append, running_topics
-from tests.support.records.storage_tools import WALL_MS, fill, memory_store, settings
+from tests.support.records.storage_tools import (
+    WALL_MS,
+    fill,
+    memory_store,
+    read_all,
+    settings,
+)
 
 ROOT = Path("/data")
 
@@ -132,20 +142,85 @@ async def test_a_deleted_topics_directories_cannot_come_back_under_their_names()
 def test_a_log_that_was_never_opened_here_may_have_the_gaps_that_kafka_leaves(
     *, is_noted: bool
 ) -> None:
-    disk = SimulatedFileSystem()
-    disk.make_directory(str(ROOT))
-    directories = PartitionDirectories(disk, ROOT, clean_shutdown=True)
-    log = directories.open_log("orders", 0, bytes(16), settings(), wall_ms=WALL_MS)
-    if is_noted:
-        directories.note(log, "orders", 0)
-        directories.write_checkpoints(*directories.notes())
+    disk = new_disk()
+    log = open_orders(disk, clean_shutdown=True)
     fill(log, 120)
     log.close()
     first, gone, *others = log.segments
-    for suffix in (".log", ".index", ".timeindex", ".snapshot"):
-        disk.remove(gone.path(suffix))
-    directories = PartitionDirectories(disk, ROOT, clean_shutdown=False)
-    log = directories.open_log("orders", 0, bytes(16), settings(), wall_ms=WALL_MS)
+    remove(disk, gone)
+    if not is_noted:
+        disk.remove(str(ROOT / RECOVERY_POINT_FILE))
+    log = open_orders(disk, clean_shutdown=False)
     kept = [first] if is_noted else [first, *others]
     assert [one.base_offset for one in log.segments] == [one.base_offset for one in kept]
     assert log.lost_offsets == 0
+
+
+def test_a_log_of_kafkas_keeps_its_gaps_and_gets_no_others_by_a_power_loss() -> None:
+    disk = new_disk()
+    log = open_orders(disk, clean_shutdown=True)
+    fill(log, 120)
+    log.close()
+    remove(disk, log.segments[1])
+    disk.remove(str(ROOT / RECOVERY_POINT_FILE))
+    log = open_orders(disk, clean_shutdown=False)
+    kept = [one.base_offset for one in log.segments]
+    fill(log, 120)
+    remove(disk, log.segments[len(kept) + 1])
+    log = open_orders(disk, clean_shutdown=False)
+    assert [one.base_offset for one in log.segments[:-1]] == kept
+    assert log.log_start_offset == 0
+
+
+@pytest.mark.parametrize("loss", ["sectors", "ends"])
+@pytest.mark.parametrize("seed", range(20))
+def test_a_power_loss_leaves_no_gap_in_a_log_that_has_just_been_made(loss: str, seed: int) -> None:
+    disk, pick = new_disk(), Random(seed).randrange
+    fill(open_orders(disk, clean_shutdown=True), 120)
+    disk.lose_power(pick) if loss == "sectors" else disk.lose_ends(pick)
+    log = open_orders(disk, clean_shutdown=False)
+    headers = [read_header(batch) for batch in read_all(log)]
+    assert [one.base_offset for one in headers] == [number * 2 for number in range(len(headers))]
+    assert log.log_end_offset == len(headers) * 2
+
+
+def test_logs_that_are_made_together_are_noted_by_the_first_that_rolls() -> None:
+    disk = NotedDisk()
+    disk.make_directory(str(ROOT))
+    directories = PartitionDirectories(disk, ROOT, clean_shutdown=True)
+    logs = [
+        directories.open_log("orders", index, bytes(16), settings(), wall_ms=WALL_MS)
+        for index in range(5)
+    ]
+    disk.done.clear()
+    for log in logs:
+        fill(log, 120)
+        assert len(log.segments) > 2
+    assert disk.done.count(("sync", str(ROOT))) == 1
+
+
+def test_a_checkpoint_that_was_under_way_keeps_the_log_that_has_rolled_meanwhile() -> None:
+    disk = new_disk()
+    directories = PartitionDirectories(disk, ROOT, clean_shutdown=True)
+    notes = directories.notes()
+    log = directories.open_log("orders", 0, bytes(16), settings(), wall_ms=WALL_MS)
+    fill(log, 120)
+    directories.write_checkpoints(*notes)
+    assert read_offsets(disk, str(ROOT), RECOVERY_POINT_FILE) == {("orders", 0): 0}
+
+
+def new_disk() -> SimulatedFileSystem:
+    disk = SimulatedFileSystem()
+    disk.make_directory(str(ROOT))
+    return disk
+
+
+def open_orders(disk: SimulatedFileSystem, *, clean_shutdown: bool) -> PartitionLog:
+    """The log of a partition, opened by a broker that has just been started."""
+    directories = PartitionDirectories(disk, ROOT, clean_shutdown=clean_shutdown)
+    return directories.open_log("orders", 0, bytes(16), settings(), wall_ms=WALL_MS)
+
+
+def remove(disk: SimulatedFileSystem, segment: LogSegment) -> None:
+    for suffix in (".log", ".index", ".timeindex", ".snapshot"):
+        disk.remove(segment.path(suffix))
