@@ -1,8 +1,8 @@
 """The ``kohort`` command.
 
-``kohort serve`` starts the broker, exactly as ``python -m kohort`` does; ``kohort groups`` and
-``kohort transactions`` ask a running one; ``kohort pipeline`` runs Spark jobs. A command's module
-is imported when it is called, so that asking does not cost the import of a whole broker.
+``kohort serve`` starts the broker, exactly as ``python -m kohort`` does; ``kohort topics``,
+``groups`` and ``transactions`` ask a running one; ``kohort pipeline`` runs Spark jobs. A command's
+module is imported when it is called, so that asking does not cost the import of a whole broker.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ Run: TypeAlias = Callable[[argparse.Namespace], int]
 
 COMMANDS: Final = {
     "serve": ("start the broker", "kohort.cli.serve"),
+    "topics": ("topics: list, describe, create, alter, delete", "kohort.cli.topics"),
     "groups": ("consumer groups: what they do, and why they rebalanced", "kohort.cli.groups"),
     "transactions": ("transactional producers, and what they hold back", "kohort.cli.transactions"),
     "pipeline": ("Spark jobs: topics and rebalances into tables", "kohort.cli.pipeline"),

@@ -5,6 +5,7 @@
     CommandError
     |-- NotFoundError       exit code 1
     |-- UsageError          exit code 2, as argparse's own
+    |-- RefusedCommandError exit code 3
     `-- UnavailableError    exit code 3
 """
 
@@ -27,6 +28,12 @@ class UsageError(CommandError):
     """The command line cannot be meant."""
 
     exit_code = 2
+
+
+class RefusedCommandError(CommandError):
+    """A broker does not do it; the text says why, in its words."""
+
+    exit_code = 3
 
 
 class UnavailableError(CommandError):

@@ -130,10 +130,11 @@ class Cluster:
         except UnsupportedVersionError as error:
             raise UnsupportedVersionError(f"{broker.address}: {error}", error.code) from None
 
-    def metadata(self, topics: list[str]) -> MetadataResponse:
-        """The brokers, and these topics, none of which is created."""
+    def metadata(self, topics: list[str] | None) -> MetadataResponse:
+        """The brokers, and these topics, none of which is created; None for all topics."""
+        asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(
-            topics=[MetadataRequestTopic(name=name) for name in topics],
+            topics=asked,
             allow_auto_topic_creation=False,
         )
         answer: MetadataResponse = self.ask(self._first, request, at_most=_METADATA_MAX)
@@ -143,6 +144,14 @@ class Cluster:
         """All that are alive."""
         listed = self.metadata([]).brokers
         return [self.connection(broker.host, broker.port) for broker in listed]
+
+    def controller(self) -> BlockingConnection:
+        """The broker that changes topics; in a cluster of several, any that passes it on."""
+        answer = self.metadata([])
+        for broker in answer.brokers:
+            if broker.node_id == answer.controller_id:
+                return self.connection(broker.host, broker.port)
+        return self._first
 
     def coordinator(self, key: str, kind: CoordinatorKind) -> BlockingConnection:
         """The broker that looks after a group, or after a transactional id.

@@ -1,8 +1,7 @@
 """What can be asked about consumer groups over Kafka's own protocol, of Kohort and of Kafka."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 from kohort.client.net.blocking import BlockingConnection
 from kohort.protocol.codec import decode_versioned
@@ -14,28 +13,19 @@ from kohort.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
 )
 from kohort.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from kohort.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
 from kohort.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
 )
 from kohort.wire.cluster import Cluster, CoordinatorKind, RefusedError
-
-TopicPartition: TypeAlias = tuple[str, int]
+from kohort.wire.offsets import END, TopicPartition, find_offsets
 
 CONSUMER: Final = "consumer"
 
 _OFFSET_FETCH_MAX: Final = 9
 """From version 10 on topics are ids."""
 _GROUPS_SINCE: Final = 8
-_LIST_OFFSETS_MAX: Final = 9
-_END: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +153,8 @@ def _positions(
 ) -> list[Position]:
     committed = cluster.patiently(lambda: _committed(cluster, coordinator, group_id))
     partitions = sorted(assigned | committed.keys())
-    ends = _ends(cluster, partitions)
+    found = find_offsets(cluster, dict.fromkeys(partitions, END))
+    ends = {one: answer.offset for one, answer in found.items() if not answer.error}
     return [
         Position(topic, index, committed.get((topic, index)), ends.get((topic, index)))
         for topic, index in partitions
@@ -198,49 +189,4 @@ def _committed(
         for topic in answer.topics
         for one in topic.partitions
         if one.committed_offset >= 0
-    }
-
-
-def _ends(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Where the logs of these partitions end; those without a leader are left out."""
-    wanted = set(partitions)
-    topics = sorted({topic for topic, _ in wanted})
-    if not topics:
-        return {}
-    metadata = cluster.metadata(topics)
-    by_leader: dict[int, dict[str, list[int]]] = {}
-    for topic in metadata.topics:
-        for one in topic.partitions:
-            if topic.name is not None and (topic.name, one.partition_index) in wanted:
-                led = by_leader.setdefault(one.leader_id, {})
-                led.setdefault(topic.name, []).append(one.partition_index)
-    ends: dict[TopicPartition, int] = {}
-    for broker in metadata.brokers:
-        led = by_leader.get(broker.node_id, {})
-        if led:
-            ends |= _ends_at(cluster, cluster.connection(broker.host, broker.port), led)
-    return ends
-
-
-def _ends_at(
-    cluster: Cluster, broker: BlockingConnection, led: dict[str, list[int]]
-) -> dict[TopicPartition, int]:
-    request = ListOffsetsRequest(
-        replica_id=-1,
-        topics=[
-            ListOffsetsTopic(
-                name=name,
-                partitions=[
-                    ListOffsetsPartition(partition_index=index, timestamp=_END) for index in indexes
-                ],
-            )
-            for name, indexes in led.items()
-        ],
-    )
-    answer: ListOffsetsResponse = cluster.ask(broker, request, at_most=_LIST_OFFSETS_MAX)
-    return {
-        (topic.name, one.partition_index): one.offset
-        for topic in answer.topics
-        for one in topic.partitions
-        if not one.error_code
     }

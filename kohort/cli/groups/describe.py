@@ -9,7 +9,8 @@ from kohort.broker.core.history.wording import counted, shown
 from kohort.cli.errors import NotFoundError
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.table import table
-from kohort.wire.groups import Group, Position, TopicPartition, describe_group
+from kohort.wire.groups import Group, Position, describe_group
+from kohort.wire.offsets import TopicPartition
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
