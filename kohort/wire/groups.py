@@ -123,6 +123,19 @@ def describe_group(cluster: Cluster, group_id: str) -> Group | None:
     )
 
 
+def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, int]:
+    """All offsets that a group has committed; none of a group that there is not.
+
+    Raises RefusedError, DisconnectedError.
+    """
+
+    def ask() -> dict[TopicPartition, int]:
+        coordinator = cluster.coordinator(group_id, CoordinatorKind.GROUP)
+        return _committed(cluster, coordinator, group_id)
+
+    return cluster.patiently(ask)
+
+
 def _member(member: DescribedGroupMember, *, is_consumer: bool) -> Member:
     assignment = bytes(member.member_assignment)
     return Member(

@@ -73,7 +73,7 @@ class Config:
 
     name: str
     value: str | None
-    """None where it is secret, or has no value."""
+    """The value; None where it is secret, or there is none."""
     is_set_here: bool
     """It was set on this topic."""
 
@@ -84,13 +84,13 @@ class Topic:
 
     name: str
     topic_id: str
-    """As Kafka writes it: base64url of its 16 bytes."""
+    """The 16 bytes in base64url, the way Kafka writes them."""
     is_internal: bool
     partitions: list[Partition]
 
     @property
     def replication_factor(self) -> int:
-        """Of the first partition, as Kafka's own tool tells it."""
+        """How many replicas the first partition has, which Kafka's own tool tells of the topic."""
         return len(self.partitions[0].replicas) if self.partitions else 0
 
 

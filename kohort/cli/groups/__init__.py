@@ -16,6 +16,8 @@ COMMANDS: Final = {
     "why": ("why a group rebalanced, in one sentence", "kohort.cli.groups.why"),
     "advise": ("which settings would have spared a group rebalances", "kohort.cli.groups.advise"),
     "timeline": ("who waited for whom in a rebalance, drawn", "kohort.cli.groups.timeline"),
+    "reset-offsets": ("where a group reads on", "kohort.cli.groups.reset_offsets"),
+    "delete": ("forget groups without members", "kohort.cli.groups.delete"),
 }
 
 

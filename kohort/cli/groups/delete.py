@@ -1,0 +1,40 @@
+"""``kohort groups delete``: forget groups that have no members, with their offsets."""
+
+import argparse
+
+from kohort.broker.core.history.wording import shown
+from kohort.cli.errors import NotFoundError, RefusedCommandError
+from kohort.cli.options import add_kafka, cluster_of, print_json
+from kohort.protocol.errors import ErrorCode
+from kohort.wire.cluster import RefusedError
+from kohort.wire.group_changes import delete_group
+
+_WHY = {
+    ErrorCode.NON_EMPTY_GROUP: "it has members; stop them first, `kohort groups describe` shows "
+    "which they are",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("groups", metavar="GROUP", nargs="+")
+    add_kafka(parser)
+    parser.set_defaults(ask=ask)
+
+
+def ask(options: argparse.Namespace) -> None:
+    """Raises CommandError."""
+    with cluster_of(options) as cluster:
+        for group in options.groups:
+            try:
+                delete_group(cluster, group)
+            except RefusedError as error:
+                if error.error == ErrorCode.GROUP_ID_NOT_FOUND:
+                    raise NotFoundError(
+                        f"there is no group {group!r}; `kohort groups list` shows which there are"
+                    ) from error
+                why = _WHY.get(ErrorCode(error.error), str(error))
+                raise RefusedCommandError(f"group {group!r} stays: {why}") from error
+            if not options.json:
+                print(f"{shown(group)}: deleted")
+    if options.json:
+        print_json({"deleted": options.groups})
