@@ -150,7 +150,7 @@ $(STAMPS)/test: $(STAMPS)/core
 	@command -v cc >/dev/null || scripts/apt-install gcc libc6-dev python3-dev || \
 	    echo "no C compiler: what would be compiled runs as Python, and is tested so" >&2
 	@echo "Installing what the tests need, and compiling once more: some minutes if Spark has to be fetched"
-	@$(PIP) install --constraint constraints.txt --editable '.[test]'
+	@$(PIP) install --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
 # What users of the pipeline install, and Java, for the demo alone.

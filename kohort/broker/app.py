@@ -119,6 +119,8 @@ class Broker:
         self._connections_max: int
         self.network: NetworkServer
         """The open connections. Set once `running` has been entered."""
+        self.router: Router
+        """Which handler answers what. Set once `running` has been entered."""
 
     def new_memory_keeper(self) -> MemoryKeeper:
         """For the process that this broker has to itself; not started yet."""
@@ -408,7 +410,8 @@ class Broker:
     def _make_server(self, apis: Mapping[int, Api]) -> tuple[NetworkServer, Dispatcher]:
         log = PeerLog(logging.getLogger("kohort.broker.network"), self._clock)
         edge = self.metrics.edge
-        dispatcher = Dispatcher(Router(apis), self.services, edge, log)
+        self.router = Router(apis)
+        dispatcher = Dispatcher(self.router, self.services, edge, log)
         settings = self.services.topics.settings
         server = NetworkServer(
             dispatcher,

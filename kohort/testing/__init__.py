@@ -1,5 +1,38 @@
-"""Stand-ins for what a broker or consumer has around it: time, an event loop, a disk, a socket.
+"""A broker for tests, and stand-ins for what a broker or consumer has around it.
 
-They ship so that a project that embeds a part of Kohort can test it as Kohort's own tests do. Each
-behaves as the real thing until it is told to fail; README.md says which to take.
+`Kafka` is a real broker in the test's process; the pytest plugin has it as the fixture `kafka`. The
+stand-ins (time, an event loop, a disk, a socket) ship so that a project that embeds a part of
+Kohort can test it as Kohort's own tests do; README.md says which to take.
+
+Names are imported when they are first used: pytest loads the plugin beside this everywhere.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+_HOMES: Final = {
+    "Kafka": "kohort.testing.kafka",
+    "KafkaFault": "kohort.testing.kafka",
+    "KafkaGroup": "kohort.testing.kafka",
+    "kafka_settings": "kohort.testing.markers",
+}
+
+__all__ = ["Kafka", "KafkaFault", "KafkaGroup", "kafka_settings"]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - a class, or a marker.
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+if TYPE_CHECKING:
+    from kohort.testing.kafka import Kafka as Kafka
+    from kohort.testing.kafka import KafkaFault as KafkaFault
+    from kohort.testing.kafka import KafkaGroup as KafkaGroup
+    from kohort.testing.markers import kafka_settings as kafka_settings

@@ -143,11 +143,11 @@ def _member(member: DescribedGroupMember, *, is_consumer: bool) -> Member:
         instance_id=member.group_instance_id,
         client_id=member.client_id,
         host=member.client_host.removeprefix("/"),
-        partitions=_partitions(assignment) if is_consumer else None,
+        partitions=partitions_in(assignment) if is_consumer else None,
     )
 
 
-def _partitions(assignment: bytes) -> list[TopicPartition] | None:
+def partitions_in(assignment: bytes) -> list[TopicPartition] | None:
     if not assignment:
         return []
     try:

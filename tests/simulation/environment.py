@@ -12,10 +12,10 @@ from typing import cast
 
 from kohort.broker.environment import Environment
 from kohort.broker.metrics.loop_lag import LoopLagMeter
+from kohort.testing.lasting_metadata import LastingMetadata
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from kohort.testing.virtual_clock import VirtualClock
 from tests.simulation.network import Network, Port
-from tests.support.records.storage_tools import LastingMetadata
 
 
 class DurableMetadata(LastingMetadata):

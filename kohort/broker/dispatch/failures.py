@@ -93,14 +93,32 @@ def error_response(
     for name, value in on_error.unknown.items():
         if _in_version(response, name, version):
             setattr(response, name, value)
-    if _set_error(response, failure):
+    if _set_error(response, failure) or _fill_any(on_error, request, response, failure):
         return response
-    for mirror in on_error.mirrors:
-        asked = _asked(request, mirror.request, version)
-        if asked is not None and _in_version(response, mirror.response, version):
-            _fill(mirror, response, asked, failure)
-            return response
     raise NoErrorField(f"{schema.name} v{version}")
+
+
+def elements_response(
+    on_error: OnError, request: object, version: int, code: ErrorCode
+) -> Struct | None:
+    """The response that says `code` of everything that was asked about, as if each had failed for
+    itself; None where a response says it as a whole only.
+    """
+    schema = schema_of(type(request))
+    assert schema.key is not None, f"{schema.name} is not a request"
+    response = _blank(RESPONSES[schema.key])
+    filled = _fill_any(on_error, request, response, _Failure(version, code, None))
+    return response if filled else None
+
+
+def _fill_any(on_error: OnError, request: object, response: Struct, failure: _Failure) -> bool:
+    """Fill the first list that this version has; False if it has none."""
+    for mirror in on_error.mirrors:
+        asked = _asked(request, mirror.request, failure.version)
+        if asked is not None and _in_version(response, mirror.response, failure.version):
+            _fill(mirror, response, asked, failure)
+            return True
+    return False
 
 
 def _asked(request: object, path: str, version: int) -> list[object] | None:

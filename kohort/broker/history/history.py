@@ -98,6 +98,7 @@ class RebalanceHistory:
         self._wake: asyncio.Event | None = None
         self._worker: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._is_making_record = False
         self._is_closing = False
 
     # Beginning and end.
@@ -281,6 +282,11 @@ class RebalanceHistory:
         return (0, 0) if ring is None else (ring.rebalance_count, ring.avoided_count)
 
     @property
+    def is_caught_up(self) -> bool:
+        """Whether every rebalance that is complete has its record."""
+        return not self._queue and not self._is_making_record
+
+    @property
     def waiting_weight(self) -> int:
         """Members of all rebalances that wait for their record."""
         return self._queue.weight
@@ -348,12 +354,15 @@ class RebalanceHistory:
         waiting = self._take_next()
         if waiting is None:
             return
+        self._is_making_record = True
         try:
             await self._close_one(waiting)
         except Exception:
             # A mistake of ours costs one record, not the history.
             logger.exception("A rebalance of group %r has no record", waiting.group_id)
             self._queue.dropped_count += 1
+        finally:
+            self._is_making_record = False
         facts, waiting.closed = waiting.closed, None
         if isinstance(facts, RebalanceFacts):
             remains = remains_of(facts)

@@ -124,6 +124,12 @@ class NetworkServer:
         if self._look_handle is not None:
             self._look_handle.cancel()
 
+    def abort(self) -> None:
+        """Accept nothing and close all connections, whatever is under way; as a crash would."""
+        self.stop_accepting()
+        for connection in list(self._connections):
+            connection.abort()
+
     # For the connections.
 
     def connection_made(self, connection: Connection) -> str | None:

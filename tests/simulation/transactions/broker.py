@@ -36,11 +36,11 @@ from kohort.broker.transactions.transactions import Transactions
 from kohort.protocol.codec import Codec, codec
 from kohort.protocol.framing import RequestHeader
 from kohort.protocol.message import RESPONSES, schema_of
+from kohort.testing.lasting_metadata import LastingMetadata
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.simulation.loop import SimulatedLoop
 from tests.support.brokers.running_topics import NODE_ID, InlineExecutor
 from tests.support.groups.coordinators import group_coordinator, report
-from tests.support.records.storage_tools import LastingMetadata
 
 T = TypeVar("T")
 

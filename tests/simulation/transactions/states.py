@@ -11,13 +11,13 @@ from kohort.broker.core.transaction.records import TransactionRecord
 from kohort.broker.core.transaction.states import TransactionState
 from kohort.broker.topics.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kohort.broker.topics.partition import Partition as LivePartition
+from kohort.testing.lasting_metadata import LastingMetadata
 from kohort.testing.virtual_clock import VirtualClock
 from tests.simulation.transactions.broker import ROOT, Broker, Disk, new_loop, settings
 from tests.simulation.transactions.ledger import COMPACTED, Ledger
 from tests.simulation.transactions.logs import Ids, Offsets, Partition, read_log
 from tests.simulation.transactions.world import OWNERS, State
 from tests.support.brokers.running_topics import aborted_in
-from tests.support.records.storage_tools import LastingMetadata
 
 COMPACTED_LOGS: Final = {COMPACTED, CONSUMER_OFFSETS, TRANSACTION_STATE}
 

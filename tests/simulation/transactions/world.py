@@ -16,13 +16,13 @@ from typing import Any, Final, NamedTuple, Self
 from uuid import UUID
 
 from kohort.protocol.errors import KafkaError
+from kohort.testing.lasting_metadata import LastingMetadata
 from kohort.testing.simulated_filesystem import Operation, SimulatedFileSystem
 from kohort.testing.virtual_clock import VirtualClock
 from tests.simulation.transactions.broker import Broker, Died, Disk, new_loop, settings
 from tests.simulation.transactions.clients import Client
 from tests.simulation.transactions.ledger import Ledger
 from tests.simulation.transactions.live import LiveLogs
-from tests.support.records.storage_tools import LastingMetadata
 
 OWNERS: Final = ("one", "two", "three", "four")
 """Transactional ids; each commits the position of a group of its own."""

@@ -105,16 +105,3 @@ def memory_store(cluster_id: str = "x") -> MetadataStore:
     store = MetadataStore(None, new_cluster_id=cluster_id)
     weakref.finalize(store, store._database.close)
     return store
-
-
-class LastingMetadata(MetadataStore):
-    """In memory, but it outlives the broker, as its databases would: every change is durable when
-    it returns.
-    """
-
-    def __init__(self, cluster_id: str = "x") -> None:
-        super().__init__(None, new_cluster_id=cluster_id)
-        weakref.finalize(self, self._database.close)
-
-    def close(self) -> None:
-        """The next broker goes on with it."""

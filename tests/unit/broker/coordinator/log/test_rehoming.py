@@ -28,11 +28,11 @@ from kohort.broker.core.group.requests import CommittedOffset
 from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.testing.lasting_metadata import LastingMetadata
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.simulated_filesystem import Operation, SimulatedFileSystem
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.brokers.running_topics import InlineExecutor, running_topics
-from tests.support.records.storage_tools import LastingMetadata
 from tests.unit.broker.coordinator.harness import Harness, running, virtual
 
 COUNT: Final = 3

@@ -1,0 +1,516 @@
+"""`Kafka`: a real broker in the process of a test, on a thread and a loop of its own.
+
+What a test does to it are plain calls. The few that wait for what clients do have a twin for tests
+that are coroutines, `..._async`: where clients share the test's loop, to hold that loop up would be
+to wait for nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any, Final, Self, TypeVar
+
+from kohort.broker.core.history.model import RebalanceRecord
+from kohort.client.core.records import RawRecord
+from kohort.testing.kit.broker import KitBroker
+from kohort.testing.kit.faults import Fault, When, new_fault, wait_hits
+from kohort.testing.kit.groups import Groups
+from kohort.testing.kit.machine import (
+    HOST,
+    DiskMachine,
+    InlineExecutor,
+    MemoryMachine,
+    ReservedPort,
+)
+from kohort.testing.kit.topics import Content, Headers, Produced
+from kohort.wire.groups import Member
+
+T = TypeVar("T")
+
+TIMEOUT_S: Final = 10.0
+"""How long a test waits for what it expects, unless it says otherwise."""
+
+CALL_TIMEOUT_S: Final = 60.0
+"""More than any step of a broker in memory takes on the busiest machine."""
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """Does at once what an inline executor would have done by then."""
+
+    def run_in_executor(  # type: ignore[override]  # Typed by asyncio as a coroutine; it is a future.
+        self,
+        executor: Executor | None,
+        func: Callable[..., T],
+        *args: Any,  # noqa: ANN401 - as in asyncio.
+    ) -> asyncio.Future[T]:
+        if not isinstance(executor, InlineExecutor):
+            return super().run_in_executor(executor, func, *args)
+        future: asyncio.Future[T] = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:  # noqa: BLE001 - it is the future's.
+            future.set_exception(error)
+        return future
+
+
+class Kafka:
+    """One broker. The fixtures start and close it; elsewhere it is a context manager."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        *,
+        directory: Path | None = None,
+        seed: int = 0,
+        port: int = 0,
+    ) -> None:
+        """
+        Args:
+            settings: the broker's, under Kafka's names, such as {"num.partitions": 3}.
+            directory: keep the data there; in memory by default.
+            seed: chooses what a crash loses.
+            port: 0 takes any that is free.
+        """
+        machine = MemoryMachine() if directory is None else DiskMachine(directory)
+        self._port = ReservedPort(port)
+        self._kit = KitBroker(settings or {}, machine, self._port.number, Random(seed))
+        self._loop: asyncio.AbstractEventLoop
+        self._ending: asyncio.Event
+        self._ready = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="kohort broker of a test")
+        self._thread.daemon = True
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The value that clients call `bootstrap_servers` or `bootstrap.servers`."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def port(self) -> int:
+        """Stays the same over restarts."""
+        return self._port.number
+
+    # Beginning and end.
+
+    def open(self) -> Self:
+        """Start. Raises StartError, or ConfigError for a setting that there is not."""
+        self._thread.start()
+        self._ready.wait()
+        if self._error is not None:
+            self._thread.join()
+            self._port.close()
+            raise self._error
+        return self
+
+    def close(self) -> None:
+        """Stop, and raise what the broker may have raised."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._ending.set)
+            self._thread.join()
+        self._port.close()
+        if self._error is not None:
+            raise self._error
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    # Topics.
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int | None = None,
+        configs: Mapping[str, object] | None = None,
+    ) -> None:
+        """With num.partitions unless it says how many. Raises KafkaError."""
+
+        async def create() -> None:
+            count = self._kit.broker.config.num_partitions if partitions is None else partitions
+            await self._kit.topics.create(name, count, configs or {})
+
+        self._call(create())
+
+    def produce(
+        self,
+        topic: str,
+        value: Content,
+        *,
+        key: Content = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Produced:
+        """Append one record, and say where it is.
+
+        Text is written as UTF-8. Without a partition the key chooses it as in the Java client, or
+        it is the next one. A topic that is not there is made. Faults do not meet it.
+
+        Raises:
+            KafkaError: the broker refuses it.
+        """
+
+        async def write() -> Produced:
+            return await self._kit.topics.produce(
+                topic,
+                value,
+                key=key,
+                headers=headers,
+                partition=partition,
+                timestamp_ms=timestamp_ms,
+            )
+
+        return self._call(write())
+
+    def records(
+        self,
+        topic: str,
+        *,
+        partition: int | None = None,
+        count: int | None = None,
+        timeout: float = TIMEOUT_S,
+        committed: bool = False,
+    ) -> list[RawRecord]:
+        """All records of a topic, by partition and offset.
+
+        Args:
+            count: wait until there are so many, for `timeout` seconds at most.
+            committed: leave out those of transactions that are open or aborted.
+
+        Raises:
+            KafkaError: there is no such topic, and none was waited for.
+            TimeoutError: there are fewer.
+        """
+        if count is not None:
+            _check_no_loop("records_async")
+        return self._call(self._records(topic, partition, count, timeout, committed=committed))
+
+    async def records_async(
+        self,
+        topic: str,
+        *,
+        partition: int | None = None,
+        count: int | None = None,
+        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
+        committed: bool = False,
+    ) -> list[RawRecord]:
+        """The same, for tests whose loop has to go on meanwhile."""
+        return await self._wait(
+            self._records(topic, partition, count, timeout, committed=committed)
+        )
+
+    async def _records(
+        self,
+        topic: str,
+        partition: int | None,
+        count: int | None,
+        timeout_s: float,
+        *,
+        committed: bool,
+    ) -> list[RawRecord]:
+        return await self._kit.topics.wait_records(
+            topic, partition, count=count, timeout_s=timeout_s, committed=committed
+        )
+
+    # Groups.
+
+    def group(self, name: str) -> KafkaGroup:
+        """A group, which need not be there yet."""
+        return KafkaGroup(self, name)
+
+    def why(self) -> dict[str, list[str]]:
+        """What `kohort groups why` says of each group."""
+
+        async def ask() -> dict[str, list[str]]:
+            if not self._kit.is_running:
+                return {}
+            groups = self._kit.groups
+            return {name: await groups.why(name) for name in groups.ids()}
+
+        return self._call(ask())
+
+    # Faults.
+
+    @contextmanager
+    def fault(
+        self,
+        api: str,
+        *,
+        client_id: str | None = None,
+        group: str | None = None,
+        topic: str | None = None,
+        when: When | None = None,
+        drop: bool = False,
+        delay_ms: int = 0,
+        error: str | None = None,
+        disconnect: bool = False,
+        observe: bool = False,
+        times: int | None = None,
+    ) -> Iterator[KafkaFault]:
+        """Do something to requests of one api, such as "Heartbeat", as long as the context lasts.
+
+        Args:
+            client_id, group, topic: requests of this client, that name this group, this topic.
+            when: called with the request, on the broker's thread; True for those that are meant.
+            drop: the broker never sees them and never answers; what their connections send
+                behind them waits as well, as behind a broker that hangs.
+            delay_ms: they come so much later; together with the others, that comes first.
+            error: they are answered with this error, by its name, and have no effect.
+            disconnect: their connections are closed.
+            observe: nothing happens to them; they are counted.
+            times: only so many; all by default.
+
+        Raises:
+            ValueError: this cannot be meant.
+        """
+        fault = new_fault(
+            api,
+            error=error,
+            client_id=client_id,
+            group=group,
+            topic=topic,
+            when=when,
+            drop=drop,
+            delay_ms=delay_ms,
+            disconnect=disconnect,
+            observe=observe,
+            times=times,
+        )
+        with self._set(fault) as handle:
+            yield handle
+
+    @contextmanager
+    def _set(self, fault: Fault) -> Iterator[KafkaFault]:
+        self._do(lambda: self._kit.faults.add(fault))
+        try:
+            yield KafkaFault(self, fault)
+        finally:
+            self._do(lambda: self._kit.faults.remove(fault))
+
+    # The broker as a whole.
+
+    def stop(self) -> None:
+        """Stop it as SIGTERM does, until `start`: clients find nobody there."""
+        self._call(self._kit.stop())
+
+    def start(self) -> None:
+        """After `stop`, on the same port and what was stored."""
+        self._call(self._kit.start())
+
+    def restart(self) -> None:
+        """Both."""
+        self._call(self._kit.restart())
+
+    def crash(self, *, lose_unsynced: bool = False) -> None:
+        """Kill it, as kill -9 does, and start it again.
+
+        With `lose_unsynced` the machine loses power: each write that was not forced to disk is
+        there, or not, or in part. Only a broker in memory can do that.
+        """
+        self._call(self._kit.crash(lose_unsynced=lose_unsynced))
+
+    def fill_disk(self, *, bytes_left: int = 0) -> None:
+        """Let files grow by so much and no more, until `free_disk`; of a broker in memory."""
+        self._do(lambda: self._kit.fill_disk(bytes_left))
+
+    def free_disk(self) -> None:
+        """There is room again."""
+        self._do(lambda: self._kit.fill_disk(None))
+
+    # Within.
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        """What a coroutine returns that runs on the broker's loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """The same, for the test's loop."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    def _do(self, function: Callable[[], T]) -> T:
+        async def on_loop() -> T:
+            return function()
+
+        return self._call(on_loop())
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=_Loop) as runner:
+                runner.run(self._serve())
+        except BaseException as error:  # noqa: BLE001 - raised in the test's thread.
+            self._error = error
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ending = asyncio.Event()
+        try:
+            await self._kit.start()
+            self._ready.set()
+            await self._ending.wait()
+        finally:
+            await self._kit.close()
+
+
+class KafkaGroup:
+    """One consumer group."""
+
+    def __init__(self, kafka: Kafka, name: str) -> None:
+        self._kafka = kafka
+        self.name = name
+
+    def wait(
+        self,
+        *,
+        state: str | None = None,
+        members: int | None = None,
+        lag: int | None = None,
+        timeout: float = TIMEOUT_S,
+    ) -> None:
+        """Until the group has this state ("Stable", "Empty", "PreparingRebalance",
+        "CompletingRebalance"), so many members and no more than this lag, all at once.
+
+        The lag is of all topics that it is subscribed to or has committed, in records; where
+        nothing is committed, from the first record on.
+
+        Raises:
+            TimeoutError: not within so many seconds; it says what holds instead.
+        """
+        _check_no_loop("wait_async")
+        self._kafka._call(self._wait(state, members, lag, timeout))  # noqa: SLF001
+
+    async def wait_async(
+        self,
+        *,
+        state: str | None = None,
+        members: int | None = None,
+        lag: int | None = None,
+        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
+    ) -> None:
+        """The same, for tests whose loop has to go on meanwhile."""
+        await self._kafka._wait(self._wait(state, members, lag, timeout))  # noqa: SLF001
+
+    async def _wait(
+        self, state: str | None, members: int | None, lag: int | None, timeout_s: float
+    ) -> None:
+        await self._kafka._kit.groups.wait(  # noqa: SLF001
+            self.name, state=state, members=members, lag=lag, timeout_s=timeout_s
+        )
+
+    @property
+    def state(self) -> str | None:
+        """State as Kafka names it; None if there is no such group."""
+        return self._look(lambda groups: groups.state(self.name))
+
+    @property
+    def members(self) -> list[Member]:
+        """Members, with the partitions of each."""
+        return self._look(lambda groups: groups.members(self.name))
+
+    @property
+    def lag(self) -> int:
+        """See `wait`."""
+        return self._look(lambda groups: groups.lag(self.name))
+
+    @property
+    def rebalances(self) -> list[RebalanceRecord]:
+        """What the rebalance history tells, oldest first; see docs/rebalance-history.md."""
+        return self._call(lambda groups: groups.rebalances(self.name))
+
+    @property
+    def why(self) -> list[str]:
+        """Why it rebalanced, as `kohort groups why` says it."""
+        return self._call(lambda groups: groups.why(self.name))
+
+    def expire(
+        self,
+        *,
+        client_id: str | None = None,
+        member_id: str | None = None,
+        instance_id: str | None = None,
+    ) -> list[str]:
+        """End the sessions of members now, as if they had been silent for so long; of all members
+        of which what is given holds.
+
+        Returns their ids. Raises LookupError if there are none, ValueError if one of them waits
+        in a rebalance: such members have no session.
+        """
+        who = {"client_id": client_id, "member_id": member_id, "instance_id": instance_id}
+        return self._call(lambda groups: groups.expire(self.name, **who))
+
+    def remove(
+        self,
+        *,
+        client_id: str | None = None,
+        member_id: str | None = None,
+        instance_id: str | None = None,
+    ) -> list[str]:
+        """Remove members as an administrator does; see `expire`."""
+        who = {"client_id": client_id, "member_id": member_id, "instance_id": instance_id}
+        return self._call(lambda groups: groups.remove(self.name, **who))
+
+    def enforce(self) -> None:
+        """Begin a rebalance that nothing else has caused. LookupError without members."""
+        self._call(lambda groups: groups.enforce(self.name))
+
+    @contextmanager
+    def hold_join(self, *, client_id: str | None = None) -> Iterator[KafkaFault]:
+        """Keep the JoinGroup requests of a client, or of all, from the group until the context
+        ends: a rebalance waits for them, as it does for a client that is slow to join.
+        """
+        fault = new_fault("JoinGroup", error=None, group=self.name, client_id=client_id, hold=True)
+        with self._kafka._set(fault) as handle:  # noqa: SLF001
+            yield handle
+
+    def _look(self, look: Callable[[Groups], T]) -> T:
+        return self._kafka._do(lambda: look(self._kafka._kit.groups))  # noqa: SLF001
+
+    def _call(self, work: Callable[[Groups], Coroutine[Any, Any, T]]) -> T:
+        return self._kafka._call(work(self._kafka._kit.groups))  # noqa: SLF001
+
+
+class KafkaFault:
+    """A fault that is set."""
+
+    def __init__(self, kafka: Kafka, fault: Fault) -> None:
+        self._kafka = kafka
+        self._fault = fault
+
+    @property
+    def hits(self) -> int:
+        """Requests that it has taken, or seen."""
+        return self._fault.hits
+
+    def wait(self, hits: int = 1, *, timeout: float = TIMEOUT_S) -> None:
+        """Until it has taken so many. Raises TimeoutError."""
+        _check_no_loop("wait_async")
+        self._kafka._call(wait_hits(self._fault, hits, timeout))  # noqa: SLF001
+
+    async def wait_async(
+        self,
+        hits: int = 1,
+        *,
+        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
+    ) -> None:
+        """The same, for tests whose loop has to go on meanwhile."""
+        await self._kafka._wait(wait_hits(self._fault, hits, timeout))  # noqa: SLF001
+
+
+def _check_no_loop(instead: str) -> None:
+    """Waiting holds up the loop of the caller; clients that are on it would never get on."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError(f"a coroutine awaits `{instead}` instead: this call would hold its loop up")

@@ -1,0 +1,245 @@
+"""Faults between a request and its handler: what is dropped, late, refused, cut off, or only seen.
+
+They are put in at the broker's one seam, `Router.intercept`, which costs nothing while there are
+none. A request meets the faults of its api in the order in which they were set; the first one that
+takes it decides, except that one that observes lets it go on to the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.failures import elements_response
+from kohort.broker.dispatch.registry import Api, Handler, Router, load_handlers
+from kohort.broker.network.service import CloseConnection
+from kohort.broker.runtime.later import Later
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.messages.fetch import FetchRequest
+from kohort.protocol.types import ZERO_UUID
+from kohort.testing.kit.waiting import wait_until
+
+SESSION_ERRORS: Final = frozenset(
+    {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}
+)
+"""What a Fetch is told as a whole; anything else is about a partition."""
+
+When = Callable[[Any], bool]
+
+
+@dataclass(kw_only=True, eq=False)
+class Fault:
+    """One fault; see `Kafka.fault` for what its parts mean."""
+
+    api: str
+    client_id: str | None = None
+    group: str | None = None
+    topic: str | None = None
+    when: When | None = None
+    drop: bool = False
+    delay_ms: int = 0
+    error: ErrorCode = ErrorCode.NONE
+    disconnect: bool = False
+    observe: bool = False
+    times: int | None = None
+    hold: bool = False
+    """Requests wait until the fault ends, and go on then."""
+    hits: int = 0
+    """Requests that it took, or saw."""
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def takes(self, ctx: RequestContext, request: object) -> bool:
+        """Whether this request is one of those meant; if so it is counted."""
+        if self.times is not None and self.hits >= self.times:
+            return False
+        if self.client_id is not None and ctx.header.client_id != self.client_id:
+            return False
+        if self.group is not None and self.group not in groups_of(request):
+            return False
+        if self.topic is not None and self.topic not in topics_of(ctx, request):
+            return False
+        if self.when is not None and not self.when(request):
+            return False
+        self.hits += 1
+        return True
+
+
+class Faults:
+    """All faults of one broker, and of those that follow it on the same machine."""
+
+    def __init__(self) -> None:
+        self._by_api: dict[str, list[Fault]] = {}
+        self._dropped: list[Later[Any]] = []
+        self._router: Router | None = None
+        self.on_request: Callable[[RequestContext, Api], None] | None = None
+        """Told of every request. Set before the broker starts."""
+
+    def attach(self, router: Router) -> None:
+        """The router of the broker that has just started."""
+        self._router = router
+        self._intercept()
+
+    def detach(self) -> None:
+        """The broker is about to stop: what was dropped does not keep it waiting."""
+        self._router = None
+        dropped, self._dropped = self._dropped, []
+        for one in dropped:
+            one.cancel()
+
+    def add(self, fault: Fault) -> None:
+        self._by_api.setdefault(fault.api, []).append(fault)
+        self._intercept()
+
+    def remove(self, fault: Fault) -> None:
+        """Requests that it holds go on; what it dropped stays unanswered."""
+        fault.ended.set()
+        faults = self._by_api.get(fault.api, [])
+        if fault in faults:
+            faults.remove(fault)
+        if not faults:
+            self._by_api.pop(fault.api, None)
+        self._intercept()
+
+    def _intercept(self) -> None:
+        if self._router is not None:
+            is_any = bool(self._by_api) or self.on_request is not None
+            self._router.intercept(self._handler_of if is_any else None)
+
+    def _handler_of(self, api: Api) -> Handler:
+        if api.name not in self._by_api and self.on_request is None:
+            return api.handler
+
+        def handle(ctx: RequestContext, request: Any) -> Any:  # noqa: ANN401 - as handlers do.
+            if self.on_request is not None:
+                self.on_request(ctx, api)
+            return self._handle(api, ctx, request, iter(list(self._by_api.get(api.name, ()))))
+
+        return handle
+
+    def _handle(
+        self,
+        api: Api,
+        ctx: RequestContext,
+        request: Any,  # noqa: ANN401 - any request, any answer.
+        faults: Iterator[Fault],
+    ) -> Any:  # noqa: ANN401 - as above.
+        for fault in faults:
+            if not fault.takes(ctx, request) or fault.observe:
+                continue
+            if fault.delay_ms or fault.hold:
+                work = self._late(fault, api, ctx, request, faults)
+                return Later.of(work, ctx.broker.tasks, name=f"late {api.name}")
+            return self._act(fault, api, ctx, request, faults)
+        return api.handler(ctx, request)
+
+    async def _late(
+        self,
+        fault: Fault,
+        api: Api,
+        ctx: RequestContext,
+        request: Any,  # noqa: ANN401 - as above.
+        faults: Iterator[Fault],
+    ) -> Any:  # noqa: ANN401 - as above.
+        if fault.hold:
+            await fault.ended.wait()
+        await asyncio.sleep(fault.delay_ms / 1_000)
+        returned = self._act(fault, api, ctx, request, faults)
+        return await returned if isinstance(returned, Later) else returned
+
+    def _act(
+        self,
+        fault: Fault,
+        api: Api,
+        ctx: RequestContext,
+        request: Any,  # noqa: ANN401 - as above.
+        faults: Iterator[Fault],
+    ) -> Any:  # noqa: ANN401 - as above.
+        if fault.disconnect:
+            raise CloseConnection("a fault of the test")
+        if fault.error:
+            return _refuse(api, ctx, request, fault.error)
+        if not fault.drop:
+            return self._handle(api, ctx, request, faults)
+        if not api.is_answered(request):
+            return None
+        never: Later[Any] = Later()
+        self._dropped = [one for one in self._dropped if not one.is_done]
+        self._dropped.append(never)
+        return never
+
+
+def _refuse(api: Api, ctx: RequestContext, request: object, code: ErrorCode) -> object:
+    if isinstance(request, FetchRequest) and code not in SESSION_ERRORS:
+        return elements_response(api.on_error, request, ctx.api_version, code)
+    raise KafkaError(code)
+
+
+def new_fault(api: str, *, error: str | None, **parts: Any) -> Fault:  # noqa: ANN401 - of any type.
+    """Raises ValueError for what cannot be meant."""
+    names = {one.name for one in load_handlers().values()}
+    if api not in names:
+        raise ValueError(f"there is no request {api!r}; there are {', '.join(sorted(names))}")
+    try:
+        code = ErrorCode.NONE if error is None else ErrorCode[error]
+    except KeyError:
+        raise ValueError(f"there is no error {error!r}") from None
+    fault = Fault(api=api, error=code, **parts)
+    ends = [fault.drop, fault.disconnect, bool(code), fault.observe]
+    if sum(ends) > 1:
+        raise ValueError("only one of drop, error, disconnect and observe")
+    if not any(ends) and not fault.delay_ms and not fault.hold:
+        raise ValueError("a fault does something: drop, delay_ms, error, disconnect or observe")
+    return fault
+
+
+async def wait_hits(fault: Fault, hits: int, timeout_s: float) -> None:
+    """Raises TimeoutError with how many there were."""
+    if not await wait_until(lambda: fault.hits >= hits, timeout_s):
+        raise TimeoutError(f"{fault.hits} of {hits} {fault.api} requests within {timeout_s:g} s")
+
+
+def groups_of(request: object) -> set[str]:
+    """The groups that a request names."""
+    found = {
+        getattr(request, "group_id", None),
+        *_strings(getattr(request, "coordinator_keys", ())),
+    }
+    if getattr(request, "key_type", 0) == 0:
+        found.add(getattr(request, "key", None))
+    for one in getattr(request, "groups", None) or ():
+        found.add(one if isinstance(one, str) else getattr(one, "group_id", None))
+    return {one for one in found if isinstance(one, str) and one}
+
+
+def topics_of(ctx: RequestContext, request: object) -> set[str]:
+    """The topics that a request names, by their names."""
+    found: set[str] = set()
+    pending = [request]
+    while pending:
+        parent = pending.pop()
+        for name in ("topics", "topic_data", "groups", "transactions"):
+            for one in getattr(parent, name, None) or ():
+                if isinstance(one, str):
+                    if name == "topics":
+                        found.add(one)
+                    continue
+                pending.append(one)
+                if name in {"topics", "topic_data"}:
+                    found.update(_topic_names(ctx, one))
+    return found
+
+
+def _topic_names(ctx: RequestContext, one: object) -> Iterator[str]:
+    yield from _strings((getattr(one, "name", None), getattr(one, "topic", None)))
+    topic_id = getattr(one, "topic_id", None)
+    if topic_id is not None and bytes(topic_id) != ZERO_UUID:
+        topic = ctx.broker.topics.get_by_id(bytes(topic_id))
+        if topic is not None:
+            yield topic.name
+
+
+def _strings(values: Iterable[object]) -> Iterator[str]:
+    return (one for one in values if isinstance(one, str) and one)

@@ -1,0 +1,205 @@
+"""Groups of the broker of a test: looked at, waited for, and stepped as only a test would.
+
+What is done to a group goes through its inbox, in order with what clients ask for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+from kohort.broker.app import Broker
+from kohort.broker.coordinator.command import Command
+from kohort.broker.core.group.classic import rebalance
+from kohort.broker.core.group.classic.group import ClassicGroup
+from kohort.broker.core.group.classic.leave import ADMIN_REASON
+from kohort.broker.core.group.classic.member import Member as GroupMember
+from kohort.broker.core.group.events import Trigger, TriggerKind
+from kohort.broker.core.group.group import Group
+from kohort.broker.core.group.requests import LeaveEntry, Now
+from kohort.broker.core.history.model import RebalanceRecord
+from kohort.broker.http.group_pages import GroupPages
+from kohort.broker.http.messages import HttpRequest
+from kohort.broker.runtime.later import Later
+from kohort.cli.groups.why import lines as why_lines
+from kohort.testing.kit.waiting import wait_until
+from kohort.wire.groups import Member, partitions_in
+
+SETTLED_WITHIN_S: Final = 5.0
+LINES_OF: Final = 5
+"""Rebalances of a group that are told when a test has failed."""
+
+
+class Groups:
+    """The groups of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._coordinator = broker.services.groups
+        self._pages = GroupPages(self._coordinator, broker.history)
+
+    def ids(self) -> list[str]:
+        """All groups there are, and those that are remembered."""
+        return sorted({*self._coordinator.host.group_ids(), *self._broker.history.groups()})
+
+    # Looks.
+
+    def state(self, group_id: str) -> str | None:
+        """As Kafka names it; None if there is no such group."""
+        group = self._coordinator.classic_group(group_id)
+        return None if group is None else group.state.value
+
+    def members(self, group_id: str) -> list[Member]:
+        """Who is in it, with the partitions of each while the group is stable."""
+        description = self._coordinator.describe(group_id)
+        if description is None:
+            return []
+        return [
+            Member(
+                member_id=one.member_id,
+                instance_id=one.instance_id,
+                client_id=one.client_id,
+                host=one.client_host.removeprefix("/"),
+                partitions=partitions_in(one.assignment),
+            )
+            for one in description.members
+        ]
+
+    def lag(self, group_id: str) -> int:
+        """Records to be read yet: of all topics that it reads, or has positions in.
+
+        Where nothing is committed, all that a partition has counts.
+        """
+        group = self._coordinator.host.group(group_id)
+        if group is None:
+            return 0
+        wanted = {topic for (topic, _), _ in group.offsets.items()}
+        if isinstance(group, ClassicGroup):
+            wanted |= group.subscribed_topics() or frozenset()
+        return sum(self._lag_of(group, name) for name in wanted)
+
+    def _lag_of(self, group: Group, name: str) -> int:
+        topic = self._broker.services.topics.get(name)
+        if topic is None:
+            return 0
+        lag = 0
+        for partition in topic.partitions.opened():
+            committed = group.committed(name, partition.index, topic.topic_id)
+            position = partition.log.log_start_offset
+            if committed is not None:
+                position = max(position, committed.offset)
+            lag += max(0, partition.high_watermark - position)
+        return lag
+
+    async def wait(
+        self,
+        group_id: str,
+        *,
+        state: str | None = None,
+        members: int | None = None,
+        lag: int | None = None,
+        timeout_s: float,
+    ) -> None:
+        """Until all of it holds at the same time. Raises TimeoutError with what holds instead."""
+
+        def holds() -> bool:
+            if state is not None and self.state(group_id) != state:
+                return False
+            if members is not None and len(self.members(group_id)) != members:
+                return False
+            return lag is None or (self.state(group_id) is not None and self.lag(group_id) <= lag)
+
+        if not await wait_until(holds, timeout_s):
+            raise TimeoutError(
+                f"group {group_id!r} is {self.state(group_id) or 'not there'} with "
+                f"{len(self.members(group_id))} members and lag {self.lag(group_id)} "
+                f"after {timeout_s:g} s; wanted: state={state}, members={members}, lag={lag}"
+            )
+
+    async def rebalances(self, group_id: str) -> list[RebalanceRecord]:
+        """What its history tells, oldest first; one that still runs comes last."""
+        history = self._broker.history
+        await wait_until(lambda: history.is_caught_up, SETTLED_WITHIN_S)
+        return [one for one in history.records(group_id) if isinstance(one, RebalanceRecord)]
+
+    async def why(self, group_id: str) -> list[str]:
+        """The lines of `kohort groups why`, of the last rebalances."""
+        request = HttpRequest("GET", "", f"last={LINES_OF}&kind=rebalance", "", (group_id,))
+        response = await self._pages.rebalances(request)
+        answer = json.loads(b"".join(response.body))
+        return [answer["error"]] if "error" in answer else list(why_lines(answer))
+
+    # Steps.
+
+    async def expire(self, group_id: str, **who: str | None) -> list[str]:
+        """End the sessions of these members now, as if they had been silent for so long."""
+
+        def step(group: ClassicGroup, now: Now) -> list[str]:
+            chosen = _chosen(group, who)
+            for member in chosen:
+                member.session_timer_ms = member.session_deadline_ms = now.ms
+            group.on_deadlines([member.session_key for member in chosen], now)
+            gone = [one for one in chosen if group.roster.get(one.member_id) is None]
+            if len(gone) < len(chosen):
+                raise ValueError("a member that waits for an answer has no session that could end")
+            return [one.member_id for one in chosen]
+
+        expired: list[str] = await self._step(group_id, step)
+        return expired
+
+    async def remove(self, group_id: str, **who: str | None) -> list[str]:
+        """Remove members, as an administrator does."""
+        group = self._coordinator.classic_group(group_id)
+        if group is None:
+            raise LookupError(f"there is no group {group_id!r}")
+        chosen = [member.member_id for member in _chosen(group, who)]
+        entries = [LeaveEntry(member_id, None, ADMIN_REASON) for member_id in chosen]
+        await self._coordinator.leave(group_id, entries)
+        return chosen
+
+    async def enforce(self, group_id: str) -> None:
+        """Begin a rebalance that nothing has caused."""
+
+        def step(group: ClassicGroup, now: Now) -> None:
+            if not group.member_count:
+                raise LookupError(f"group {group_id!r} has no members")
+            trigger = Trigger(TriggerKind.FORCED_BY_REASON, detail="the test")
+            rebalance.cause(group.data, trigger, now)
+
+        await self._step(group_id, step)
+
+    async def _step(self, group_id: str, step: Callable[[ClassicGroup, Now], Any]) -> Any:  # noqa: ANN401
+        """What the step returns or raises; LookupError without such a group."""
+        ticket: Later[Callable[[], Any]] = Later()
+
+        def take(group: Group, now: Now) -> None:
+            assert isinstance(group, ClassicGroup)
+            try:
+                returned = step(group, now)
+            except (LookupError, ValueError) as error:
+                group.outbox.reply(ticket, error)
+            else:
+                group.outbox.reply(ticket, (returned,))
+
+        absent = LookupError(f"there is no group {group_id!r}")
+        command = Command(take, ticket, answer_absent=lambda: absent, is_exclusive=True)
+        self._coordinator.host.submit(group_id, command)
+        outcome: Any = await ticket
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome[0]
+
+
+def _chosen(group: ClassicGroup, who: dict[str, str | None]) -> list[GroupMember]:
+    """Members of which all that is given holds. Raises LookupError if there is none."""
+    wanted = {name: value for name, value in who.items() if value is not None}
+    found = [
+        member
+        for member in group.roster
+        if all(getattr(member, name) == value for name, value in wanted.items())
+    ]
+    if not found:
+        words = ", ".join(f"{name}={value}" for name, value in wanted.items()) or "any member"
+        raise LookupError(f"group {group.group_id!r} has no member with {words}")
+    return found

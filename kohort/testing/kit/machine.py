@@ -1,0 +1,148 @@
+"""What the broker of a test runs on: a port that stays its own, and a disk or none.
+
+A machine outlives the broker: the next one finds the port, the files and the topics.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import uuid
+from concurrent.futures import Executor, Future
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from kohort.broker.environment import Environment
+from kohort.broker.runtime.clock import Clock
+from kohort.testing.lasting_metadata import LastingMetadata
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
+
+HOST: Final = "127.0.0.1"
+DATA: Final = "/data"
+
+
+class InlineExecutor(Executor):
+    """Does what it is given at once: nothing waits for a disk that is in memory."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:  # noqa: ANN401
+        """The outcome, which is there already."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - it is the future's.
+            future.set_exception(error)
+        return future
+
+
+class ReservedPort:
+    """A free port that no other process gets until `close`, also while no broker listens on it.
+
+    A socket that is bound and does not listen keeps the port; with SO_REUSEADDR the broker can be
+    bound beside it.
+    """
+
+    def __init__(self, port: int = 0) -> None:
+        """OSError: the port is taken."""
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind((HOST, port))
+        except OSError:
+            self._socket.close()
+            raise
+        self.number = int(self._socket.getsockname()[1])
+
+    def close(self) -> None:
+        """Let others have it."""
+        self._socket.close()
+
+
+class UnsupportedError(Exception):
+    """What this machine cannot do; the text says which one can."""
+
+
+class DiskMachine(Environment):
+    """Files in a directory, as a broker in production has them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory / "data"
+
+    @property
+    def data(self) -> str:
+        """The value of log.dirs."""
+        return str(self.directory)
+
+    def lose(self, *, unsynced: bool, random: Random) -> DiskMachine:
+        """The machine that the next broker finds after a kill of this one."""
+        del random
+        if unsynced:
+            raise UnsupportedError("only a disk in memory can lose what was not synced")
+        other = DiskMachine(self.directory.parent)
+        other.directory = self.directory.with_name(f"{self.directory.name}+")
+        shutil.copytree(self.directory, other.directory, ignore=shutil.ignore_patterns(".lock"))
+        return other
+
+    def fill(self, bytes_left: int | None) -> None:
+        """Let files grow by so much, None for without limit."""
+        del bytes_left
+        raise UnsupportedError("only a disk in memory can be filled")
+
+    def close(self) -> None:
+        """The directory is its owner's."""
+
+
+class MemoryMachine(Environment):
+    """Nothing is left of it."""
+
+    files: SimulatedFileSystem
+    metadata: LastingMetadata
+    data: Final = DATA
+
+    def __init__(self, clock: Clock | None = None, random: Random | None = None) -> None:
+        """`random` makes ids, of topics and members; by default they differ in each run."""
+        if clock is not None:
+            self.clock = clock
+        self._random = random
+        self.files = SimulatedFileSystem()
+        self.files.wall_ms = self.clock.wall_ms()
+        self.metadata = LastingMetadata()
+
+    def lock(self, directory: Path) -> AbstractContextManager[object]:
+        """There is no other process, and no real directory."""
+        del directory
+        return nullcontext()
+
+    def new_executor(self) -> Executor:
+        return InlineExecutor()
+
+    def new_uuid(self) -> uuid.UUID:
+        if self._random is None:
+            return uuid.uuid4()
+        return uuid.UUID(int=self._random.getrandbits(128), version=4)
+
+    def lose(self, *, unsynced: bool, random: Random) -> MemoryMachine:
+        """The machine that the next broker finds after a kill of this one."""
+        other = type(self)(self.clock, self._random)
+        self._copy_to(other)
+        if unsynced:
+            other.files.lose_power(random.randrange)
+        return other
+
+    def _copy_to(self, other: MemoryMachine) -> None:
+        other.metadata.end()
+        other.files = self.files.copy()
+        other.files.clear_faults()
+        other.metadata = self.metadata.copy()
+
+    def fill(self, bytes_left: int | None) -> None:
+        """Let files grow by so much, None for without limit."""
+        self.files.space_left = bytes_left
+
+    def close(self) -> None:
+        """Nothing will be read from it any more."""
+        self.metadata.end()
+
+
+Machine = MemoryMachine | DiskMachine

@@ -1,0 +1,199 @@
+"""Topics and records of the broker of a test, written and read without a client.
+
+What is produced goes the way of every Produce request, from its frame on; what is read is what a
+consumer would get.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from kohort.broker.app import Broker
+from kohort.broker.dispatch.dispatcher import Dispatcher
+from kohort.broker.dispatch.registry import Router, load_handlers
+from kohort.broker.network.peer_log import PeerLog
+from kohort.broker.network.service import ConnectionInfo
+from kohort.broker.runtime.later import Later
+from kohort.broker.topics.partition import Partition
+from kohort.client.core.fetch.batches import Aborted, Fetched, ReadOptions
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.core.records import RawRecord
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.framing import decode_response_at, encode_request
+from kohort.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.compression import INFLATED_BYTES_LIMIT
+from kohort.protocol.records.record import Record
+from kohort.testing.kit.partitioner import partition_for
+from kohort.testing.kit.waiting import wait_until
+
+CLIENT_ID: Final = "kohort-testing"
+PRODUCE_VERSION: Final = 12
+"""The last one that names topics."""
+READ_BYTES: Final = 1 << 20
+
+Content: TypeAlias = bytes | str | None
+Headers: TypeAlias = Mapping[str, Content] | Sequence[tuple[str, Content]]
+
+
+class Produced(NamedTuple):
+    """Where a record is."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class Topics:
+    """The topics of one broker."""
+
+    def __init__(self, broker: Broker, logger: Any) -> None:  # noqa: ANN401 - a logger.
+        self._broker = broker
+        log = PeerLog(logger, broker.services.clock)
+        # With a router of its own: what tests do by themselves meets no fault.
+        self._dispatcher = Dispatcher(
+            Router(load_handlers()), broker.services, broker.metrics.edge, log
+        )
+        self._connection = ConnectionInfo(peer_host="/127.0.0.1")
+        self._numbers = itertools.count(1)
+        self._turn = itertools.count()
+
+    async def create(self, name: str, partitions: int, configs: Mapping[str, object]) -> None:
+        """Raises KafkaError."""
+        texts = {key: _text(value) for key, value in configs.items()}
+        changes = self._broker.services.topics.changes
+        await changes.create_topic(name, partition_count=partitions, configs=texts)
+
+    async def ask(self, request: object, version: int) -> Any:  # noqa: ANN401 - whatever answers.
+        """The answer to a request, without a socket. Raises KafkaError if there is none."""
+        parts, expected = encode_request(request, version, next(self._numbers), CLIENT_ID)
+        frame = b"".join(parts)[4:]
+        answer = self._dispatcher.serve(self._connection, frame)
+        buffers = await answer if isinstance(answer, Later) else answer
+        assert buffers is not None
+        response, _ = decode_response_at(b"".join(buffers), 4, expected)
+        return response
+
+    async def produce(
+        self,
+        topic: str,
+        value: Content,
+        *,
+        key: Content = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Produced:
+        """Raises KafkaError."""
+        if self._broker.services.topics.get(topic) is None:
+            count = self._broker.services.topics.settings.config.num_partitions
+            await self.create(topic, count, {})
+        index = self._choose(topic, _bytes(key)) if partition is None else partition
+        now_ms = self._broker.services.clock.wall_ms()
+        record = Record(
+            _bytes(value),
+            _bytes(key),
+            _headers(headers),
+            now_ms if timestamp_ms is None else timestamp_ms,
+        )
+        data = PartitionProduceData(index=index, records=memoryview(encode_batch([record])))
+        request = ProduceRequest(
+            transactional_id=None,
+            acks=-1,
+            timeout_ms=30_000,
+            topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+        )
+        answer = await self.ask(request, PRODUCE_VERSION)
+        written = answer.responses[0].partition_responses[0]
+        if written.error_code:
+            raise KafkaError(ErrorCode(written.error_code), written.error_message)
+        return Produced(topic, index, written.base_offset)
+
+    def _choose(self, name: str, key: bytes | None) -> int:
+        topic = self._broker.services.topics.get(name)
+        assert topic is not None
+        count = len(topic.partitions)
+        return next(self._turn) % count if key is None else partition_for(key, count)
+
+    def read(
+        self, name: str, partition: int | None = None, *, committed: bool = False
+    ) -> list[RawRecord]:
+        """All that there is, by partition and offset. KafkaError if there is no such topic."""
+        topic = self._broker.services.topics.get(name)
+        if topic is None or (partition is not None and partition >= len(topic.partitions)):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} {partition or ''}")
+        indexes = range(len(topic.partitions)) if partition is None else (partition,)
+        found: list[RawRecord] = []
+        for index in indexes:
+            found += _read_all(topic.partitions[index], committed=committed)
+        return found
+
+    async def wait_records(
+        self,
+        name: str,
+        partition: int | None,
+        *,
+        count: int | None,
+        timeout_s: float,
+        committed: bool,
+    ) -> list[RawRecord]:
+        """The same as `read`, once there are `count` of them. Raises TimeoutError."""
+        if count is None:
+            return self.read(name, partition, committed=committed)
+        found: list[RawRecord] = []
+
+        def are_there() -> bool:
+            # The topic may be made by the first record.
+            found[:] = self.read(name, partition, committed=committed) if self._has(name) else []
+            return len(found) >= count
+
+        if not await wait_until(are_there, timeout_s):
+            raise TimeoutError(f"{len(found)} of {count} records in {name} within {timeout_s:g} s")
+        return found
+
+    def _has(self, name: str) -> bool:
+        return self._broker.services.topics.get(name) is not None
+
+
+def _read_all(partition: Partition, *, committed: bool) -> list[RawRecord]:
+    where = TopicPartition(partition.topic_name, partition.index)
+    options = ReadOptions(check_crcs=True, inflated_bytes_limit=INFLATED_BYTES_LIMIT)
+    offset = partition.log.log_start_offset
+    records: list[RawRecord] = []
+    while True:
+        data = partition.reads.read(offset, READ_BYTES, min_one=True, committed_only=committed)
+        if not data:
+            return records
+        aborted = partition.reads.aborted_in_read(offset, len(data)) if committed else ()
+        fetched = Fetched(
+            where,
+            memoryview(data),
+            options,
+            [Aborted(first_offset, producer_id) for producer_id, first_offset in aborted],
+            offset=offset,
+        )
+        while batch := fetched.read(offset, 1 << 30):
+            records += batch
+        offset = fetched.next_offset
+
+
+def _bytes(content: Content) -> bytes | None:
+    return content.encode() if isinstance(content, str) else content
+
+
+def _headers(headers: Headers) -> tuple[tuple[str, bytes | None], ...]:
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    return tuple((name, _bytes(value)) for name, value in pairs)
+
+
+def _text(value: object) -> str:
+    """As Kafka writes booleans and lists."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

@@ -1,0 +1,100 @@
+"""The pytest plugin: fixtures with a broker, and what a failed test says of its groups.
+
+pytest loads this wherever Kohort is installed, so it imports nothing until a fixture is asked for,
+and does nothing to tests that ask for none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from kohort.testing.kafka import Kafka
+
+FIXTURES = ("kafka", "kafka_module", "kafka_session", "virtual_kafka")
+MARKER = "kafka_settings"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        f"{MARKER}(settings, on_disk=False): what the broker of the test is started with",
+    )
+
+
+@pytest.fixture
+def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
+    """A broker for this test alone, in memory unless the marker `kafka_settings` says otherwise."""
+    yield from _running(request)
+
+
+@pytest.fixture(scope="module")
+def kafka_module(request: pytest.FixtureRequest) -> Iterator[Kafka]:
+    """A broker for the tests of a module, with the settings of its `pytestmark`."""
+    yield from _running(request)
+
+
+@pytest.fixture(scope="session")
+def kafka_session_settings() -> dict[str, object]:
+    """What `kafka_session` is started with; to be overwritten in a conftest.py."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def kafka_session(
+    request: pytest.FixtureRequest, kafka_session_settings: dict[str, object]
+) -> Iterator[Kafka]:
+    """A broker for all tests of the run; of a worker, with pytest-xdist."""
+    yield from _running(request, kafka_session_settings)
+
+
+def _running(
+    request: pytest.FixtureRequest, settings: dict[str, object] | None = None
+) -> Iterator[Kafka]:
+    from kohort.testing.kafka import Kafka  # noqa: PLC0415 - see the module.
+
+    given, on_disk = settings_of(request.node)
+    directory = None
+    if on_disk:
+        factory: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
+        directory = factory.mktemp("kafka")
+    with Kafka({**(settings or {}), **given}, directory=directory) as running:
+        yield running
+
+
+def settings_of(node: Any) -> tuple[dict[str, object], bool]:  # noqa: ANN401 - an item, a module.
+    """What the markers of a test say, the closest one last; and whether the data are on disk."""
+    given: dict[str, object] = {}
+    on_disk = False
+    for marker in reversed(list(node.iter_markers(MARKER))):
+        for settings in marker.args:
+            given.update(settings)
+        on_disk = marker.kwargs.get("on_disk", on_disk)
+    return given, on_disk
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Adds to a failed test what its groups did, and why."""
+    report = yield
+    if call.when == "call" and report.failed:
+        for name in FIXTURES:
+            running = getattr(item, "funcargs", {}).get(name)
+            if hasattr(running, "why"):
+                _tell(report, name, running)
+    return report
+
+
+def _tell(report: pytest.TestReport, name: str, running: Any) -> None:  # noqa: ANN401
+    try:
+        groups: dict[str, list[str]] = running.why()
+    except Exception as error:  # noqa: BLE001 - the test has failed already, and that counts.
+        groups = {"": [f"it cannot be asked: {error!r}"]}
+    lines = [line for told in groups.values() for line in told]
+    if lines:
+        report.sections.append((f"groups of {name}", "\n".join(lines)))
